@@ -1,0 +1,1 @@
+"""Settings: one frozen model, resolved once."""

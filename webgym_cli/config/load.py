@@ -1,0 +1,171 @@
+"""Resolves the settings: defaults < run < `-c` files < `WEBGYM_SECTION__KEY` < `-s section.key=value`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+
+from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
+from webgym_cli.config.shipped import config_file
+from webgym_cli.errors import SettingsError
+
+PREFIX = "WEBGYM_"
+RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
+"""Variables with our prefix that are not settings."""
+
+Flat = dict[str, Any]
+"""Dotted key -> value."""
+
+
+def load(
+    files: Sequence[str | Path] = (),
+    overrides: Sequence[str] = (),
+    *,
+    run_config: Path | None = None,
+) -> Settings:
+    """Return the resolved settings. Raises `SettingsError` that names the source and the nearest known key."""
+    return load_with_sources(files, overrides, run_config=run_config)[0]
+
+
+def load_with_sources(
+    files: Sequence[str | Path] = (),
+    overrides: Sequence[str] = (),
+    *,
+    run_config: Path | None = None,
+) -> tuple[Settings, dict[str, str]]:
+    """Return the settings and, for each dotted key, where its value came from."""
+    layers = list(_layers(files, overrides, run_config))
+    merged: dict[str, Any] = {}
+    sources = dict.fromkeys(flatten(Settings().model_dump(mode="json")), "default")
+    for source, flat in layers:
+        for key, value in flat.items():
+            _refuse_unknown(key, source)
+            _put(merged, key, value)
+            sources[key] = source
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise _explain(error, sources) from None
+    known = flatten(settings.model_dump(mode="json"))
+    return settings, {key: sources.get(key, "default") for key in known}
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Flat:
+    """Return nested sections as dotted keys; a free-form mapping (`train.extra`) stays one value."""
+    flat: Flat = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and name not in _free_form():
+            flat.update(flatten(value, f"{name}."))
+        else:
+            flat[name] = value
+    return flat
+
+
+def changed_frozen_keys(before: Settings, after: Settings) -> list[str]:
+    """Return the dotted keys that a run may not change and that differ."""
+    old, new = flatten(before.model_dump(mode="json")), flatten(after.model_dump(mode="json"))
+    frozen = [key for key in new if any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)]
+    return [key for key in frozen if old.get(key) != new[key]]
+
+
+class _Sources(BaseSettings, Settings):
+    """Gives pydantic-settings' sources the shape of the model; never validated itself."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", env_parse_none_str="null")
+
+
+def _layers(files: Sequence[str | Path], overrides: Sequence[str], run_config: Path | None) -> Iterator[tuple[str, Flat]]:
+    if run_config is not None and run_config.is_file():
+        yield f"run {run_config}", flatten(_read(run_config))
+    for file in files:
+        path = config_file(file)
+        yield f"file {path}", flatten(_read(path))
+    yield "environment", flatten(_environment())
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        if not separator or not key.strip():
+            raise SettingsError(f"-s takes section.key=value, got {override!r}", hint="webgym config show")
+        yield f"-s {key.strip()}", flatten({key.strip(): _value(text)})
+
+
+def _environment() -> dict[str, Any]:
+    for name in os.environ:  # the library ignores unknown sections in silence
+        section = name.removeprefix(PREFIX).lower().split("__")[0]
+        if name.startswith(PREFIX) and name not in RESERVED_VARIABLES and section not in Settings.model_fields:
+            _refuse_unknown(name.removeprefix(PREFIX).lower().replace("__", "."), f"environment {name}")
+    return EnvSettingsSource(_Sources)()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return YamlConfigSettingsSource(_Sources, yaml_file=path)()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: can't be read: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise SettingsError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
+    except (TypeError, ValueError, AttributeError):
+        raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config schema") from None
+
+
+def _value(text: str) -> Any:
+    """Read a value as JSON, else as the text that it is."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _put(target: dict[str, Any], key: str, value: Any) -> None:
+    *sections, name = key.split(".")
+    for section in sections:
+        target = target.setdefault(section, {})
+    target[name] = value
+
+
+def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Any]:
+    """Return every dotted key with its field, sections left out."""
+    keys: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            keys.update(known_keys(kind, f"{prefix}{name}."))
+        else:
+            keys[f"{prefix}{name}"] = field
+    return keys
+
+
+def _free_form() -> frozenset[str]:
+    return frozenset({"train.extra"})
+
+
+def _refuse_unknown(key: str, source: str) -> None:
+    keys = known_keys()
+    if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
+        return
+    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    if not near:  # the section may be wrong while the name is right
+        near = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]][:1]
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    raise SettingsError(f"{source}: unknown setting {key!r}{meant}", hint="webgym config show")
+
+
+def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    source = sources.get(key, "")
+    message = str(first["msg"]).removeprefix("Value error, ")
+    where = f"{source}: " if source and source != "default" else ""
+    what = f"{key}: " if key else ""
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return SettingsError(f"{where}{what}{message}{more}", hint="webgym config schema")

@@ -1,0 +1,44 @@
+"""The files that ship with webgym: `configs/` in a checkout, `webgym_cli/configs/` in a wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from webgym_cli.errors import SettingsError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def shipped_root() -> Path:
+    """Return the folder of the shipped configuration files."""
+    packed = PACKAGE / "configs"
+    return packed if packed.is_dir() else PACKAGE.parent / "configs"
+
+
+def config_file(name: str | Path) -> Path:
+    """Return an existing settings file: a path, or the bare name of a shipped one (`demo` -> `configs/demo.yaml`)."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = shipped_root() / f"{path}.yaml"
+    if path.name == str(path) and shipped.is_file():
+        return shipped
+    known = ", ".join(sorted(file.stem for file in shipped_root().glob("*.yaml")))
+    raise SettingsError(f"{path}: no such settings file", hint=f"give a path, or one of the shipped names: {known}")
+
+
+def deepspeed_file(name: str) -> Path:
+    """Return an existing DeepSpeed configuration: a path, or the name of a shipped one."""
+    path = Path(name)
+    if path.is_file():
+        return path.resolve()
+    shipped = shipped_root() / "deepspeed" / path.name
+    if shipped.is_file():
+        return shipped
+    known = ", ".join(sorted(file.name for file in shipped_root().glob("deepspeed/*.json")))
+    raise SettingsError(f"algorithm_config.deepspeed_config_filename: no file {name!r}", hint=f"shipped: {known}")
+
+
+def requirements_file(role: str, device: str) -> Path:
+    """Return the pinned requirements of a role environment."""
+    return shipped_root() / "roles" / f"{role}-{device}.txt"

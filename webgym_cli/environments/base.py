@@ -1,0 +1,76 @@
+"""What every environment is: `reset`, `step`, `close`, and an expert where the environment can solve itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from webgym_cli.records.action import Action
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Element, Score
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an environment shows: an observation whose image is still bytes."""
+
+    url: str
+    title: str
+    png: bytes
+    """The screenshot, with marks drawn in set_of_marks mode."""
+    elements: tuple[Element, ...] = ()
+    """The marked elements, ids 0..n-1 in document order; empty in coordinates mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What an action led to."""
+
+    view: View | None
+    """The next observation; None when the episode is over."""
+    done: bool = False
+    """Whether the environment declared the episode over."""
+    score: Score | None = None
+    """The environment's own score, once it is over."""
+    action_error: str | None = None
+    """Why a well-formed action was not carried out (no such element, address not allowed). Not a failure."""
+
+
+class Environment(Protocol):
+    """One episode's world. All methods raise `BoundaryError` when infrastructure fails, within their deadlines."""
+
+    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+        """Start the episode and return its instruction and the first view. The same seed gives the same episode."""
+        ...
+
+    async def step(self, action: Action) -> StepResult:
+        """Carry out one action (never `answer`, which ends the episode without the environment's help)."""
+        ...
+
+    async def answer(self, text: str) -> Score | None:
+        """Score an answered episode; None when the environment has no opinion."""
+        ...
+
+    async def expert_action(self) -> Action:
+        """Return the expert's next action in the current interaction mode. Raises `UsageError` without an expert."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; safe to call twice and after a failure."""
+        ...
+
+
+class EnvironmentPool(Protocol):
+    """Makes environments over shared browsers. An async context manager that leaves no process behind."""
+
+    async def __aenter__(self) -> EnvironmentPool:
+        """Start what the environments share."""
+        ...
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop it and wait until it is gone."""
+        ...
+
+    def new(self) -> Environment:
+        """Return a fresh, isolated environment. A broken browser is replaced by the next `reset`."""
+        ...

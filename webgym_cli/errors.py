@@ -1,0 +1,98 @@
+"""Every error that webgym raises on purpose: one tree, each class with its exit code.
+
+    WebGymError                       1   something failed; the message says what, the hint what to type next
+    ├── UsageError                    2   arguments, settings or an input file are wrong
+    │   └── SettingsError             2   a settings key or value is wrong
+    ├── MissingStageError             3   an earlier stage has not been run
+    ├── JobError                      4   a child process (vLLM, trainer, set-up) failed
+    ├── BelowThresholdError           5   finished, but below --min-success
+    ├── StoreError                    1   the run directory can't be read or written
+    ├── RunLockedError               75   another webgym works on the run
+    ├── RoleError                     2   a role environment or the browser is missing or broken
+    └── BoundaryError                 1   a boundary (browser, policy, judge) failed: an episode stores it as a failure
+
+`BoundaryError` carries a `FailureKind`; a rollout turns it into data, every other command into exit code 1.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from webgym_cli.records.failure import FailureKind
+
+EXIT_CODES: dict[int, str] = {
+    0: "done",
+    1: "failed",
+    2: "wrong usage, settings or input file",
+    3: "an earlier stage is missing",
+    4: "a child process (vLLM, trainer, set-up) failed",
+    5: "finished, but below --min-success",
+    75: "the run is locked by another webgym",
+    130: "interrupted (Ctrl-C)",
+    143: "terminated (SIGTERM)",
+}
+"""The published exit codes, with their meaning."""
+
+
+class WebGymError(Exception):
+    """Base of all errors that a user can meet. `hint` is the command or action that comes next."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(WebGymError):
+    """Arguments or an input file are wrong."""
+
+    exit_code = 2
+
+
+class SettingsError(UsageError):
+    """A settings key is unknown, or its value is not allowed."""
+
+
+class RoleError(UsageError):
+    """A role environment or the browser is missing or broken."""
+
+
+class MissingStageError(WebGymError):
+    """The command needs the output of a stage that has not been run."""
+
+    exit_code = 3
+
+
+class JobError(WebGymError):
+    """A child process failed. `returncode` is its exit status (negative: the signal), None when it never started."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, hint: str = "", returncode: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.returncode = returncode
+
+
+class BelowThresholdError(WebGymError):
+    """Everything ran, but the success rate is below the wanted one."""
+
+    exit_code = 5
+
+
+class StoreError(WebGymError):
+    """The run directory can't be read or written."""
+
+
+class RunLockedError(WebGymError):
+    """Another process works on this run."""
+
+    exit_code = 75
+
+
+class BoundaryError(WebGymError):
+    """Something outside of us failed during an episode; `kind` says what, so that it can be stored and counted."""
+
+    def __init__(self, kind: FailureKind, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind

@@ -1,0 +1,72 @@
+"""The actions of a web agent: one closed vocabulary for both interaction modes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from webgym_cli.records.base import Record
+
+
+class InteractionMode(StrEnum):
+    """How the policy points at things."""
+
+    COORDINATES = "coordinates"
+    """By a point, each axis normalised to 0-1000 (function `computer_use`)."""
+    SET_OF_MARKS = "set_of_marks"
+    """By the number of a marked element (function `web_interaction`)."""
+
+
+class ActionName(StrEnum):
+    """WebGym's actions, under the names of their internal keys."""
+
+    CLICK = "click"
+    TYPE = "type"
+    HOVER = "hover"
+    SCROLL = "scroll"
+    WAIT = "wait"
+    GO_BACK = "go_back"
+    NAVIGATE = "navigate"
+    ANSWER = "answer"
+
+
+NORMALISED = 1000
+"""Coordinates run from 0 to this number on both axes."""
+
+
+class Action(Record):
+    """One parsed action. Exactly the arguments that its name needs are set."""
+
+    name: ActionName
+    element_id: int | None = Field(default=None, ge=0)
+    """The marked element (set_of_marks)."""
+    coordinate: tuple[float, float] | None = None
+    """The point (x, y), each 0-1000 (coordinates)."""
+    text: str | None = None
+    """What to type, or the answer."""
+    direction: Literal["up", "down"] | None = None
+    """Where to scroll, by one page."""
+    seconds: float | None = Field(default=None, ge=0, le=60)
+    """How long to wait."""
+    url: str | None = None
+    """Where to navigate."""
+
+    @model_validator(mode="after")
+    def _has_its_arguments(self) -> Action:
+        pointed = self.element_id is not None or self.coordinate is not None
+        needs: dict[ActionName, bool] = {
+            ActionName.CLICK: pointed,
+            ActionName.HOVER: pointed,
+            ActionName.TYPE: pointed and self.text is not None,
+            ActionName.SCROLL: self.direction is not None,
+            ActionName.WAIT: self.seconds is not None,
+            ActionName.NAVIGATE: self.url is not None,
+            ActionName.ANSWER: self.text is not None,
+        }
+        if not needs.get(self.name, True):
+            raise ValueError(f"the action {self.name} lacks an argument")
+        if self.coordinate and not all(0 <= axis <= NORMALISED for axis in self.coordinate):
+            raise ValueError(f"coordinates run from 0 to {NORMALISED}, got {self.coordinate}")
+        return self

@@ -1,0 +1,28 @@
+"""What training made."""
+
+from __future__ import annotations
+
+from webgym_cli.records.base import Record
+
+
+class Checkpoint(Record):
+    """`checkpoint.json` beside the weights: written last, so its presence says that the checkpoint is complete."""
+
+    name: str
+    """The folder's name under `checkpoints/`."""
+    version: int
+    """How many trainings lie behind these weights: the iteration that this policy rolls out."""
+    iteration: int
+    """The iteration whose data it was trained on."""
+    parent: str
+    """The model it started from: a checkpoint's name, or the base model."""
+    data_digest: str
+    """SHA-256 of the dataset that it was trained on."""
+    resumable: bool
+    """Whether optimizer and scheduler states lie beside the weights."""
+    steps: int
+    """Optimizer steps of this training."""
+    loss: float | None = None
+    """The mean loss of this training."""
+    created_at: str
+    """ISO 8601, UTC."""

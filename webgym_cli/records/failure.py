@@ -1,0 +1,42 @@
+"""Why an episode ended: by itself (`Stop`) or because something around it broke (`FailureKind`)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Stop(StrEnum):
+    """How an episode that worked came to its end."""
+
+    ANSWERED = "answered"
+    """The policy gave its answer."""
+    TERMINATED = "terminated"
+    """The environment declared the episode over."""
+    STEP_LIMIT = "step_limit"
+    """The policy used all the steps it was given."""
+
+
+class FailureKind(StrEnum):
+    """The closed list of infrastructure failures. None of them is ever a reward of 0."""
+
+    BROWSER_CRASHED = "browser_crashed"
+    """The browser process or the page died."""
+    NAVIGATION_FAILED = "navigation_failed"
+    """The start page could not be reached."""
+    PAGE_TIMEOUT = "page_timeout"
+    """A browser call passed its deadline."""
+    POLICY_UNAVAILABLE = "policy_unavailable"
+    """The policy server did not answer, or answered with a server error."""
+    POLICY_REFUSED = "policy_refused"
+    """The policy server rejected the request itself (for example a prompt over its context length)."""
+    ENVIRONMENT_ERROR = "environment_error"
+    """The environment's own code failed (its page threw, its reward can't be read)."""
+    EPISODE_TIMEOUT = "episode_timeout"
+    """The whole episode passed its deadline."""
+    CANCELLED = "cancelled"
+    """The run was stopped while the episode ran."""
+
+    @property
+    def counts_as_attempt(self) -> bool:
+        """Whether the episode used up one of its attempts: a cancelled one did not."""
+        return self is not FailureKind.CANCELLED

@@ -1,0 +1,169 @@
+"""What happened in one episode."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from webgym_cli.records.action import Action, InteractionMode
+from webgym_cli.records.base import Record
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Split, Task
+
+SCHEMA = 1
+"""The version of the stored line."""
+SUCCESS_REWARD = 1.0
+"""A trajectory succeeded when its reward reaches this value."""
+
+
+class Element(Record):
+    """One element that the policy can act on, as it was listed to it."""
+
+    id: int = Field(ge=0)
+    """The number drawn on the screenshot; counts from 0 in document order."""
+    role: str
+    """Its kind: button, link, textbox, checkbox, option, ... or the tag's name."""
+    name: str = ""
+    """Its visible text or label, one line."""
+    value: str = ""
+    """What it holds: the text typed into it, `checked`, the chosen option."""
+    box: tuple[float, float, float, float]
+    """Left, top, width, height in CSS pixels of the viewport."""
+
+
+class Screenshot(Record):
+    """A reference to a stored image: its content's SHA-256 is its address."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    width: int = Field(gt=0)
+    """Pixels."""
+    height: int = Field(gt=0)
+    """Pixels."""
+
+
+class Observation(Record):
+    """What the policy saw before it answered."""
+
+    url: str
+    title: str = ""
+    screenshot: Screenshot
+    """The image that was sent to the policy (with marks in set_of_marks mode)."""
+    elements: tuple[Element, ...] = ()
+    """The marked elements; empty in coordinates mode."""
+
+
+class ParseErrorKind(StrEnum):
+    """Why a response is not an action. Nothing is ever guessed."""
+
+    NO_TOOL_CALL = "no_tool_call"
+    SEVERAL_TOOL_CALLS = "several_tool_calls"
+    INVALID_JSON = "invalid_json"
+    UNKNOWN_FUNCTION = "unknown_function"
+    UNKNOWN_ACTION = "unknown_action"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    TRUNCATED = "truncated"
+
+
+class Generation(Record):
+    """What the policy server told about one response."""
+
+    prompt_tokens: int | None = None
+    """Length of the prompt in tokens, images included."""
+    prompt_token_digest: str | None = None
+    """SHA-256 of the prompt's token ids (comma-separated decimals), when the server gave them."""
+    token_ids: tuple[int, ...] | None = None
+    """The response's ids, stop token included, when the server gave them."""
+    logprobs: tuple[float, ...] | None = None
+    """Natural log-probability of each of `token_ids` under the distribution reported by the server."""
+    finish_reason: str | None = None
+
+
+class Step(Record):
+    """One observation and what the policy made of it."""
+
+    index: int = Field(ge=0)
+    observation: Observation
+    response: str
+    """The policy's raw text."""
+    action: Action | None = None
+    parse_error: ParseErrorKind | None = None
+    """Set exactly when `action` is None."""
+    action_error: str | None = None
+    """Why the environment refused a well-formed action (no such element, address not allowed, ...)."""
+    page_changed: bool | None = None
+    """Whether the next screenshot differs; None for the last step."""
+    prompt_digest: str
+    """SHA-256 of the messages that were sent (JSON, images by their SHA-256)."""
+    generation: Generation = Generation()
+    policy_seconds: float = 0.0
+    """Time until the policy had answered."""
+    environment_seconds: float = 0.0
+    """Time for the action and the observation after it."""
+
+
+class Score(Record):
+    """One source's opinion of a trajectory."""
+
+    source: Literal["environment", "judge", "orm", "function"]
+    value: float
+    """As the source gave it: MiniWoB's raw reward runs from -1 to 1."""
+    detail: str = ""
+
+
+class Outcome(Record):
+    """How an episode ended. With a `failure` there is no reward: such a trajectory is never training data."""
+
+    reward: float | None = None
+    """0 to 1; None until it is known, and always None with a failure."""
+    stop: Stop | None = None
+    failure: FailureKind | None = None
+    failure_detail: str = ""
+    answer: str | None = None
+    scores: tuple[Score, ...] = ()
+
+    @property
+    def success(self) -> bool | None:
+        """Whether the task was solved; None when that is not known."""
+        return None if self.failure or self.reward is None else self.reward >= SUCCESS_REWARD
+
+
+class PromptSpec(Record):
+    """Everything beside the steps that a prompt is rendered from."""
+
+    interaction_mode: InteractionMode = InteractionMode.COORDINATES
+    history_window: int = Field(default=4, ge=0)
+    """How many earlier rounds are sent in full."""
+
+
+class Trajectory(Record):
+    """One episode, as one line of the store."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    id: str
+    """`<split>-<iteration>-<episode>`, with `.<attempt>` from the second attempt on."""
+    episode: str
+    """The planned episode that this is an attempt at."""
+    split: Split
+    iteration: int = Field(ge=0)
+    attempt: int = Field(default=0, ge=0)
+    task: Task
+    instruction: str
+    """What the policy was asked: the task's instruction, or the one the environment drew."""
+    seed: int
+    policy: str
+    """Who acted: `oracle`, or the model and its version."""
+    prompt: PromptSpec
+    steps: tuple[Step, ...] = ()
+    outcome: Outcome
+    started_at: str
+    """ISO 8601, UTC."""
+    seconds: float = 0.0
+    """Wall time of the episode."""
+
+    model_config = {"populate_by_name": True}
+
+    def to_line(self) -> str:
+        """Return the stored form: one line of JSON without a line end."""
+        return self.model_dump_json(by_alias=True)
