@@ -83,7 +83,9 @@ class _Sources(BaseSettings, Settings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", env_parse_none_str="null")
 
 
-def _layers(files: Sequence[str | Path], overrides: Sequence[str], run_config: Path | None) -> Iterator[tuple[str, Flat]]:
+def _layers(
+    files: Sequence[str | Path], overrides: Sequence[str], run_config: Path | None
+) -> Iterator[tuple[str, Flat]]:
     if run_config is not None and run_config.is_file():
         yield f"run {run_config}", flatten(_read(run_config))
     for file in files:
@@ -115,7 +117,9 @@ def _read(path: Path) -> dict[str, Any]:
         line = f":{mark.line + 1}" if mark else ""
         raise SettingsError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
     except (TypeError, ValueError, AttributeError):
-        raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config schema") from None
+        raise SettingsError(
+            f"{path}: the settings must be a mapping of sections", hint="webgym config schema"
+        ) from None
 
 
 def _value(text: str) -> Any:

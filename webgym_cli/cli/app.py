@@ -1,0 +1,34 @@
+"""The command-line app: commands in the order of the pipeline. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import webgym_cli
+from webgym_cli.errors import EXIT_CODES
+
+app = typer.Typer(
+    name="webgym",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"webgym {webgym_cli.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train visual web agents: rollouts in real Chromium, a replay buffer, training, and the next policy, in one loop."""

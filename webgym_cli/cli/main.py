@@ -1,0 +1,60 @@
+"""The executable: runs the app and turns errors into a message, a hint and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+from webgym_cli.cli.output import fail
+from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.signals import Terminated
+
+
+def main() -> None:
+    """Run webgym with the process's arguments and exit with a published code."""
+    from webgym_cli.cli.app import app
+
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except WebGymError as error:
+        fail(str(error), error.hint)
+        _leave(error.exit_code)
+    except KeyboardInterrupt:
+        fail("interrupted; what was finished is stored", "webgym resume RUN")
+        _leave(130)
+    except Terminated:
+        fail("terminated; what was finished is stored", "webgym resume RUN")
+        _leave(143)
+    except BrokenPipeError:  # `webgym ... | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(0)
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
+        _leave(_click_error(error))
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _click_error(error: Exception) -> int:
+    """Show one of click's errors as click would and return its code; anything else is a bug and is raised."""
+    show = getattr(error, "show", None)
+    if show is None:
+        if type(error).__name__ == "Abort":
+            return 130
+        raise error
+    show()
+    return int(getattr(error, "exit_code", 1))
+
+
+def _terminated(*_: Any) -> NoReturn:
+    raise Terminated
+
+
+def _leave(code: int) -> NoReturn:
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

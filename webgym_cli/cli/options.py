@@ -1,0 +1,27 @@
+"""The options that commands share: one wording, one behaviour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RunArg = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder (created by rollout and loop).")]
+ConfigOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-c", "--config", metavar="FILE", help="Settings file, or a shipped name (demo). Repeatable; later wins."
+    ),
+]
+SetOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-s", "--set", metavar="KEY=VALUE", help="One setting, section.key=value. Repeatable; wins over files."
+    ),
+]
+JsonOpt = Annotated[
+    bool, typer.Option("--json", help="JSON Lines on stdout (the default of long commands into a pipe).")
+]
+QuietOpt = Annotated[bool, typer.Option("-q", "--quiet", help="Only ids on stdout.")]
+DryRunOpt = Annotated[bool, typer.Option("-n", "--dry-run", help="Print the plan and write nothing.")]

@@ -1,0 +1,154 @@
+"""The only place that writes to stdout and stderr.
+
+stdout carries data: a table for people, JSON Lines with `--json` or into a pipe, ids with `-q`.
+stderr carries everything else: progress, notes, hints, errors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.records.events import Event
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+
+class Output:
+    """Where a command's words go. `as_json` is on with `--json` and whenever stdout is not a terminal."""
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
+        self.as_json = as_json
+        """Data as JSON Lines."""
+        self.quiet = quiet
+        """No notes, no progress; data as ids."""
+
+    @classmethod
+    def for_events(cls, as_json: bool) -> Output:
+        """Return the output of a long command: JSON Lines also where stdout is a pipe or a file."""
+        return cls(as_json=as_json or not sys.stdout.isatty())
+
+    def data(self, value: Any) -> None:
+        """Write one record as a line of JSON on stdout."""
+        self.text(json.dumps(value, ensure_ascii=False))
+
+    def text(self, line: str) -> None:
+        """Write one line on stdout."""
+        sys.stdout.write(f"{line}\n")
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write a table for people on stdout; plain tab-separated lines into a pipe."""
+        if not sys.stdout.isatty():
+            for row in rows:
+                self.text("\t".join("" if cell is None else str(cell) for cell in row))
+            return
+        self._print_table(_console(sys.stdout), title, columns, rows)
+
+    def summary_table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write a table for people on stderr: the closing words of a command whose stdout is events."""
+        if not self.quiet:
+            self._print_table(_console(sys.stderr), title, columns, rows)
+
+    @staticmethod
+    def _print_table(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in columns:
+            table.add_column(column, justify="left" if column == columns[0] else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*("" if cell is None else str(cell) for cell in row))
+        console.print(table)
+
+    def note(self, message: str) -> None:
+        """Say something to a person on stderr."""
+        if not self.quiet:
+            sys.stderr.write(f"{message}\n")
+
+    def next_step(self, command: str) -> None:
+        """Name the command to type next."""
+        self.note(f"next: {command}")
+
+    def event(self, event: Event) -> None:
+        """Write an event: JSON on stdout, else one plain line on stderr for those that are meant for people."""
+        if self.as_json:
+            self.data(event)
+            sys.stdout.flush()
+        if message := event.get("message"):
+            self.note(str(message))
+
+    @contextmanager
+    def progress(self) -> Iterator[ProgressBoard]:
+        """Show live bars on stderr while the block runs; nothing where stderr is not a terminal."""
+        board = ProgressBoard(self)
+        with board.shown():
+            yield board
+
+
+class ProgressBoard:
+    """Turns events into bars: an event with `done` and `total` moves the bar named by its `event`."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._bars: Progress | None = None
+        self._tasks: dict[str, Any] = {}
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Live bars for the time of the block, on a terminal."""
+        if self._output.quiet or not _live(sys.stderr):
+            yield
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, TextColumn("{task.fields[facts]}"), console=_console(sys.stderr)) as self._bars:
+            yield
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        if self._bars is None:
+            self._output.event(event)
+            return
+        if self._output.as_json:
+            self._output.data(event)
+        if "total" in event:
+            self._move(event, self._bars)
+        elif message := event.get("message"):
+            self._bars.console.print(str(message), markup=False, highlight=False)
+
+    def _move(self, event: Event, bars: Progress) -> None:
+        name = str(event.get("bar", event["event"]))
+        if name not in self._tasks:
+            self._tasks[name] = bars.add_task(name, total=event["total"], facts="")
+        facts = str(event.get("facts", ""))
+        bars.update(self._tasks[name], completed=event["done"], total=event["total"], facts=facts)
+
+
+def fail(message: str, hint: str = "") -> None:
+    """Write an error, and what to type next, on stderr."""
+    sys.stderr.write(f"webgym: {message}\n")
+    if hint:
+        sys.stderr.write(f"  next: {hint}\n")
+
+
+def facts(values: Mapping[str, Any]) -> str:
+    """Return `key value` pairs on one line."""
+    return "  ".join(f"{key} {value}" for key, value in values.items() if value not in (None, ""))
+
+
+def _live(stream: Any) -> bool:
+    return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+
+
+def _console(stream: Any) -> Console:
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 160)

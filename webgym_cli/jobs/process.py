@@ -1,0 +1,100 @@
+"""A child process with its log: started, waited for and stopped as a whole tree."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from webgym_cli.errors import JobError
+from webgym_cli.jobs import guard
+
+KILL_MARGIN = 10.0
+"""Seconds that the guard gets on top of the grace period before it is killed itself."""
+
+
+class Job:
+    """A running command under its guard. Its output goes to `log`; its whole tree ends with it, and with us."""
+
+    def __init__(self, process: subprocess.Popen[bytes], lifeline: int, log: Path, grace: float) -> None:
+        """Use `Job.spawn`."""
+        self._process = process
+        self._lifeline: int | None = lifeline
+        self._grace = grace
+        self.log = log
+        """The file that the command writes to."""
+
+    @classmethod
+    def spawn(
+        cls, argv: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path | None = None, grace: float = 15.0
+    ) -> Job:
+        """Start a command with exactly this environment. Raises `JobError` when the guard can't be started."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        read_end, write_end = os.pipe()
+        command = [sys.executable, "-S", "-E", guard.__file__, str(read_end), str(grace), *argv]
+        try:
+            with log.open("ab") as output:
+                process = subprocess.Popen(
+                    command,
+                    env=dict(env),
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(read_end,),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            os.close(write_end)
+            raise JobError(f"can't start {argv[0]}: {error}") from error
+        finally:
+            os.close(read_end)
+        return cls(process, write_end, log, grace)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the guard."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Return the command's exit status, or None while it runs; 128 + n after signal n."""
+        code = self._process.poll()
+        if code is not None:
+            self._release()
+        return code
+
+    async def wait(self, poll_seconds: float = 0.1) -> int:
+        """Wait until the command and everything that it started have ended; return the exit status."""
+        while (code := self.poll()) is None:
+            await asyncio.sleep(poll_seconds)
+        return code
+
+    async def stop(self) -> int:
+        """End the tree (TERM, grace, KILL) and return the exit status. Safe after the command has ended."""
+        if self.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return await asyncio.wait_for(self.wait(), self._grace + KILL_MARGIN)
+        except TimeoutError:
+            tree = guard.descendants(self.pid)
+            guard.signal_all([*tree, self.pid], signal.SIGKILL)
+            return await self.wait()
+
+    def _release(self) -> None:
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+
+def last_lines(log: Path, count: int = 5, limit: int = 65536) -> list[str]:
+    """Return the last non-empty lines of a log, at most `limit` bytes from its end."""
+    if not log.is_file():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - limit))
+        lines = file.read().decode(errors="replace").replace("\r", "\n").splitlines()
+    return [line.rstrip() for line in lines if line.strip()][-count:]

@@ -1,0 +1,16 @@
+"""How stages tell what happens: events, which the command line shows as bars, lines or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Event = dict[str, Any]
+"""One event: `event` is its name, the other keys are its facts (snake_case, only ever added to)."""
+
+EventSink = Callable[[Event], None]
+"""Takes the events of a stage, in order."""
+
+
+def ignore(event: Event) -> None:
+    """Drop an event: for callers that don't listen."""

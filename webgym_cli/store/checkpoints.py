@@ -1,0 +1,64 @@
+"""The checkpoints of a run, and which of them is the current policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import StoreError
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.store.files import read_json, write_json
+from webgym_cli.store.run import RunDir, replace_link
+
+RECORD = "checkpoint.json"
+
+
+def checkpoints(run: RunDir) -> list[Checkpoint]:
+    """Return the complete checkpoints, oldest first."""
+    files = run.checkpoints.glob(f"model_*/{RECORD}")
+    return sorted((Checkpoint.model_validate(read_json(file)) for file in files), key=lambda found: found.version)
+
+
+def current(run: RunDir) -> Checkpoint | None:
+    """Return the newest complete checkpoint, or None before the first training."""
+    return (checkpoints(run) or [None])[-1]
+
+
+def version(run: RunDir) -> int:
+    """Return how many trainings lie behind the current policy: the iteration that it rolls out."""
+    newest = current(run)
+    return newest.version if newest else 0
+
+
+def folder(run: RunDir, checkpoint: Checkpoint) -> Path:
+    """Return a checkpoint's folder."""
+    return run.checkpoints / checkpoint.name
+
+
+def policy_path(run: RunDir, settings: Settings) -> Path:
+    """Return the weights that act now: the current checkpoint, else the base model (a folder or a hub id)."""
+    newest = current(run)
+    return folder(run, newest) if newest else Path(settings.policy_config.base_model)
+
+
+def publish(run: RunDir, settings: Settings, weights: Path, checkpoint: Checkpoint) -> None:
+    """Make complete weights the current policy: record, rename into place, point `model.pt` at them.
+
+    `weights` is a folder beside its final place; after the rename it is `checkpoints/<name>`. Each step is one rename,
+    so a crash leaves the old policy or the new one.
+    """
+    final = folder(run, checkpoint)
+    try:
+        write_json(weights / RECORD, checkpoint.model_dump(mode="json"))
+        if weights != final:
+            weights.rename(final)
+        replace_link(run.model(settings), final)
+    except OSError as error:
+        raise StoreError(f"{final}: can't be published: {error.strerror}") from error
+
+
+def repair_link(run: RunDir, settings: Settings) -> None:
+    """Point `model.pt` at the newest checkpoint where a crash came between the two renames."""
+    newest = current(run)
+    if newest and run.model(settings).resolve() != folder(run, newest).resolve():
+        replace_link(run.model(settings), folder(run, newest))

@@ -1,0 +1,104 @@
+"""Writing so that a crash or a full disk loses nothing, reading so that a torn last line is no surprise."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonlines
+
+from webgym_cli.errors import StoreError
+
+
+def write_atomic(path: Path, data: str | bytes) -> None:
+    """Replace a file by rename: a reader sees the old content or the new, never a part. Raises `StoreError`."""
+    payload = data.encode() if isinstance(data, str) else data
+    temporary = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise StoreError(
+            f"{path}: can't be written: {error.strerror}",
+            hint="free disk space or mend the permissions, then run the same command again",
+        ) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, atomically."""
+    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file. Raises `StoreError` that names the file and the place."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StoreError(f"{path}: can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise StoreError(f"{path}: not JSON: {error}") from error
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line durably. A torn line left by a crash is closed first; one of our own is taken back.
+
+    Raises `StoreError` when the disk refuses; the file is then as it was before.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            end = file.seek(0, os.SEEK_END)
+            torn = end > 0 and _last_byte(file) != b"\n"
+            try:
+                file.write(("\n" if torn else "").encode() + line.encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(file.fileno(), end)
+                raise
+    except OSError as error:
+        raise StoreError(
+            f"{path}: can't append: {error.strerror}", hint="free disk space, then run the same command again"
+        ) from error
+
+
+def _last_byte(file: Any) -> bytes:
+    file.seek(-1, os.SEEK_END)
+    last: bytes = file.read(1)
+    return last
+
+
+def write_lines(path: Path, values: Iterable[Any]) -> None:
+    """Write values as JSON Lines, atomically."""
+    write_atomic(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line number, text) of each whole, non-empty line; what follows the last line end is torn: it is skipped."""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if raw.endswith(b"\n") and raw.strip():
+                yield number, raw.decode("utf-8", errors="replace").rstrip("\n")
+
+
+def read_jsonl(path: Path) -> Iterator[Any]:
+    """Yield the values of a JSON Lines file. Raises `StoreError` that names file and line."""
+    with path.open(encoding="utf-8") as file, jsonlines.Reader(file) as reader:
+        try:
+            yield from reader.iter(skip_empty=True)
+        except jsonlines.InvalidLineError as error:
+            raise StoreError(f"{path}:{error.lineno}: {error.args[0].split(' (line')[0]}") from error

@@ -1,0 +1,47 @@
+"""One writer a run. Readers need no lock."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from filelock import FileLock, Timeout
+
+from webgym_cli.errors import RunLockedError, StoreError
+from webgym_cli.store.files import read_json, write_json
+from webgym_cli.store.run import RunDir, now
+
+
+@contextmanager
+def locked(run: RunDir, command: str) -> Iterator[None]:
+    """Hold the run. Raises `RunLockedError` that names the holder; the operating system frees it when we die."""
+    try:
+        run.root.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(run.lock)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RunLockedError(
+            f"{run.root}: locked by {_holder(run)}", hint="wait for it, or stop it, then run the same command again"
+        ) from None
+    except OSError as error:
+        raise StoreError(f"{run.root}: can't be written: {error.strerror}") from error
+    try:
+        write_json(
+            run.lock_holder, {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": now()}
+        )
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            run.lock_holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _holder(run: RunDir) -> str:
+    try:
+        holder = read_json(run.lock_holder)
+    except StoreError:
+        return "another webgym"
+    return f"`webgym {holder['command']}` (process {holder['pid']} on {holder['host']}, since {holder['since']})"

@@ -1,0 +1,154 @@
+"""A run is a directory, and the directory is the database: every path in it is born here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import webgym_cli
+from webgym_cli.config.load import changed_frozen_keys, load
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import MissingStageError, SettingsError
+from webgym_cli.records.task import Split
+from webgym_cli.store.files import read_json, write_json
+
+
+def now() -> str:
+    """Return the time as ISO 8601, UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The paths of a run. Nothing is created until something is written."""
+
+    root: Path
+    """The run's `save_path`."""
+
+    @property
+    def config(self) -> Path:
+        """The resolved settings (no secrets)."""
+        return self.root / "config.json"
+
+    @property
+    def provenance(self) -> Path:
+        """Who made the run, with which versions; never rewritten."""
+        return self.root / "run.json"
+
+    @property
+    def lock(self) -> Path:
+        """The lock file."""
+        return self.root / "lock"
+
+    @property
+    def lock_holder(self) -> Path:
+        """Who holds the lock."""
+        return self.root / "lock.holder"
+
+    @property
+    def state(self) -> Path:
+        """The command that is under way: what `resume` takes up again."""
+        return self.root / "state.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line, an event each."""
+        return self.root / "metrics.jsonl"
+
+    @property
+    def screenshots(self) -> Path:
+        """The image store, shared by all iterations."""
+        return self.root / "screenshots"
+
+    @property
+    def dataset(self) -> Path:
+        """What `prepare` writes."""
+        return self.root / "llamafactory_data"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What training wrote."""
+        return self.root / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """The logs, a folder an attempt."""
+        return self.root / "logs"
+
+    def plan(self, split: Split, iteration: int) -> Path:
+        """The seeded plan of an iteration: written before its first episode."""
+        return self.root / "tasks" / f"{split}.iteration_{iteration:04d}.jsonl"
+
+    def trajectories(self, split: Split) -> Path:
+        """The folder of a split's trajectories."""
+        return self.root / f"{split}_trajectories"
+
+    def part(self, split: Split, iteration: int, rank: int = 0) -> Path:
+        """The append-only file of one writer: the truth."""
+        return self.trajectories(split) / f"iteration_{iteration:04d}" / f"part-{rank}.jsonl"
+
+    def model(self, settings: Settings) -> Path:
+        """The current policy: a link that is replaced by rename, so never half-written."""
+        return self.root / settings.algorithm_config.model_output_name
+
+    @property
+    def exists(self) -> bool:
+        """Whether this folder holds a run."""
+        return self.config.is_file()
+
+
+def open_run(path: Path) -> tuple[RunDir, Settings]:
+    """Return an existing run and its settings. Raises `MissingStageError` when there is none."""
+    run = RunDir(path)
+    if not run.exists:
+        raise MissingStageError(f"{path}: there is no run", hint=f"webgym rollout {path}")
+    return run, load(run_config=run.config)
+
+
+def create_or_open(run: RunDir, settings: Settings) -> None:
+    """Write the settings of a new run, or of a known one after checking that they may change. Needs the lock."""
+    if run.exists:
+        before = Settings.model_validate(read_json(run.config))
+        if changed := changed_frozen_keys(before, settings):
+            raise SettingsError(
+                f"{run.root}: a run keeps these settings: {', '.join(changed)}",
+                hint="leave them as they are, or start another run in another folder",
+            )
+        if before == settings:
+            return
+    write_json(run.config, settings.model_dump(mode="json"))
+    if not run.provenance.exists():
+        write_json(run.provenance, _provenance())
+
+
+def new_attempt(run: RunDir) -> Path:
+    """Make the log folder of this attempt and point `logs/latest` at it."""
+    numbers = [int(path.name.removeprefix("attempt_")) for path in run.logs.glob("attempt_[0-9]*")]
+    folder = run.logs / f"attempt_{max(numbers, default=0) + 1:04d}"
+    folder.mkdir(parents=True)
+    replace_link(run.logs / "latest", folder)
+    return folder
+
+
+def replace_link(link: Path, target: Path) -> None:
+    """Point a link at a sibling or descendant folder by one rename. Moves a real folder in its place aside."""
+    if link.is_dir() and not link.is_symlink():
+        link.rename(link.with_name(f"{link.name}.before-{datetime.now(UTC):%Y%m%d_%H%M%S}"))
+    temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(target, link.parent))
+    temporary.replace(link)
+
+
+def _provenance() -> dict[str, object]:
+    return {
+        "created_at": now(),
+        "argv": sys.argv,
+        "webgym": webgym_cli.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
