@@ -1,0 +1,1 @@
+"""The agent: what the policy is told, how it is asked, and how its answer is read."""

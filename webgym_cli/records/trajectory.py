@@ -5,15 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split, Task
 
-SCHEMA = 1
-"""The version of the stored line."""
 SUCCESS_REWARD = 1.0
 """A trajectory succeeded when its reward reaches this value."""
 
@@ -138,9 +136,9 @@ class PromptSpec(Record):
 
 
 class Trajectory(Record):
-    """One episode, as one line of the store."""
+    """One episode, as one line of the store (`schema` 1)."""
 
-    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    schema_: Literal[1] = Field(default=1, alias="schema")
     id: str
     """`<split>-<iteration>-<episode>`, with `.<attempt>` from the second attempt on."""
     episode: str
@@ -162,7 +160,7 @@ class Trajectory(Record):
     seconds: float = 0.0
     """Wall time of the episode."""
 
-    model_config = {"populate_by_name": True}
+    model_config = ConfigDict(populate_by_name=True)
 
     def to_line(self) -> str:
         """Return the stored form: one line of JSON without a line end."""

@@ -1,0 +1,1 @@
+"""Rollouts: plan (owed = wanted - on disk), then execute (bounded concurrency, no barriers)."""

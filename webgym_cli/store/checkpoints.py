@@ -21,7 +21,8 @@ def checkpoints(run: RunDir) -> list[Checkpoint]:
 
 def current(run: RunDir) -> Checkpoint | None:
     """Return the newest complete checkpoint, or None before the first training."""
-    return (checkpoints(run) or [None])[-1]
+    found = checkpoints(run)
+    return found[-1] if found else None
 
 
 def version(run: RunDir) -> int:

@@ -88,7 +88,7 @@ def write_lines(path: Path, values: Iterable[Any]) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text) of each whole, non-empty line; what follows the last line end is torn: it is skipped."""
+    """Yield (line number, text) of each whole, non-empty line; a torn last line (without line end) is skipped."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             if raw.endswith(b"\n") and raw.strip():

@@ -1,0 +1,20 @@
+"""What a rollout plans: one line of an iteration's plan."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from webgym_cli.records.base import Record
+from webgym_cli.records.task import Split, Task
+
+
+class Episode(Record):
+    """One planned episode: everything that decides what the agent meets, drawn before the first one runs."""
+
+    id: str
+    """`<split>-<iteration>-<number>`."""
+    split: Split
+    iteration: int = Field(ge=0)
+    task: Task
+    seed: int = Field(ge=0)
+    max_steps: int = Field(ge=1)

@@ -1,0 +1,34 @@
+"""Success rates with their uncertainty."""
+
+from __future__ import annotations
+
+import math
+
+Z95 = 1.959964
+"""Two-sided 95 % quantile of the normal distribution."""
+
+
+def wilson(successes: int, trials: int, z: float = Z95) -> tuple[float, float]:
+    """Return the Wilson score interval of a proportion (Wilson 1927); (0, 1) without trials."""
+    if trials == 0:
+        return 0.0, 1.0
+    rate = successes / trials
+    centre = rate + z * z / (2 * trials)
+    spread = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def difference(first: tuple[int, int], second: tuple[int, int], z: float = Z95) -> tuple[float, float, float]:
+    """Return second minus first of two independent proportions (successes, trials), with its interval.
+
+    Newcombe's hybrid score interval (Newcombe 1998, method 10). Both need at least one trial.
+    """
+    (a, n), (b, m) = first, second
+    low_a, high_a = wilson(a, n, z)
+    low_b, high_b = wilson(b, m, z)
+    rate_a, rate_b = a / n, b / m
+    delta = rate_b - rate_a
+    low = delta - math.hypot(rate_b - low_b, high_a - rate_a)
+    high = delta + math.hypot(high_b - rate_b, rate_a - low_a)
+    return delta, low, high

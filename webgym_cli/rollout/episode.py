@@ -1,0 +1,133 @@
+"""Runs one episode: a task in a fresh environment, until it ends or fails. Whatever happens, its steps are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from webgym_cli.agent.parse import ParseError, parse
+from webgym_cli.agent.prompt import render
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import Environment, StepResult, View
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.trajectory import Observation, Outcome, PromptSpec, Score, Step, Trajectory
+from webgym_cli.rollout.actors import Actor
+from webgym_cli.rollout.plan import Owed
+from webgym_cli.store.run import now
+from webgym_cli.store.screenshots import ScreenshotStore
+
+
+@dataclass(slots=True)
+class EpisodeRun:
+    """An episode in the making."""
+
+    owed: Owed
+    actor: Actor
+    environment: Environment
+    screenshots: ScreenshotStore
+    settings: Settings
+    instruction: str = ""
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def spec(self) -> PromptSpec:
+        """What the prompt is rendered from, beside the steps."""
+        context = self.settings.context_config
+        return PromptSpec(interaction_mode=context.interaction_mode, history_window=context.history_window)
+
+    async def run(self) -> Trajectory:
+        """Run to the end and return the trajectory; a failure of infrastructure is its outcome, not an exception.
+
+        Raises `StoreError` and `UsageError` (they concern the whole run) and passes on cancellation; `cancelled()`
+        then returns what was done.
+        """
+        started_at, start = now(), time.monotonic()
+        try:
+            async with asyncio.timeout(self.settings.rollout.episode_timeout):
+                outcome = await self._play()
+        except BoundaryError as error:
+            outcome = Outcome(failure=error.kind, failure_detail=str(error))
+        except TimeoutError:
+            limit = self.settings.rollout.episode_timeout
+            outcome = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
+        return self.trajectory(outcome, started_at, time.monotonic() - start)
+
+    def trajectory(self, outcome: Outcome, started_at: str, seconds: float) -> Trajectory:
+        """Return the record of the episode with the steps so far."""
+        episode, attempt = self.owed.episode, self.owed.attempt
+        return Trajectory(
+            id=f"{episode.id}.{attempt}" if attempt else episode.id,
+            episode=episode.id,
+            split=episode.split,
+            iteration=episode.iteration,
+            attempt=attempt,
+            task=episode.task,
+            instruction=self.instruction or episode.task.instruction,
+            seed=episode.seed,
+            policy=self.actor.name,
+            prompt=self.spec,
+            steps=tuple(self.steps),
+            outcome=outcome,
+            started_at=started_at,
+            seconds=round(seconds, 3),
+        )
+
+    def cancelled(self, started_at: str, seconds: float) -> Trajectory:
+        """Return the record of an episode that was stopped from outside: it stays owed."""
+        return self.trajectory(Outcome(failure=FailureKind.CANCELLED), started_at, seconds)
+
+    async def _play(self) -> Outcome:
+        episode = self.owed.episode
+        self.instruction, view = await self.environment.reset(episode.task, episode.seed)
+        for _ in range(episode.max_steps):
+            action, step = await self._decide(view)
+            if action is None:
+                self._keep(step, view, view, 0.0)
+                continue
+            if action.name is ActionName.ANSWER:
+                self._keep(step, view, None, 0.0)
+                return _outcome(Stop.ANSWERED, await self.environment.answer(action.text or ""), action.text)
+            start = time.monotonic()
+            result: StepResult = await self.environment.step(action)
+            step = step.model_copy(update={"action_error": result.action_error})
+            self._keep(step, view, result.view, time.monotonic() - start)
+            if result.done or result.view is None:
+                return _outcome(Stop.TERMINATED, result.score)
+            view = result.view
+        return Outcome(reward=0.0, stop=Stop.STEP_LIMIT)
+
+    async def _decide(self, view: View) -> tuple[Action | None, Step]:
+        """Store what is seen, ask the actor, read its response."""
+        screenshot = await asyncio.to_thread(self.screenshots.put, view.png)
+        observation = Observation(url=view.url, title=view.title, screenshot=screenshot, elements=view.elements)
+        prompt = render(self.spec, self.instruction, self.owed.episode.task.start_url, self.steps, observation)
+        start = time.monotonic()
+        reply = await self.actor.act(prompt, self.environment)
+        seconds = time.monotonic() - start
+        truncated = reply.generation.finish_reason == "length"
+        parsed = parse(reply.text, self.spec.interaction_mode, truncated=truncated)
+        step = Step(
+            index=len(self.steps),
+            observation=observation,
+            response=reply.text,
+            action=None if isinstance(parsed, ParseError) else parsed,
+            parse_error=parsed.kind if isinstance(parsed, ParseError) else None,
+            prompt_digest=prompt.digest,
+            generation=reply.generation,
+            policy_seconds=round(seconds, 4),
+        )
+        return step.action, step
+
+    def _keep(self, step: Step, before: View, after: View | None, seconds: float) -> None:
+        changed = None if after is None else after.png != before.png
+        self.steps.append(step.model_copy(update={"page_changed": changed, "environment_seconds": round(seconds, 4)}))
+
+
+def _outcome(stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
+    """Return the outcome of an episode that worked; without a score its reward is not known yet."""
+    if score is None:
+        return Outcome(stop=stop, answer=answer)
+    return Outcome(reward=min(1.0, max(0.0, score.value)), stop=stop, answer=answer, scores=(score,))
