@@ -1,0 +1,1 @@
+"""The worlds that episodes run in: one Protocol, browsers behind it."""

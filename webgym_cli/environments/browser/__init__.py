@@ -1,0 +1,1 @@
+"""Chromium: found, started, shared, looked at and acted on."""

@@ -1,0 +1,165 @@
+"""Carries out the agent's actions on a session, in both interaction modes, with real input events.
+
+A well-formed action that can't be carried out is answered with a text for the policy; only infrastructure raises.
+`type` clicks, replaces what the field holds, and presses Enter only when the text ends with a line feed. On a native
+list it chooses the option of that label, because the list's own popup is drawn outside of the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from webgym_cli.environments.browser.observe import EYES
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.action import NORMALISED, Action, ActionName
+from webgym_cli.records.failure import FailureKind
+
+AddressCheck = Callable[[str], str | None]
+"""Says why an address may not be visited; None when it may."""
+
+_WRONG_ELEMENT = {
+    "gone": "element {id} is no longer on the page",
+    "covered": "element {id} is covered or out of reach",
+}
+_MOST_KEYS = 60
+"""Longer texts are inserted at once instead of being typed key by key."""
+_SCROLL_OVERLAP = 50
+"""Pixels of the old page that stay in sight after scrolling."""
+
+
+def web_addresses_only(url: str) -> str | None:
+    """Allow http and https addresses with a host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return f"{url!r} is not an address"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return f"only http and https addresses can be visited, not {url!r}"
+    return None
+
+
+async def perform(session: BrowserSession, action: Action, check_address: AddressCheck) -> str | None:
+    """Carry out one action. Returns None, or why it was refused. `answer` is not an action on the browser."""
+    doers: dict[ActionName, Callable[[], Awaitable[str | None]]] = {
+        ActionName.CLICK: lambda: _click(session, action),
+        ActionName.HOVER: lambda: _hover(session, action),
+        ActionName.TYPE: lambda: _type(session, action),
+        ActionName.SCROLL: lambda: _scroll(session, action),
+        ActionName.WAIT: lambda: _wait(action),
+        ActionName.GO_BACK: lambda: _go_back(session),
+        ActionName.NAVIGATE: lambda: _navigate(session, action, check_address),
+    }
+    doer = doers.get(action.name)
+    if doer is None:
+        raise ValueError(f"{action.name} is not an action on the browser")
+    return await doer()
+
+
+def to_normalised(point: tuple[float, float], size: tuple[int, int]) -> tuple[float, float]:
+    """Return a point in CSS pixels as whole normalised coordinates."""
+    x, y = (min(max(round(axis / side * NORMALISED), 0), NORMALISED) for axis, side in zip(point, size, strict=True))
+    return float(x), float(y)
+
+
+async def _point(session: BrowserSession, action: Action) -> tuple[float, float] | str:
+    """Return where the action points to in CSS pixels, or why it points nowhere."""
+    if action.element_id is None:
+        if action.coordinate is None:
+            raise ValueError(f"{action.name} points at nothing")
+        width, height = session.options.width, session.options.height
+        # The last normalised value is the last pixel, not the first one outside.
+        x, y = action.coordinate[0] / NORMALISED * width, action.coordinate[1] / NORMALISED * height
+        return min(x, width - 1), min(y, height - 1)
+    found = await session.evaluate(f"(id) => {EYES}.locate(id)", action.element_id)
+    if "point" in found:
+        return found["point"][0], found["point"][1]
+    if found["error"] == "unknown":
+        known = f"they are numbered 0 to {found['count'] - 1}" if found["count"] else "none are marked"
+        return f"there is no element {action.element_id}; {known}"
+    return _WRONG_ELEMENT[found["error"]].format(id=action.element_id)
+
+
+async def _click(session: BrowserSession, action: Action) -> str | None:
+    point = await _point(session, action)
+    if isinstance(point, str):
+        return point
+    async with session.guard("clicking"):
+        await session.mouse.click(*point)
+    return None
+
+
+async def _hover(session: BrowserSession, action: Action) -> str | None:
+    point = await _point(session, action)
+    if isinstance(point, str):
+        return point
+    async with session.guard("moving the mouse"):
+        await session.mouse.move(*point)
+    return None
+
+
+async def _type(session: BrowserSession, action: Action) -> str | None:
+    point = await _point(session, action)
+    if isinstance(point, str):
+        return point
+    text = action.text or ""
+    enter = text.endswith("\n")
+    text = text.removesuffix("\n").removesuffix("\r")
+    async with session.guard("clicking"):
+        await session.mouse.click(*point)
+    ready = await session.evaluate(f"([point, text]) => {EYES}.prepare(point, text)", [list(point), text])
+    if "error" in ready:
+        return str(ready["error"])
+    async with session.guard("typing"):
+        keyboard = session.page.keyboard
+        if ready.get("typing"):
+            if not text and not ready["empty"]:
+                await keyboard.press("Delete")
+            elif len(text) > _MOST_KEYS or "\n" in text:
+                await keyboard.insert_text(text)
+            else:
+                await keyboard.type(text)
+        if enter:
+            await keyboard.press("Enter")
+    return None
+
+
+async def _scroll(session: BrowserSession, action: Action) -> str | None:
+    down = action.direction == "down"
+    if action.element_id is None and action.coordinate is None:
+        x, y = await session.evaluate(f"(down) => {EYES}.scrollable(down)", down)
+        point: tuple[float, float] | str = (x, y)
+    else:
+        point = await _point(session, action)
+    if isinstance(point, str):
+        return point
+    distance = max(session.options.height - _SCROLL_OVERLAP, session.options.height // 2)
+    async with session.guard("scrolling"):
+        await session.mouse.move(*point)
+        await session.mouse.wheel(0, distance if down else -distance)
+    return None
+
+
+async def _wait(action: Action) -> str | None:
+    await asyncio.sleep(action.seconds or 0.0)
+    return None
+
+
+async def _go_back(session: BrowserSession) -> str | None:
+    return None if await session.go_back() else "there is no page to go back to"
+
+
+async def _navigate(session: BrowserSession, action: Action, check_address: AddressCheck) -> str | None:
+    url = action.url or ""
+    if refusal := check_address(url):
+        return refusal
+    try:
+        await session.goto(url)
+    except BoundaryError as error:
+        # The policy chose the address: that it can't be loaded is its own experience, not our failure.
+        if error.kind in (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT):
+            return f"{url} can't be loaded: {error}"
+        raise
+    return None

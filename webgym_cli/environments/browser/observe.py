@@ -1,0 +1,162 @@
+"""What an agent sees: the interactive elements of a page, and their numbers drawn on its picture."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.records.trajectory import Element
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+
+EYES = "window[Symbol.for('webgym.eyes')]"
+"""Where `observe.js` is found in a page: under a symbol that pages don't come across."""
+MAX_ELEMENTS = 200
+"""Elements listed at most; those that come later in the document are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A listed element together with what the policy isn't told."""
+
+    element: Element
+    point: tuple[float, float]
+    """A point in CSS pixels where a click lands on the element and not on something that covers it."""
+    detail: dict[str, str] = field(default_factory=dict)
+    """Its tag, id, data attributes and typed text, when they were asked for."""
+
+
+@cache
+def observe_script(*, watch_listeners: bool = False) -> str:
+    """Return the init script that every document needs before it can be observed.
+
+    `watch_listeners` also lists elements that are clickable only because of a listener. It replaces a method that
+    pages can inspect, so it is for our own pages and not for sites that look for robots.
+    """
+    source = (Path(__file__).parent / "observe.js").read_text(encoding="utf-8")
+    return f"{source}\n{EYES}.watchListeners();\n" if watch_listeners else source
+
+
+def sightings(listed: list[dict[str, Any]]) -> list[Sighting]:
+    """Return what `look()` answered, as records."""
+    return [
+        Sighting(
+            element=Element(
+                id=told["id"],
+                role=told["role"],
+                name=told["name"],
+                value=told["value"],
+                box=(told["box"][0], told["box"][1], told["box"][2], told["box"][3]),
+            ),
+            point=(told["point"][0], told["point"][1]),
+            detail={key: str(value) for key, value in told.get("detail", {}).items()},
+        )
+        for told in listed
+    ]
+
+
+async def look(session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail: bool = False) -> list[Sighting]:
+    """List the page's interactive elements; their ids stay valid for actions until the next look."""
+    listed = await session.evaluate(f"(options) => {EYES}.look(options)", {"limit": limit, "detail": detail})
+    return sightings(listed)
+
+
+# Digits of 5x7 pixels, a number a row, its highest bit on the left: the same picture on every machine.
+_DIGITS = (
+    (14, 17, 19, 21, 25, 17, 14),
+    (4, 12, 4, 4, 4, 4, 14),
+    (14, 17, 1, 2, 4, 8, 31),
+    (31, 2, 4, 2, 1, 17, 14),
+    (2, 6, 10, 18, 31, 2, 2),
+    (31, 16, 30, 1, 1, 17, 14),
+    (6, 8, 16, 30, 17, 17, 14),
+    (31, 1, 2, 4, 8, 8, 8),
+    (14, 17, 17, 14, 17, 17, 14),
+    (14, 17, 17, 15, 1, 2, 12),
+)
+_COLOURS = ((200, 0, 0), (0, 90, 200), (0, 120, 40), (150, 0, 160), (190, 80, 0), (0, 110, 120))
+_WIDE = 640
+"""From this many CSS pixels on, labels are drawn twice as large."""
+_PNG_LEVEL = 6
+_BOX, _LABEL = 1, 2
+"""What a pixel of the plan is taken by."""
+_Rect = tuple[int, int, int, int]
+
+
+def draw_marks(png: bytes, elements: tuple[Element, ...], scale: float = 1.0) -> bytes:
+    """Return the picture with a numbered box around each element. The same input gives the same bytes.
+
+    A label stands beside its box where there is room, else in the corner that covers least.
+    `scale` is the number of picture pixels per CSS pixel.
+    """
+    from PIL import Image as Images
+    from PIL import ImageDraw as Drawing
+
+    with Images.open(io.BytesIO(png)) as opened:
+        picture = opened.convert("RGB")
+    plan = Images.new("L", picture.size, 0)
+    boxes = [_pixels(element.box, scale, picture.size) for element in elements]
+    draw, sketch = Drawing.Draw(picture), Drawing.Draw(plan)
+    for box in boxes:
+        sketch.rectangle(box, fill=_BOX)
+    size = max(1, round(scale)) * (2 if picture.width / scale >= _WIDE else 1)
+    for element, box in zip(elements, boxes, strict=True):
+        colour = _COLOURS[element.id % len(_COLOURS)]
+        draw.rectangle(box, outline=colour, width=max(1, round(scale)))
+        label = _place(plan, box, str(element.id), size)
+        sketch.rectangle(label, fill=_LABEL)
+        _write(draw, label, str(element.id), size, colour)
+    out = io.BytesIO()
+    picture.save(out, "PNG", compress_level=_PNG_LEVEL)
+    return out.getvalue()
+
+
+def _pixels(box: tuple[float, float, float, float], scale: float, size: tuple[int, int]) -> _Rect:
+    left, top, width, height = (side * scale for side in box)
+    x0, y0 = min(max(0, int(left)), size[0] - 1), min(max(0, int(top)), size[1] - 1)
+    return x0, y0, max(x0, min(size[0] - 1, int(left + width))), max(y0, min(size[1] - 1, int(top + height)))
+
+
+def _place(plan: Image, box: _Rect, text: str, size: int) -> _Rect:
+    """Return where the label goes: the first of the candidates that hides least."""
+    width, height = (6 * len(text) + 1) * size, 9 * size
+    x0, y0, x1, y1 = box
+    corners = (
+        (x0, y0 - height),
+        (x1 - width + 1, y0 - height),
+        (x1 + 1, y0),
+        (x0 - width, y0),
+        (x0, y1 + 1),
+        (x1 - width + 1, y1 + 1),
+        (x1 - width // 2, y0 - height // 2),
+        (x1 - width + 1, y0),
+        (x0, y0),
+    )
+    best, least = (0, 0, width - 1, height - 1), float("inf")
+    for x, y in corners:
+        left, top = min(max(0, x), plan.width - width), min(max(0, y), plan.height - height)
+        area = (max(0, left), max(0, top), left + width, top + height)
+        histogram = plan.crop(area).histogram()
+        cost = histogram[_BOX] + 8 * histogram[_LABEL]
+        if cost < least:
+            best, least = (area[0], area[1], area[2] - 1, area[3] - 1), cost
+        if least == 0:
+            break
+    return best
+
+
+def _write(draw: ImageDraw, label: _Rect, text: str, size: int, colour: tuple[int, int, int]) -> None:
+    draw.rectangle(label, fill=colour)
+    for index, digit in enumerate(text):
+        left, top = label[0] + (6 * index + 1) * size, label[1] + size
+        for row, bits in enumerate(_DIGITS[int(digit)]):
+            for column in range(5):
+                if bits >> (4 - column) & 1:
+                    x, y = left + column * size, top + row * size
+                    draw.rectangle((x, y, x + size - 1, y + size - 1), fill="white")

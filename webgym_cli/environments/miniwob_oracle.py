@@ -1,0 +1,244 @@
+"""An expert for some MiniWoB pages: reads the instruction and the listed elements, and names the next action.
+
+It sees what a policy sees in set_of_marks mode (plus typed passwords, colours and two counters of the pages), so its
+episodes are demonstrations that a policy can imitate. Every rule reaches the full reward on any seed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from webgym_cli.environments.browser.actions import to_normalised
+from webgym_cli.environments.browser.observe import Sighting
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the expert decides from."""
+
+    instruction: str
+    sightings: Sequence[Sighting]
+    pressed: int = 0
+    """How many buttons were pressed already, on the page that counts them."""
+
+    def all(self, *roles: str) -> list[Sighting]:
+        """Return the elements of these roles, in document order."""
+        return [seen for seen in self.sightings if seen.element.role in roles]
+
+    def named(self, name: str, *roles: str) -> Sighting:
+        """Return the first element of this name; case counts unless nothing matches otherwise."""
+        among = self.all(*roles) if roles else list(self.sightings)
+        for fold in (str, str.casefold):
+            for seen in among:
+                if fold(seen.element.name) == fold(name):
+                    return seen
+        raise LookupError(f"no element is called {name!r}")
+
+    def asked(self, pattern: str) -> str:
+        """Return what the instruction says at the pattern's first group."""
+        found = re.search(pattern, self.instruction)
+        if found is None:
+            raise LookupError(f"the instruction is not understood: {self.instruction!r}")
+        return found.group(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What to do, before it is put into the interaction mode's terms."""
+
+    target: Sighting | None = None
+    text: str | None = None
+
+    def action(self, mode: InteractionMode, size: tuple[int, int]) -> Action:
+        """Return the move as an action; without a target it scrolls down."""
+        if self.target is None:
+            return Action(name=ActionName.SCROLL, direction="down")
+        name = ActionName.CLICK if self.text is None else ActionName.TYPE
+        if mode is InteractionMode.SET_OF_MARKS:
+            return Action(name=name, element_id=self.target.element.id, text=self.text)
+        return Action(name=name, coordinate=to_normalised(self.target.point, size), text=self.text)
+
+
+Rule = Callable[[Scene], Move]
+_FIELDS = ("textbox", "password", "textarea", "date", "time", "spinbutton", "searchbox")
+_ORDINALS = {"1st": 0, "2nd": 1, "3rd": 2}
+_WIDGET_ROLES = {"text": "textbox"}
+
+
+def expert_tasks() -> tuple[str, ...]:
+    """Return the pages that the expert solves, sorted."""
+    return tuple(sorted(_RULES))
+
+
+def require_expert(page: str) -> Rule:
+    """Return the page's rule, or raise `UsageError` that names the pages which have one."""
+    rule = _RULES.get(page)
+    if rule is None:
+        raise UsageError(
+            f"there is no expert for {page!r}; it solves {', '.join(expert_tasks())}",
+            hint="name one of these pages in tasks.train",
+        )
+    return rule
+
+
+def next_action(page: str, scene: Scene, mode: InteractionMode, size: tuple[int, int]) -> Action:
+    """Return the expert's next action. `size` is the viewport's in CSS pixels."""
+    rule = require_expert(page)
+    try:
+        return rule(scene).action(mode, size)
+    except LookupError as error:
+        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert for {page} is lost: {error}") from error
+
+
+def _click_named(pattern: str, *roles: str) -> Rule:
+    return lambda scene: Move(scene.named(scene.asked(pattern), *roles))
+
+
+def _click_fixed(name: str) -> Rule:
+    return lambda scene: Move(scene.named(name))
+
+
+def _submit(scene: Scene) -> Move:
+    """Press the button at the end, scrolling to it where the page is long."""
+    buttons = [seen for seen in scene.all("button") if seen.element.name in ("Submit", "Login")]
+    return Move(buttons[-1] if buttons else None)
+
+
+def _fill(scene: Scene, texts: Sequence[str]) -> Move:
+    """Type each text into the field of its place, then submit."""
+    for seen, text in zip(scene.all(*_FIELDS), texts, strict=False):
+        if seen.detail.get("typed") != text:
+            return Move(seen, text)
+    return _submit(scene)
+
+
+def _click_sequence(scene: Scene) -> Move:
+    return Move(scene.named("ONE" if scene.pressed == 0 else "TWO"))
+
+
+def _close_dialog(scene: Scene) -> Move:
+    return Move(scene.named("Close", "button"))
+
+
+def _dialog_button(scene: Scene) -> Move:
+    label = scene.asked(r'labeled "(.+)"')
+    return Move(scene.named("Close" if label == "x" else label, "button"))
+
+
+def _select_named(role: str) -> Rule:
+    """Check each named box that isn't checked yet, then submit."""
+
+    def rule(scene: Scene) -> Move:
+        wanted = scene.asked(r"Select (.+) and click Submit").split(", ")
+        for seen in scene.all(role):
+            if seen.element.name in wanted and not seen.element.value:
+                return Move(seen)
+        return _submit(scene)
+
+    return rule
+
+
+def _choose(scene: Scene) -> Move:
+    wanted = scene.asked(r"Select (.+) from the (?:scroll )?list")
+    chooser = scene.all("combobox", "listbox")[0]
+    if set(chooser.element.value.split(", ")) != set(wanted.split(", ")):
+        return Move(chooser, wanted)
+    return _submit(scene)
+
+
+def _enter_quoted(scene: Scene) -> Move:
+    return _fill(scene, [scene.asked(r'"(.+?)"')])
+
+
+def _enter_password(scene: Scene) -> Move:
+    return _fill(scene, [scene.asked(r'password "(.+?)"')] * 2)
+
+
+def _login(scene: Scene) -> Move:
+    return _fill(scene, [scene.asked(r'username "(.+?)"'), scene.asked(r'password "(.+?)"')])
+
+
+def _enter_cased(scene: Scene) -> Move:
+    text = scene.asked(r'Type "(.+?)"')
+    return _fill(scene, [text.upper() if "upper case" in scene.instruction else text.lower()])
+
+
+def _enter_date(scene: Scene) -> Move:
+    month, day, year = scene.asked(r"Enter ([\d/]+) as the date").split("/")
+    return _fill(scene, [f"{year}-{month:0>2}-{day:0>2}"])
+
+
+def _enter_time(scene: Scene) -> Move:
+    hours, minutes, half = re.split(r"[:\s]+", scene.asked(r"Enter (\S+\s*[AP]M) as the time"))
+    return _fill(scene, [f"{int(hours) % 12 + (12 if half == 'PM' else 0):02}:{minutes}"])
+
+
+def _focus_first(scene: Scene) -> Move:
+    return Move(scene.all("textbox")[0])
+
+
+def _focus_nth(scene: Scene) -> Move:
+    return Move(scene.all("textbox")[_ORDINALS[scene.asked(r"the (\w+) input")]])
+
+
+def _click_widget(scene: Scene) -> Move:
+    kind = scene.asked(r'Click on a "(\w+)" widget')
+    return Move(scene.all(_WIDGET_ROLES.get(kind, kind))[0])
+
+
+def _click_colour(scene: Scene) -> Move:
+    colour = scene.asked(r"Click on the (\w+) colored box")
+    return Move(next(seen for seen in scene.sightings if seen.detail.get("color") == colour))
+
+
+def _pick_shades(scene: Scene) -> Move:
+    colour = scene.asked(r"shades of (\w+)")
+    for seen in scene.sightings:
+        if seen.detail.get("color") == colour and seen.detail.get("class") != "selected":
+            return Move(seen)
+    return _submit(scene)
+
+
+def _expand(scene: Scene) -> Move:
+    """Open the section unless it is open; the button may then lie below the screen."""
+    section = next((seen for seen in scene.all("tab") if seen.element.name.startswith("Section")), None)
+    return Move(section) if section and section.element.value != "expanded" else _submit(scene)
+
+
+_RULES: dict[str, Rule] = {
+    "choose-list": _choose,
+    "click-button": _click_named(r'"(.+)" button', "button"),
+    "click-button-sequence": _click_sequence,
+    "click-checkboxes": _select_named("checkbox"),
+    "click-checkboxes-large": _select_named("checkbox"),
+    "click-checkboxes-transfer": _select_named("checkbox"),
+    "click-collapsible": _expand,
+    "click-collapsible-nodelay": _expand,
+    "click-color": _click_colour,
+    "click-dialog": _close_dialog,
+    "click-dialog-2": _dialog_button,
+    "click-link": _click_named(r'link "(.+)"'),
+    "click-option": _select_named("radio"),
+    "click-scroll-list": _choose,
+    "click-shades": _pick_shades,
+    "click-tab": _click_named(r"Click on (Tab #\d)"),
+    "click-test": _click_fixed("Click Me!"),
+    "click-test-2": _click_fixed("ONE"),
+    "click-test-transfer": _click_fixed("ONE"),
+    "click-widget": _click_widget,
+    "enter-date": _enter_date,
+    "enter-password": _enter_password,
+    "enter-text": _enter_quoted,
+    "enter-text-2": _enter_cased,
+    "enter-text-dynamic": _enter_quoted,
+    "enter-time": _enter_time,
+    "focus-text": _focus_first,
+    "focus-text-2": _focus_nth,
+    "login-user": _login,
+    "unicode-test": _click_named(r'"(.+)" button', "button"),
+}

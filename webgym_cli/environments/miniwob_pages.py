@@ -1,0 +1,102 @@
+"""The MiniWoB pages that ship inside the `miniwob` wheel, and the scripts that start and watch their episodes."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from webgym_cli.environments.browser.observe import EYES
+from webgym_cli.errors import UsageError
+
+WIDTH, HEIGHT = 160, 210
+"""The task's area in CSS pixels; what the pages show beside it (rewards, timer) is no part of the task."""
+
+_SETTLE_MS = 1500
+"""Longest wait for a page's own animations after an action, in milliseconds."""
+
+
+@cache
+def pages_folder() -> Path:
+    """Return the folder of the pages. Raises `UsageError` when the wheel isn't installed."""
+    spec = find_spec("miniwob")
+    if spec is None or spec.origin is None:
+        raise UsageError("the package miniwob is not installed", hint="pip install 'miniwob>=1.1,<1.2'")
+    return Path(spec.origin).parent / "html" / "miniwob"
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(sorted(page.stem for page in pages_folder().glob("*.html")))
+
+
+def page_names() -> list[str]:
+    """Return the names of all pages, sorted."""
+    return list(_names())
+
+
+def page_url(name: str) -> str:
+    """Return the address of a page. Raises `UsageError` for an unknown one."""
+    name = name.removesuffix(".html")
+    if name not in _names():
+        close = [known for known in _names() if name and (name in known or known in name)]
+        known = ", ".join(close[:8]) if close else "webgym tasks lists them"
+        raise UsageError(f"there is no MiniWoB page {name!r}", hint=f"known pages: {known}")
+    return (pages_folder() / f"{name}.html").as_uri()
+
+
+INIT_SCRIPT = """
+(() => {
+  // Until an episode seeds the generator itself, it is the same in every process.
+  let state = 1;
+  Math.random = () => (state = (state * 48271) % 2147483647) / 2147483647;
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync("#reward-display, #click-canvas, #sync-task-cover { display: none !important; }");
+  document.adoptedStyleSheets.push(sheet);
+})();
+"""
+"""Runs before a page's own scripts: hides what isn't the task and makes its chance repeatable."""
+
+_WATCH = f"""
+  const eyes = {EYES};
+  const over = () => {{
+    if (typeof core === "undefined" || !core.webgymStarted) return {{ left: true }};
+    return WOB_DONE_GLOBAL ? {{ reward: WOB_RAW_REWARD_GLOBAL, reason: WOB_REWARD_REASON || "" }} : null;
+  }};
+  const show = async () => {{
+    let end = over();
+    if (end) return {{ end }};
+    await eyes.settle({_SETTLE_MS});
+    end = over();
+    if (end) return {{ end }};
+    const listed = options.limit ? eyes.look({{ limit: options.limit, detail: Boolean(options.detail) }}) : [];
+    return {{ url: location.href, title: document.title, listed }};
+  }};
+"""
+
+SHOW = f"async (options) => {{ {_WATCH} return await show(); }}"
+"""Answers `end` when the episode is over, else waits until the page has drawn and lists its elements."""
+
+START = f"""async (options) => {{
+  {_WATCH}
+  for (let turn = 0; turn < 200 && !(window.WOB_TASK_READY && core.cover_div); turn++) {{
+    await new Promise((done) => setTimeout(done, 10));
+  }}
+  if (!core.cover_div) return {{ error: "the page did not become ready" }};
+  core.EPISODE_MAX_TIME = 2147483647;
+  Math.seedrandom(String(options.seed));
+  core.startEpisodeReal();
+  clearInterval(core.CD_TIMER);
+  core.startEpisode = () => {{}};
+  core.webgymStarted = true;
+  const told = core.getUtterance();
+  const instruction = typeof told === "string" ? told : (told && told.utterance) || "";
+  return {{ instruction: instruction.replace(/\\s+/g, " ").trim(), ...await show() }};
+}}"""
+"""Starts the episode of a seed, without a time limit and without the start screen."""
+
+SCENE = f"""(options) => ({{
+  listed: {EYES}.look({{ limit: options.limit, detail: true }}),
+  pressed: window.buttonsPushed ? window.buttonsPushed.length : 0,
+}})"""
+"""What the expert decides from."""
