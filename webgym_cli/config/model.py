@@ -161,6 +161,10 @@ class AlgorithmSettings(Section):
     """Train on successful trajectories only."""
     filter_same_screenshot: bool = True
     """Drop steps after which the screen looked the same."""
+    filter_retokenized: bool = True
+    """Drop responses whose text has other token ids than were sampled: training would see what was never served."""
+    min_trajectory_steps: int = Field(default=2, ge=1)
+    """Trajectories with fewer steps are dropped."""
     positive_samples_to_train: int | None = Field(default=1800, ge=1)
     """Steps in the dataset; null: all that are eligible."""
     recency_bias_power: float = Field(default=2.0, ge=0)

@@ -1,0 +1,1 @@
+"""Prepare: the replay buffer becomes a dataset and a training configuration."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -102,3 +103,16 @@ def read_jsonl(path: Path) -> Iterator[Any]:
             yield from reader.iter(skip_empty=True)
         except jsonlines.InvalidLineError as error:
             raise StoreError(f"{path}:{error.lineno}: {error.args[0].split(' (line')[0]}") from error
+
+
+def replace_folder(new: Path, final: Path) -> None:
+    """Put a finished folder in place of another by renames. Raises `StoreError`."""
+    old = final.with_name(f".{final.name}.old")
+    try:
+        shutil.rmtree(old, ignore_errors=True)
+        if final.exists():
+            final.rename(old)
+        new.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise StoreError(f"{final}: can't be replaced: {error.strerror}") from error

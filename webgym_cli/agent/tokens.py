@@ -1,0 +1,166 @@
+"""Counts and renders tokens as the policy's server does: its tokenizer, its chat template, its image sizes.
+
+Light on purpose: the `tokenizers` library and the model's own small files, no torch. The real processors are the
+reference in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.errors import SettingsError
+from webgym_cli.records.sample import IMAGE, Message
+
+if TYPE_CHECKING:
+    import jinja2
+    from tokenizers import Tokenizer
+
+FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "preprocessor_config.json", "config.json")
+"""What is read of a model."""
+IMAGE_PAD = "<|image_pad|>"
+"""The token that stands for one merged patch of an image, in the Qwen-VL families."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGrid:
+    """How the model's processor sizes an image."""
+
+    factor: int
+    """Pixels along the side of one token: patch size times merge size."""
+    min_pixels: int
+    max_pixels: int
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """Return (width, height) after the processor's resize: multiples of `factor` within the pixel limits.
+
+        The Qwen2-VL rule: round both sides; outside the limits scale both by the same ratio first.
+        """
+        factor = self.factor
+        wide, high = _round(width, factor), _round(height, factor)
+        if wide * high > self.max_pixels:
+            ratio = math.sqrt(width * height / self.max_pixels)
+            wide = max(factor, math.floor(width / ratio / factor) * factor)
+            high = max(factor, math.floor(height / ratio / factor) * factor)
+        elif wide * high < self.min_pixels:
+            ratio = math.sqrt(self.min_pixels / (width * height))
+            wide = math.ceil(width * ratio / factor) * factor
+            high = math.ceil(height * ratio / factor) * factor
+        return wide, high
+
+    def tokens(self, width: int, height: int) -> int:
+        """Return how many tokens an image takes."""
+        wide, high = self.size(width, height)
+        return wide * high // self.factor**2
+
+
+class ModelTokens:
+    """The tokenizer, chat template and image grid of a model folder (or hub id)."""
+
+    def __init__(self, model: str) -> None:
+        """Raises `SettingsError` when the model has no tokenizer or chat template."""
+        self._folder = _folder(model)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer."""
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+
+    @cached_property
+    def grid(self) -> ImageGrid:
+        """The image grid. Raises `SettingsError` when the model takes no images."""
+        values = self._json("preprocessor_config.json")
+        size = values.get("size") or {}
+        try:
+            factor = int(values["patch_size"]) * int(values["merge_size"])
+            low = int(values.get("min_pixels") or size["shortest_edge"])
+            high = int(values.get("max_pixels") or size["longest_edge"])
+        except (KeyError, TypeError):
+            raise SettingsError(f"{self._folder}: no usable preprocessor_config.json: not a Qwen-VL model") from None
+        return ImageGrid(factor, low, high)
+
+    def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the ids of a prompt up to the assistant's turn. `sizes`: (width, height) of each image, in order."""
+        text = self._template.render(
+            messages=[{"role": message.role, "content": _parts(message)} for message in messages],
+            add_generation_prompt=True,
+            bos_token="",
+            eos_token="",
+        )
+        pad = self.tokenizer.token_to_id(IMAGE_PAD)
+        left = iter(sizes)
+        ids: list[int] = []
+        for token in self.tokenizer.encode(text, add_special_tokens=False).ids:
+            ids.extend([token] * (self.grid.tokens(*next(left)) if token == pad else 1))
+        return ids
+
+    def response_ids(self, text: str) -> list[int]:
+        """Return the ids of a response, without a stop token."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    @cached_property
+    def _template(self) -> jinja2.Template:
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        file = self._folder / "chat_template.jinja"
+        source = file.read_text(encoding="utf-8") if file.is_file() else self._template_in_config()
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
+        return environment.from_string(source)
+
+    def _template_in_config(self) -> str:
+        template = self._json("tokenizer_config.json").get("chat_template")
+        if not isinstance(template, str):
+            raise SettingsError(f"{self._folder}: the model has no chat template")
+        return template
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            values = json.loads((self._folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{self._folder / name}: can't be read: {error}") from None
+        return values if isinstance(values, dict) else {}
+
+
+def _folder(model: str) -> Path:
+    folder = Path(model)
+    if folder.is_dir():
+        if not (folder / "tokenizer.json").is_file():
+            hint = "set policy_config.base_model to a model folder or a hub id"
+            raise SettingsError(f"{folder}: no model there (no tokenizer.json)", hint=hint)
+        return folder
+    if folder.is_absolute() or model.count("/") != 1:
+        hint = "webgym init-model tiny DIR makes a small one; or give a hub id"
+        raise SettingsError(f"policy_config.base_model: no folder {model}", hint=hint)
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(huggingface_hub.snapshot_download(model, allow_patterns=list(FILES)))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise SettingsError(f"policy_config.base_model: {model} can't be fetched: {reason}") from error
+
+
+def _parts(message: Message) -> str | list[dict[str, str]]:
+    texts = message.content.split(IMAGE)
+    if len(texts) == 1:
+        return message.content
+    parts: list[dict[str, str]] = []
+    for position, text in enumerate(texts):
+        if position:
+            parts.append({"type": "image"})
+        if text:
+            parts.append({"type": "text", "text": text})
+    return parts
+
+
+def _round(value: int, factor: int) -> int:
+    return max(factor, round(value / factor) * factor)

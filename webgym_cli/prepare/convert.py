@@ -1,0 +1,83 @@
+"""Turns a stored step into a training sample: what was served, token for token, and never longer than allowed."""
+
+from __future__ import annotations
+
+from webgym_cli.agent.prompt import Prompt, render_step, safe_text
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import StoreError
+from webgym_cli.prepare.filters import Drop
+from webgym_cli.records.sample import Message, Sample
+from webgym_cli.records.trajectory import Screenshot, Trajectory
+from webgym_cli.store.screenshots import ScreenshotStore
+
+TEMPLATE_TAIL = 2
+"""Tokens after a response: the stop token and the template's line end."""
+
+
+class Converter:
+    """Makes samples; counts those that had to lose old rounds."""
+
+    def __init__(self, settings: Settings, tokens: ModelTokens, screenshots: ScreenshotStore) -> None:
+        self._settings = settings
+        self._tokens = tokens
+        self._screenshots = screenshots
+        self.shortened = 0
+        """Samples with a smaller history window than was served."""
+
+    def convert(self, trajectory: Trajectory, index: int) -> Sample | Drop:
+        """Return the sample of a step, or why there is none."""
+        response = trajectory.steps[index].response
+        if safe_text(response) != response:
+            return Drop.RESPONSE_HAS_PLACEHOLDER
+        ids = self._tokens.response_ids(response)
+        if len(ids) < self._settings.algorithm_config.min_token_length:
+            return Drop.RESPONSE_TOO_SHORT
+        if self._differs(trajectory, index, ids):
+            return Drop.RETOKENIZED
+        fitted = self._fit(trajectory, index, len(ids) + TEMPLATE_TAIL)
+        if isinstance(fitted, Drop):
+            return fitted
+        prompt, length = fitted
+        return Sample(
+            messages=(*prompt.messages, Message(role="assistant", content=response)),
+            images=prompt.images,
+            trajectory=trajectory.id,
+            step=index,
+            iteration=trajectory.iteration,
+            reward=trajectory.outcome.reward or 0.0,
+            tokens=length,
+        )
+
+    def _differs(self, trajectory: Trajectory, index: int, ids: list[int]) -> bool:
+        """Whether the sampled ids, without their stop token, are not the ids of the text."""
+        sampled = trajectory.steps[index].generation.token_ids
+        if sampled is None or not self._settings.algorithm_config.filter_retokenized:
+            return False
+        return list(sampled[: len(ids)]) != ids or len(sampled) > len(ids) + 1
+
+    def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | Drop:
+        """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
+        window = min(trajectory.prompt.history_window, index)
+        for smaller in range(window, -1, -1):
+            prompt = render_step(trajectory, index, window=smaller)
+            pictures = [step.observation.screenshot for step in trajectory.steps[index - smaller : index + 1]]
+            if (problem := self._image_problem(pictures)) is not None:
+                return problem
+            sizes = [(picture.width, picture.height) for picture in pictures]
+            length = len(self._tokens.prompt_ids(prompt.messages, sizes)) + response
+            if length <= self._settings.algorithm_config.cutoff_len:
+                self.shortened += smaller < window
+                return prompt, length
+        return Drop.TOO_LONG
+
+    def _image_problem(self, pictures: list[Screenshot]) -> Drop | None:
+        limits = self._settings.image
+        for picture in pictures:
+            if not limits.image_min_pixels <= picture.width * picture.height <= limits.image_max_pixels:
+                return Drop.IMAGE_SIZE
+            try:
+                self._screenshots.get(picture.sha256)
+            except StoreError:
+                return Drop.IMAGE_MISSING
+        return None

@@ -1,0 +1,49 @@
+"""The ShareGPT form of samples, as LLaMA-Factory reads it; also behind `export-sharegpt`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from webgym_cli.records.sample import IMAGE, Sample
+
+TRAIN, VALIDATION = "webgym_training", "webgym_validation"
+"""The datasets' names in `dataset_info.json`."""
+SPEAKERS = {"user": "human", "assistant": "gpt"}
+
+
+def to_sharegpt(sample: Sample, locate: Callable[[str], str]) -> dict[str, Any]:
+    """Return a sample as a ShareGPT record. `locate` gives the path of an image by its SHA-256.
+
+    Raises `ValueError` when the placeholders don't match the images: LLaMA-Factory would die of it in mid-training.
+    """
+    placeholders = sum(message.content.count(IMAGE) for message in sample.messages)
+    if placeholders != len(sample.images):
+        raise ValueError(f"{sample.trajectory}: {placeholders} placeholders for {len(sample.images)} images")
+    system = [message.content for message in sample.messages if message.role == "system"]
+    turns = [message for message in sample.messages if message.role != "system"]
+    return {
+        "conversations": [{"from": SPEAKERS[turn.role], "value": turn.content} for turn in turns],
+        "system": "\n".join(system),
+        "images": [locate(sha256) for sha256 in sample.images],
+    }
+
+
+def dataset_info(*, validation: bool) -> dict[str, Any]:
+    """Return LLaMA-Factory's registry of the datasets."""
+    files = {TRAIN: "finetune_train.json", **({VALIDATION: "finetune_val.json"} if validation else {})}
+    return {name: {"file_name": file, **FORMAT} for name, file in files.items()}
+
+
+FORMAT: dict[str, Any] = {
+    "formatting": "sharegpt",
+    "columns": {"messages": "conversations", "system": "system", "images": "images"},
+    "tags": {
+        "role_tag": "from",
+        "content_tag": "value",
+        "user_tag": "human",
+        "assistant_tag": "gpt",
+        "observation_tag": "observation",
+    },
+}
+"""How LLaMA-Factory finds its way in a record."""

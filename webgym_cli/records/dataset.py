@@ -1,0 +1,22 @@
+"""What `prepare` hands to `train`."""
+
+from __future__ import annotations
+
+from webgym_cli.records.base import Record
+
+
+class Prepared(Record):
+    """`prepared.json`: written last into a dataset's folder, so its presence says that the dataset is complete."""
+
+    iteration: int
+    """The iteration whose training this dataset is for."""
+    model_name: str
+    """Name of the checkpoint that its training makes: `model_<YYYYmmdd_HHMMSS>`."""
+    parent: str
+    """The model it starts from: a checkpoint's name, or the base model."""
+    data_digest: str
+    """SHA-256 of the training and validation files."""
+    train_samples: int
+    val_samples: int
+    created_at: str
+    """ISO 8601, UTC."""
