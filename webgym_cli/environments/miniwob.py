@@ -35,6 +35,11 @@ _REFUSED = {
     ActionName.GO_BACK: "this page is the whole world: there is nothing to go back to",
 }
 
+_EPISODES_PER_CONTEXT = 50
+"""A context is closed after so many episodes, so that nothing can pile up in it."""
+_AWAY = (-20.0, -20.0)
+"""Where the mouse waits between episodes: outside of the page."""
+
 
 class MiniWobPool:
     """Makes MiniWoB environments over one shared browser."""
@@ -53,6 +58,7 @@ class MiniWobPool:
             context_arguments={"locale": "en-US", "timezone_id": "UTC", "accept_downloads": False},
         )
         self.browsers = BrowserPool(browser)
+        self._idle: list[BrowserSession] = []
 
     async def __aenter__(self) -> MiniWobPool:
         """Start the browser."""
@@ -61,7 +67,41 @@ class MiniWobPool:
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop the browser and wait until it is gone."""
+        self._idle.clear()
         await self.browsers.__aexit__(*exc)
+
+    async def take(self, url: str) -> BrowserSession:
+        """Return a session that has loaded this page.
+
+        A new context costs four times as much as a page load, and these pages are local, trusted and keep nothing,
+        so contexts are used again for some episodes. The mouse is moved away: it would hover over the next page.
+        """
+        while self._idle:
+            session = self._idle.pop()
+            try:
+                async with session.guard("moving the mouse"):
+                    await session.mouse.move(*_AWAY)
+                return await self._loaded(session, url)
+            except BoundaryError:
+                # It waited in a browser that died meanwhile, or is broken otherwise: a new one tells.
+                continue
+        return await self._loaded(await self.browsers.session(self.options), url)
+
+    async def give_back(self, session: BrowserSession) -> None:
+        """Keep the session for another episode, or close it when something happened to it."""
+        session.uses += 1
+        if session.pristine and session.uses < _EPISODES_PER_CONTEXT:
+            self._idle.append(session)
+        else:
+            await session.close()
+
+    async def _loaded(self, session: BrowserSession, url: str) -> BrowserSession:
+        try:
+            await session.goto(url)
+        except BaseException:
+            await session.close()
+            raise
+        return session
 
     def new(self) -> MiniWobEnvironment:
         """Return a fresh environment; it takes its own browser context on `reset`."""
@@ -84,8 +124,7 @@ class MiniWobEnvironment:
         url = page_url(self._page)
         await self.close()
         self._score = None
-        self._session = session = await self._pool.browsers.session(self._pool.options)
-        await session.goto(url)
+        self._session = session = await self._pool.take(url)
         shown = await session.evaluate(START, {"seed": seed, "limit": self._limit})
         if "listed" not in shown:
             detail = shown.get("error") or f"it ended at once: {shown.get('end')}"
@@ -122,7 +161,7 @@ class MiniWobEnvironment:
         """Give the browser context back."""
         session, self._session = self._session, None
         if session is not None:
-            await session.close()
+            await self._pool.give_back(session)
 
     @property
     def _limit(self) -> int:

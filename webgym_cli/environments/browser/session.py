@@ -51,6 +51,9 @@ class BrowserSession:
         self.options = options
         self.dialogs: list[str] = []
         """What the page's dialogs said, oldest first; each was accepted at once (prompts with their default)."""
+        self.uses = 0
+        """How many episodes it has served; counted by its owner."""
+        self._sound = True
         self._context = context
         self._pages = [page]
         self._screens: dict[Page, CDPSession] = {}
@@ -73,6 +76,11 @@ class BrowserSession:
     def page(self) -> Page:
         """The current page."""
         return self._pages[-1]
+
+    @property
+    def pristine(self) -> bool:
+        """Whether nothing happened that another episode could notice: no failure, no popup, no dialog."""
+        return self._sound and len(self._pages) == 1 and not self.dialogs and not self.page.is_closed()
 
     @property
     def mouse(self) -> Mouse:
@@ -142,16 +150,21 @@ class BrowserSession:
     async def guard(self, doing: str, seconds: float | None = None, *, navigation: bool = False) -> AsyncIterator[None]:
         """The one place where a deadline is set and Playwright's exceptions become `BoundaryError`."""
         limit = seconds or self.options.action_timeout
+        done = False
         try:
             # A little more than Playwright's own deadline, so that its better message comes first.
             async with asyncio.timeout(limit + 0.5):
                 yield
+            done = True
         except BoundaryError:
             raise
         except TimeoutError as error:
             raise BoundaryError(FailureKind.PAGE_TIMEOUT, f"{doing} took longer than {limit:g} s") from error
         except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
             raise named(error, doing, navigation=navigation) from error
+        finally:
+            # Cancelled counts as well: nobody knows how far the browser got.
+            self._sound = self._sound and done
 
     def _opened(self, page: Page) -> None:
         if page in self._pages:
