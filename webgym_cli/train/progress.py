@@ -1,0 +1,127 @@
+"""Reads LLaMA-Factory's `trainer_log.jsonl` while it grows, and turns its lines into events."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.records.events import Event
+from webgym_cli.store.files import write_atomic
+
+TRAINER_LOG = "trainer_log.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of the trainer's log."""
+
+    step: int
+    """Optimizer steps made."""
+    total: int
+    """Optimizer steps of the whole training."""
+    loss: float | None = None
+    """The training loss since the last line; None in evaluation lines and in the last line."""
+    eval_loss: float | None = None
+    """The validation loss, in evaluation lines."""
+    learning_rate: float | None = None
+    """The learning rate that this step used."""
+
+
+def parse_line(text: str) -> LogLine | None:
+    """Return a line's facts, or None for a damaged line."""
+    try:
+        value = json.loads(text)
+        return LogLine(
+            step=int(value["current_steps"]),
+            total=int(value["total_steps"]),
+            loss=_number(value.get("loss")),
+            eval_loss=_number(value.get("eval_loss")),
+            learning_rate=_number(value.get("lr")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def read_log(path: Path) -> list[LogLine]:
+    """Return the lines of a log, the newest of each step and kind, in order; damaged ones are left out."""
+    if not path.is_file():
+        return []
+    lines = (parse_line(text) for text in path.read_text(encoding="utf-8", errors="replace").splitlines())
+    newest = {(line.step, line.loss is None, line.eval_loss is None): line for line in lines if line}
+    return sorted(newest.values(), key=lambda line: line.step)
+
+
+def trim_log(path: Path, step: int) -> None:
+    """Drop what was logged after a step: the training goes on from there and will log it again."""
+    if not path.is_file():
+        return
+    texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    kept = [text for text in texts if (line := parse_line(text)) and line.step <= step]
+    write_atomic(path, "".join(f"{text}\n" for text in kept))
+
+
+def mean_loss(lines: list[LogLine]) -> float | None:
+    """Return the mean of the logged training losses, or None when none was logged."""
+    losses = [line.loss for line in lines if line.loss is not None]
+    return sum(losses) / len(losses) if losses else None
+
+
+@dataclass(slots=True)
+class Follower:
+    """Yields what is new in the log at each call, a torn last line only once it is whole."""
+
+    path: Path
+    clock: Callable[[], float] = time.monotonic
+    _offset: int = 0
+    _first: tuple[int, float] | None = field(default=None)
+
+    def new_events(self) -> list[Event]:
+        """Return an event for each new line."""
+        return [self._event(line) for text in self._new_texts() if (line := parse_line(text))]
+
+    def skip(self) -> None:
+        """Pass over what the log holds already."""
+        self._offset = self.path.stat().st_size if self.path.is_file() else 0
+
+    def _new_texts(self) -> list[str]:
+        if not self.path.is_file():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        return whole.decode(errors="replace").splitlines()
+
+    def _event(self, line: LogLine) -> Event:
+        event: dict[str, Any] = {"event": "train", "done": line.step, "total": line.total}
+        names = {"loss": line.loss, "eval_loss": line.eval_loss, "learning_rate": line.learning_rate}
+        event |= {name: value for name, value in names.items() if value is not None}
+        if (eta := self._eta(line)) is not None:
+            event["eta"] = eta
+        words = [f"loss {line.loss:.4g}" if line.loss is not None else ""]
+        words += [f"eval loss {line.eval_loss:.4g}" if line.eval_loss is not None else ""]
+        words += [f"lr {line.learning_rate:.3g}" if line.learning_rate is not None else ""]
+        words += [f"ETA {timedelta(seconds=round(eta))}" if eta is not None else ""]
+        event["facts"] = "  ".join(word for word in words if word)
+        return event
+
+    def _eta(self, line: LogLine) -> float | None:
+        """Seconds left. Own count: the trainer's is too low after it took up an interrupted training."""
+        now = self.clock()
+        if self._first is None:
+            self._first = (line.step, now)
+        step, since = self._first
+        if line.step <= step:
+            return None
+        return round((now - since) / (line.step - step) * max(0, line.total - line.step), 1)
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number, else None: NaN is not JSON, and no loss."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,0 +1,164 @@
+"""Lays out the state that a training starts from. Runs inside the train role's environment, not in webgym's.
+
+    python start_state_build.py <parent checkpoint> <new folder> <options as JSON>
+
+Imports the standard library and torch only (DeepSpeed's classes just where its files name them), and never reads a
+pickle freely: `weights_only=True` with a closed list of classes. Options: `learning_rate`, `logging_steps`,
+`eval_steps`, `save_steps`. What is reset, and why:
+
+- trainer_state.json: step, epoch and history, so that the new data gets all its epochs; the intervals of the new
+  settings, since the trainer takes them from here; no random states, so that the seed decides.
+- scheduler.pt and DeepSpeed's copy: at the start, with the new learning rate as base.
+- the optimizer's parameter groups: the new learning rate, for the first step. Moments and step counters stay.
+
+Files that need no change are hard links. Exit status 3: the states can't be carried, the last line says why.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+UNUSABLE = 3
+PATCHED = ("trainer_state.json", "scheduler.pt", "optimizer.pt")
+LEFT_OUT = ("rng_state", "checkpoint.json", "webgym_training.json", "training_args.bin", "trainer_log.jsonl")
+ALLOWED = frozenset(
+    {
+        "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler",
+        "deepspeed.runtime.fp16.loss_scaler.LossScaler",
+        "deepspeed.runtime.zero.config.ZeroStageEnum",
+        "deepspeed.utils.tensor_fragment.fragment_address",
+        "collections.OrderedDict",
+        "torch.Size",
+    }
+)
+"""Classes in DeepSpeed's files: plain holders of numbers."""
+
+
+class CantCarryError(Exception):
+    """The parent's states can't be carried; the text says why."""
+
+
+def main(parent: Path, target: Path, options: dict[str, Any]) -> None:
+    """Write the folder; it appears under its name only when it is complete."""
+    work = target.with_name(f"{target.name}.new")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    rate = float(options["learning_rate"])
+    for path in sorted(parent.rglob("*")):
+        place = work / path.relative_to(parent)
+        if path.is_dir():
+            place.mkdir()
+        elif not path.name.startswith(LEFT_OUT) and path.name not in PATCHED:
+            patch_or_link(path, place, rate)
+    write_trainer_state(parent, work, options)
+    if (parent / "optimizer.pt").is_file():
+        patch_or_link(parent / "optimizer.pt", work / "optimizer.pt", rate)
+    write_scheduler(parent, work, rate)
+    work.rename(target)
+
+
+def write_trainer_state(parent: Path, work: Path, options: dict[str, Any]) -> None:
+    """Write the trainer's state as of before the first step."""
+    state = json.loads((parent / "trainer_state.json").read_text(encoding="utf-8"))
+    state |= {"global_step": 0, "epoch": 0.0, "log_history": [], "total_flos": 0, "num_input_tokens_seen": 0}
+    state |= {"best_metric": None, "best_model_checkpoint": None, "best_global_step": None}
+    state |= {name: options[name] for name in ("logging_steps", "eval_steps", "save_steps")}
+    control = state.get("stateful_callbacks", {}).get("TrainerControl", {}).get("args", {})
+    control.update(dict.fromkeys(control, False))
+    (work / "trainer_state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+
+
+def write_scheduler(parent: Path, work: Path, rate: float) -> None:
+    """Write the learning rate's schedule as of before the first step, whatever its kind was."""
+    before = load(parent / "scheduler.pt")
+    one_rate(before.get("base_lrs", []), parent)
+    torch.save(fresh_schedule(before, rate), work / "scheduler.pt")
+
+
+def patch_or_link(source: Path, place: Path, rate: float) -> None:
+    """Rewrite a file of states whose learning rate, schedule or counters differ; link any other."""
+    if source.name.endswith(("_states.pt", "optimizer.pt")):
+        states = load(source)
+        if reset(states, rate, source):
+            torch.save(states, place)
+            return
+    link(source, place)
+
+
+def reset(states: dict[str, Any], rate: float, source: Path) -> bool:
+    """Set the learning rate, schedule and counters; return whether anything changed."""
+    groups = list(parameter_groups(states))
+    one_rate([group.get("initial_lr", group["lr"]) for group in groups], source)
+    wanted = [(group, key, rate) for group in groups for key in ("lr", "initial_lr") if key in group]
+    counters = ("global_steps", "global_samples", "skipped_steps", "micro_steps")
+    wanted += [(states, key, 0) for key in counters if key in states]
+    if isinstance(states.get("lr_scheduler"), dict):
+        wanted.append((states, "lr_scheduler", fresh_schedule(states["lr_scheduler"], rate)))
+    changed = [(holder, key, value) for holder, key, value in wanted if holder[key] != value]
+    for holder, key, value in changed:
+        holder[key] = value
+    return bool(changed)
+
+
+def parameter_groups(value: Any) -> Any:
+    """Yield the optimizer's parameter groups wherever they are nested."""
+    if isinstance(value, dict):
+        if "lr" in value and "params" in value:
+            yield value
+            return
+        for inner in value.values():
+            yield from parameter_groups(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from parameter_groups(inner)
+
+
+def fresh_schedule(before: dict[str, Any], rate: float) -> dict[str, Any]:
+    """Return a schedule's state before its first step. The trainer is started without a second warm-up."""
+    count = max(1, len(before.get("base_lrs", [])))
+    return before | {"last_epoch": 0, "_step_count": 1, "base_lrs": [rate] * count, "_last_lr": [rate] * count}
+
+
+def one_rate(rates: list[float], source: Path) -> None:
+    """Refuse groups that learn at different rates: one new rate would be wrong for some of them."""
+    if len(set(rates)) > 1:
+        raise CantCarryError(f"{source}: the parameter groups have different learning rates")
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read states without running what they contain; tensors stay on disk until they are copied."""
+    if not path.is_file():
+        raise CantCarryError(f"{path}: is missing")
+    names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    if foreign := sorted(set(names) - ALLOWED):
+        raise CantCarryError(f"{path}: holds objects of a kind that isn't read: {', '.join(foreign)}")
+    classes = [getattr(importlib.import_module(module), name) for module, _, name in (n.rpartition(".") for n in names)]
+    with torch.serialization.safe_globals(classes):
+        states = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    if not isinstance(states, dict):
+        raise CantCarryError(f"{path}: holds no states")
+    return states
+
+
+def link(source: Path, place: Path) -> None:
+    """Make a second name for a file; a copy where the file system has no hard links."""
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copy2(source, place)
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
+    except CantCarryError as error:
+        sys.stderr.write(f"webgym: {error}\n")
+        sys.exit(UNUSABLE)
