@@ -1,0 +1,1 @@
+"""Training: LLaMA-Factory on the prepared dataset, and the next policy from it."""

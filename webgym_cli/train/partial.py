@@ -125,7 +125,7 @@ def whole_safetensors(path: Path) -> bool:
             (length,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(length))
         ends = [value["data_offsets"][1] for name, value in header.items() if name != "__metadata__"]
-        return path.stat().st_size == 8 + length + max(ends, default=0)
+        return path.stat().st_size == 8 + int(length) + int(max(ends, default=0))
     except (OSError, ValueError, struct.error, KeyError, TypeError, AttributeError):
         return False
 

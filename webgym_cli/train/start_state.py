@@ -54,7 +54,9 @@ def steps_for(config: dict[str, Any], total: int) -> dict[str, int]:
     return {name: int(value) if value >= 1 else max(1, -int(-total * value // 1)) for name, value in wanted.items()}
 
 
-async def build(python: Path, parent: Path, target: Path, options: dict[str, Any], env: dict[str, str], log: Path) -> str:
+async def build(
+    python: Path, parent: Path, target: Path, options: dict[str, Any], env: dict[str, str], log: Path
+) -> str:
     """Lay out the start in `target`. Return why it can't be done, or an empty text. Raises `JobError`."""
     shutil.rmtree(target, ignore_errors=True)
     argv = [str(python), str(BUILDER), str(parent), str(target), json.dumps(options)]

@@ -97,7 +97,9 @@ def reset(states: dict[str, Any], rate: float, source: Path) -> bool:
     """Set the learning rate, schedule and counters; return whether anything changed."""
     groups = list(parameter_groups(states))
     one_rate([group.get("initial_lr", group["lr"]) for group in groups], source)
-    wanted = [(group, key, rate) for group in groups for key in ("lr", "initial_lr") if key in group]
+    wanted: list[tuple[dict[str, Any], str, Any]] = [
+        (group, key, rate) for group in groups for key in ("lr", "initial_lr") if key in group
+    ]
     counters = ("global_steps", "global_samples", "skipped_steps", "micro_steps")
     wanted += [(states, key, 0) for key in counters if key in states]
     if isinstance(states.get("lr_scheduler"), dict):

@@ -1,0 +1,85 @@
+"""The environment of the trainer's processes: how many there are, what they find, what they report to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import RoleError
+
+DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""Variables of our own environment that would mislead the role's interpreter."""
+
+
+def processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
+    """Return the trainer's processes on this machine: the setting, else one a GPU, one on CPU."""
+    if settings.train.nproc_per_node:
+        return settings.train.nproc_per_node
+    if device == "cpu":
+        return 1
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return max(1, len([name for name in visible.split(",") if name.strip()]))
+    return max(1, len(list(Path("/proc/driver/nvidia/gpus").glob("*"))))
+
+
+def machines(environ: Mapping[str, str]) -> int:
+    """Return the machines that train together, as LLaMA-Factory is told (`NNODES`)."""
+    count = environ.get("NNODES", "1")
+    return int(count) if count.isdigit() and int(count) > 0 else 1
+
+
+def trainer_env(
+    *, python: Path, device: str, processes: int, torchrun: bool, local_model: bool, datasets_cache: Path
+) -> dict[str, str]:
+    """Return the variables that we add to the inherited environment; nothing secret."""
+    env = {
+        "PYTHONUNBUFFERED": "1",
+        # beside the training: tokenized samples must not pile up in the home folder
+        "HF_DATASETS_CACHE": str(datasets_cache),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if torchrun:
+        env |= {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": str(processes)}
+        if any(character.isspace() for character in str(python)):
+            raise RoleError(
+                f"{python}: LLaMA-Factory can't start several processes from a folder with a space in its name",
+                hint="set WEBGYM_HOME or roles.train to a folder without spaces, then run webgym setup train",
+            )
+    if device == "cpu":
+        env["OMP_NUM_THREADS"] = "1"
+    if local_model:
+        env["HF_HUB_OFFLINE"] = "1"
+    return env
+
+
+def reporting(
+    settings: Settings, config: dict[str, Any], wandb_env: Mapping[str, str], environ: Mapping[str, str], python: Path
+) -> tuple[dict[str, str], dict[str, Any], str]:
+    """Return variables, overrides and a remark about where the training is reported to."""
+    if config.get("report_to") != "wandb":
+        return {}, {}, ""
+    if not _has_wandb(python):
+        return {}, {"report_to": "none"}, "wandb is not installed in the train environment: nothing is reported to it"
+    env = dict(wandb_env)
+    variable = settings.log_config.wandb_key_env_var
+    if environ.get(variable) or environ.get("WANDB_API_KEY") or environ.get("WANDB_MODE"):
+        return env, {}, ""
+    return env | {"WANDB_MODE": "offline"}, {}, f"{variable} is not set: Weights & Biases is kept offline, in the logs"
+
+
+def child_environment(env: Mapping[str, str], settings: Settings, python: Path) -> dict[str, str]:
+    """Return the whole environment of the trainer. The key reaches it by inheritance, never through a file or flag."""
+    merged = {name: value for name, value in os.environ.items() if name not in DROPPED} | dict(env)
+    if key := os.environ.get(settings.log_config.wandb_key_env_var):
+        merged["WANDB_API_KEY"] = key
+    merged["PATH"] = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
+    return merged
+
+
+def _has_wandb(python: Path) -> bool:
+    root = python.parent.parent
+    return any(root.glob("lib/python*/site-packages/wandb/__init__.py"))

@@ -1,0 +1,115 @@
+"""Runs a training and publishes what comes of it. Can be killed at any moment and run again."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+
+import yaml
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.process import Job
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.events import EventSink
+from webgym_cli.store.files import write_atomic, write_json
+from webgym_cli.store.run import RunDir
+from webgym_cli.train import partial, publish, start_state
+from webgym_cli.train.environment import child_environment
+from webgym_cli.train.failure import failed
+from webgym_cli.train.plan import LAUNCH_FILE, TrainPlan, without_states
+from webgym_cli.train.progress import TRAINER_LOG, Follower, trim_log
+
+POLL_SECONDS = 0.2
+LOG = "train.log"
+
+
+async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> Checkpoint:
+    """Train and make the result the current policy; the caller holds the run's lock.
+
+    Raises `JobError` when the trainer fails, stops early or passes its time limit, `StoreError` when the disk refuses.
+    When cancelled, the trainer's whole tree ends first.
+    """
+    for note in plan.notes:
+        sink({"event": "train_note", "message": note})
+    with publish.disk_errors(run.checkpoints):
+        _enter_folder(plan, run, sink)
+    if plan.mode == "carried":
+        plan = await _build_start(plan, run, settings, log_dir, sink)
+    with publish.disk_errors(plan.folder):
+        write_json(plan.folder / partial.RECORD, plan.training.model_dump(mode="json"))
+        write_atomic(plan.folder / LAUNCH_FILE, yaml.safe_dump(plan.launch, sort_keys=False, allow_unicode=True))
+    sink({"event": "train_start", "name": plan.name, "mode": plan.mode, "steps": plan.total_steps})
+    await _train(plan, settings, log_dir, sink)
+    weights = publish.finished_checkpoint(plan, log_dir / LOG)
+    checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir)
+    sink({"event": "train_done", "mode": plan.mode} | checkpoint.model_dump(mode="json"))
+    return checkpoint
+
+
+def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
+    """Lay out the working folder: an interrupted training's as it is, else an empty one."""
+    if plan.adopted is not None:
+        shutil.rmtree(plan.folder, ignore_errors=True)
+        plan.adopted.rename(plan.folder)
+    gone = publish.remove_leftovers(run, keep=lambda path: plan.mode == "continued" and path == plan.folder)
+    for path in gone:
+        if path.suffix == ".partial":
+            message = f"{path.name}: an interrupted training without a usable checkpoint, or of other data: removed"
+            sink({"event": "train_note", "message": message})
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    if plan.mode == "continued" and plan.source is not None:
+        for checkpoint in partial.numbered(plan.folder):
+            if checkpoint != plan.source:  # torn, or older
+                shutil.rmtree(checkpoint)
+        trim_log(plan.folder / TRAINER_LOG, partial.step_of(plan.source))
+
+
+async def _build_start(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> TrainPlan:
+    """Lay out the state to start from; where that can't be done the training starts with a fresh optimizer."""
+    if plan.source is None:
+        return plan
+    options = {"learning_rate": plan.launch["learning_rate"]}
+    options |= start_state.steps_for(plan.launch, plan.total_steps)
+    reason = await start_state.build(
+        plan.python,
+        plan.source,
+        partial.start_folder(run, plan.name),
+        options,
+        child_environment(plan.env, settings, plan.python),
+        log_dir / LOG,
+    )
+    if not reason:
+        sink({"event": "train_note", "message": f"the optimizer goes on from {plan.source.name}"})
+        return plan
+    plan = without_states(plan, reason)
+    sink({"event": "train_note", "message": plan.notes[-1]})
+    return plan
+
+
+async def _train(plan: TrainPlan, settings: Settings, log_dir: Path, sink: EventSink) -> None:
+    """Run the trainer to its end. Raises `JobError`."""
+    log = log_dir / LOG
+    env = child_environment(plan.env, settings, plan.python) | {"WANDB_DIR": str(log_dir)}
+    follower = Follower(plan.folder / TRAINER_LOG)
+    follower.skip()
+    job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
+    deadline = time.monotonic() + plan.time_limit
+    try:
+        while (code := job.poll()) is None and time.monotonic() < deadline:
+            for event in follower.new_events():
+                sink(event)
+            await asyncio.sleep(POLL_SECONDS)
+    finally:
+        await job.stop()
+    for event in follower.new_events():
+        sink(event)
+    if code is None:
+        raise JobError(
+            f"the training passed its time limit of {plan.time_limit / 60:g} minutes and was stopped; log: {log}",
+            hint="-s train.time_limit_minutes=… gives it more; the same command goes on from its last checkpoint",
+        )
+    if code != 0:
+        raise failed(code, log)

@@ -1,0 +1,37 @@
+"""Finds the line of a trainer's log that says why it failed."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.process import last_lines
+
+EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
+"""The last line of a Python traceback."""
+ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
+"""What a launcher says about a failed child: true, but not why."""
+LINES = 400
+
+
+def reason(log: Path) -> str:
+    """Return the last exception's line, else the last line, else an empty text."""
+    lines = last_lines(log, LINES)
+    for line in reversed(lines):
+        found = EXCEPTION.match(line.strip())
+        if found and found.group(1) not in ECHOES:
+            return re.sub(r"^\[rank\d+\]:\s*", "", line.strip())
+    return lines[-1].strip() if lines else ""
+
+
+def failed(code: int, log: Path) -> JobError:
+    """Return the error of a trainer that ended with a status other than 0."""
+    said = reason(log)
+    if code == 128 + signal.SIGKILL:
+        said = f"it was killed, most likely for lack of memory; its last words: {said}"
+    hint = f"read {log}, mend the cause, then run the same command again"
+    if "No space left on device" in said:
+        hint = "free disk space, then run the same command again"
+    return JobError(f"the trainer failed (exit status {code}): {said}; log: {log}", hint=hint, returncode=code)

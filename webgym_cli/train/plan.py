@@ -1,0 +1,232 @@
+"""Decides how a training runs, from what is on disk and nothing else. `--dry-run` prints it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.roles.locate import device as role_device
+from webgym_cli.roles.locate import role_python
+from webgym_cli.store import checkpoints
+from webgym_cli.store.run import RunDir
+from webgym_cli.train import dataset, environment, partial
+from webgym_cli.train.start_state import why_not_carried
+
+CARRYING = ("resume_from_checkpoint", "warmup_steps")
+"""The overrides that carry optimizer states over: kept moments need no second warm-up."""
+LAUNCH_FILE = "launch.yaml"
+"""The configuration that is run: `train_config.yaml` and the overrides. A file, since LLaMA-Factory's multi-process
+start cuts its command line at spaces."""
+
+Mode = Literal["fresh", "carried", "continued"]
+"""fresh: a new optimizer; carried: the parent's moments; continued: an interrupted training of this very dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainPlan:
+    """A training, decided."""
+
+    name: str
+    """The folder's name under `checkpoints/`."""
+    iteration: int
+    """The iteration whose data is trained on."""
+    parent: str
+    """The model that it starts from: a checkpoint's name, or the base model."""
+    mode: Mode
+    python: Path
+    """The train role's interpreter."""
+    argv: tuple[str, ...]
+    """The command; it runs in `folder`."""
+    env: dict[str, str]
+    """Variables added to the inherited ones."""
+    folder: Path
+    """Where the training works until it is published."""
+    config: dict[str, Any]
+    """`train_config.yaml`."""
+    overrides: dict[str, Any]
+    """What is different in the configuration that is run."""
+    training: partial.Training
+    """What the training is made of."""
+    total_steps: int
+    """Expected optimizer steps, at least 1."""
+    time_limit: float
+    """Seconds."""
+    source: Path | None
+    """The checkpoint whose optimizer states are taken: the parent's or an interrupted training's."""
+    adopted: Path | None
+    """An interrupted training of the same dataset under another name."""
+    notes: tuple[str, ...]
+    """What a person should know."""
+
+    @property
+    def launch(self) -> dict[str, Any]:
+        """The configuration that is run."""
+        return self.config | self.overrides
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as data; it holds no secret."""
+        return {
+            "event": "train_plan",
+            "name": self.name,
+            "iteration": self.iteration,
+            "parent": self.parent,
+            "mode": self.mode,
+            "argv": list(self.argv),
+            "cwd": str(self.folder),
+            "env": self.env,
+            "overrides": self.overrides,
+            "source": None if self.source is None else str(self.source),
+            "processes": self.training.world_size,
+            "total_steps": self.total_steps,
+            "time_limit_seconds": self.time_limit,
+            "notes": list(self.notes),
+        }
+
+
+def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> TrainPlan:
+    """Return how the prepared dataset will be trained on.
+
+    Raises `MissingStageError` without a dataset for the current policy, `RoleError` without LLaMA-Factory, `UsageError`
+    for damaged files. `environ` is this process's environment unless given.
+    """
+    environ = os.environ if environ is None else environ
+    prepared = dataset.read_prepared(run)
+    config = dataset.read_train_config(run)
+    python = role_python(settings, "train")
+    cli = python.parent / "llamafactory-cli"
+    if not cli.is_file():
+        raise RoleError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup train")
+    base = _base(run, settings, prepared, config, python, environ)
+    plan = replace(base, argv=(str(cli), "train", LAUNCH_FILE))
+    return _continued(run, plan) or _carried(run, settings, plan)
+
+
+def without_states(plan: TrainPlan, reason: str) -> TrainPlan:
+    """Return a carried plan as a fresh one: the parent's weights with a new optimizer."""
+    kept = {
+        key: value for key, value in plan.overrides.items() if key not in ("resume_from_checkpoint", "warmup_steps")
+    }
+    training = plan.training.model_copy(update={"carried": False})
+    notes = (*plan.notes, fresh_note(reason))
+    return replace(plan, mode="fresh", source=None, overrides=kept, training=training, notes=notes)
+
+
+def fresh_note(reason: str) -> str:
+    """Return the remark that the optimizer starts anew."""
+    return f"the optimizer starts fresh: {reason}"
+
+
+def _base(
+    run: RunDir,
+    settings: Settings,
+    prepared: dataset.Prepared,
+    config: dict[str, Any],
+    python: Path,
+    environ: Mapping[str, str],
+) -> TrainPlan:
+    """Return the plan of a fresh training, its command still missing."""
+    device = role_device(settings)
+    stage = dataset.zero_stage(config)
+    local = environment.processes(settings, device, environ)
+    world = local * environment.machines(environ)
+    folder = partial.partial_folder(run, prepared.model_name)
+    env, overrides, remark = environment.reporting(settings, config, dataset.read_wandb_env(run), environ, python)
+    env = (
+        environment.trainer_env(
+            python=python,
+            device=device,
+            processes=local,
+            torchrun=stage is not None or world > 1,
+            local_model=Path(str(config["model_name_or_path"])).is_dir(),
+            datasets_cache=folder / "datasets_cache",
+        )
+        | env
+    )
+    newest = checkpoints.current(run)
+    parent = newest.name if newest else prepared.parent or str(config["model_name_or_path"])
+    training = partial.Training(
+        data_digest=prepared.data_digest,
+        config_digest=dataset.config_digest(config),
+        parent=parent,
+        carried=False,
+        world_size=world,
+        zero_stage=stage,
+    )
+    return TrainPlan(
+        name=prepared.model_name,
+        iteration=prepared.iteration,
+        parent=parent,
+        mode="fresh",
+        python=python,
+        argv=(),
+        env=env,
+        folder=folder,
+        config=config,
+        overrides={"output_dir": str(folder)} | overrides,
+        training=training,
+        total_steps=dataset.total_steps(config, prepared.train_samples, world),
+        time_limit=settings.train.time_limit_minutes * 60,
+        source=None,
+        adopted=None,
+        notes=(remark,) if remark else (),
+    )
+
+
+def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
+    """Return the plan that goes on where a training of this dataset was interrupted."""
+    for folder, before in _interrupted(run, plan):
+        found = partial.newest_complete(folder, world_size=plan.training.world_size, resumable=True)
+        if found is None:
+            continue
+        here = plan.folder / found.name
+        overrides = (
+            plan.overrides | {"resume_from_checkpoint": str(here)} | ({"warmup_steps": 0} if before.carried else {})
+        )
+        return replace(
+            plan,
+            mode="continued",
+            source=here,
+            adopted=folder if folder != plan.folder else None,
+            overrides=overrides,
+            training=before,
+            notes=(*plan.notes, f"goes on after step {partial.step_of(found)} of the interrupted training"),
+        )
+    return None
+
+
+def _interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, partial.Training]]:
+    """Yield the working folders that hold a training of exactly this dataset with these settings."""
+    for folder in sorted(run.checkpoints.glob("*.partial"), reverse=True):
+        before = partial.read_training(folder)
+        if before is not None and before.model_copy(update={"carried": False}) == plan.training:
+            yield folder, before
+    by_hand = run.checkpoints / plan.name  # `llamafactory-cli train train_config.yaml`, typed by a person
+    if by_hand.is_dir():
+        if partial.newest_complete(by_hand, world_size=plan.training.world_size, resumable=True) is None:
+            raise UsageError(
+                f"{by_hand}: is in the way: it is no finished training, and none that can be gone on with",
+                hint="move it away, then run the same command again",
+            )
+        yield by_hand, plan.training
+
+
+def _carried(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
+    """Return the plan that starts with the optimizer states of the current policy, or the fresh one with the reason."""
+    newest = checkpoints.current(run)
+    if newest is None:
+        return plan
+    source = checkpoints.folder(run, newest)
+    reason = "train.keep_optimizer_state is off"
+    if settings.train.keep_optimizer_state:
+        reason = why_not_carried(source, world_size=plan.training.world_size, zero_stage=plan.training.zero_stage)
+    if reason:
+        return replace(plan, notes=(*plan.notes, fresh_note(reason)))
+    start = partial.start_folder(run, plan.name)
+    training = plan.training.model_copy(update={"carried": True})
+    overrides = plan.overrides | {"resume_from_checkpoint": str(start), "warmup_steps": 0}
+    return replace(plan, mode="carried", source=source, training=training, overrides=overrides)
