@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from webgym_cli.records.events import Event
 from webgym_cli.store.files import write_atomic
 
 TRAINER_LOG = "trainer_log.jsonl"
+SHORTEST_MEASURE = 1.0
+"""Seconds that must have passed before a remaining time is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,17 @@ class Follower:
     path: Path
     clock: Callable[[], float] = time.monotonic
     _offset: int = 0
-    _first: tuple[int, float] | None = field(default=None)
+    _first: tuple[int, float] | None = None
+    _last: int = -1
 
     def new_events(self) -> list[Event]:
-        """Return an event for each new line."""
-        return [self._event(line) for text in self._new_texts() if (line := parse_line(text))]
+        """Return an event for each new line; the closing line, without figures, only where its step is new."""
+        events = []
+        for line in filter(None, map(parse_line, self._new_texts())):
+            if line.step != self._last or line.loss is not None or line.eval_loss is not None:
+                events.append(self._event(line))
+            self._last = line.step
+        return events
 
     def skip(self) -> None:
         """Pass over what the log holds already."""
@@ -117,7 +125,7 @@ class Follower:
         if self._first is None:
             self._first = (line.step, now)
         step, since = self._first
-        if line.step <= step:
+        if line.step <= step or now - since < SHORTEST_MEASURE:
             return None
         return round((now - since) / (line.step - step) * max(0, line.total - line.step), 1)
 
