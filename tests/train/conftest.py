@@ -1,93 +1,11 @@
-"""A tiny dataset with images, and runs that are ready for training."""
+"""Runs that are ready for training."""
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
-import yaml
-from PIL import Image
+from train_data import settings_for
 
-from webgym_cli.config.model import Settings
-from webgym_cli.config.shipped import deepspeed_file
-from webgym_cli.prepare.train_config import train_config, wandb_env
-from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open
-
-CPU = {"bf16": False, "dataloader_num_workers": 0, "report_to": "none", "deepspeed_config_filename": None}
-SMALL = CPU | {
-    "cutoff_len": 512,
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 2,
-    "num_train_epochs": 2,
-    "learning_rate": 1e-3,
-    "warmup_steps": 2,
-    "save_total_limit": 3,
-}
-
-
-def settings_for(model="tiny", role="", seed=7, train=None, **algorithm) -> Settings:
-    return Settings.model_validate(
-        {
-            "seed": seed,
-            "policy_config": {"base_model": str(model)},
-            "algorithm_config": SMALL | algorithm,
-            "train": {"stop_grace": 5} | (train or {}),
-            "roles": {"train": str(role), "device": "cpu"},
-        }
-    )
-
-
-def rows(folder: Path, count: int, start: int = 0) -> list[dict]:
-    folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    for index in range(start, start + count):
-        images = []
-        for name in ("before", "after"):
-            image = folder / f"{index}-{name}.png"
-            Image.new("RGB", (96, 64), (index * 10 % 256, 255 - index * 7 % 256, 128)).save(image)
-            images.append(str(image))
-        turns = [("human", "Task: find it\n<image>"), ("gpt", f"click [{index % 5}]")]
-        turns += [("human", "<image>\nnow"), ("gpt", f"click [{index % 3}]")]
-        conversations = [{"from": who, "value": text} for who, text in turns]
-        made.append({"conversations": conversations, "system": "You are a web agent.", "images": images})
-    return made
-
-
-def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, digest: str = "d0") -> None:
-    """Write what `webgym prepare` writes, as far as training reads it."""
-    shutil.rmtree(run.dataset, ignore_errors=True)
-    run.dataset.mkdir(parents=True)
-    columns = {"messages": "conversations", "system": "system", "images": "images"}
-    info = {"webgym_training": {"file_name": "finetune_train.json", "formatting": "sharegpt", "columns": columns}}
-    (run.dataset / "dataset_info.json").write_text(json.dumps(info))
-    (run.dataset / "finetune_train.json").write_text(json.dumps(samples))
-    shipped = settings.algorithm_config.deepspeed_config_filename
-    deepspeed = run.dataset / "deepspeed.json" if shipped else None
-    if deepspeed:
-        shutil.copyfile(deepspeed_file(shipped), deepspeed)
-    config = train_config(
-        settings,
-        dataset_dir=run.dataset,
-        output_dir=run.checkpoints / name,
-        model=str(checkpoints.policy_path(run, settings)),
-        deepspeed=deepspeed,
-        validation=False,
-        device="cpu",
-        samples=len(samples),
-    )
-    (run.dataset / "train_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    (run.dataset / "wandb_env.sh").write_text(wandb_env(settings, run_id=None))
-    newest = checkpoints.current(run)
-    prepared = {
-        "iteration": newest.version if newest else 0,
-        "data_digest": digest,
-        "model_name": name,
-        "train_samples": len(samples),
-        "val_samples": 0,
-        "parent": newest.name if newest else settings.policy_config.base_model,
-    }
-    (run.dataset / "prepared.json").write_text(json.dumps(prepared))
 
 
 @pytest.fixture

@@ -123,6 +123,8 @@ def whole_safetensors(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
+            if length > path.stat().st_size:
+                return False
             header = json.loads(file.read(length))
         ends = [value["data_offsets"][1] for name, value in header.items() if name != "__metadata__"]
         return path.stat().st_size == 8 + int(length) + int(max(ends, default=0))

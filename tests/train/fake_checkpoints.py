@@ -1,0 +1,61 @@
+"""Folders that look like checkpoints, made without torch."""
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.store.checkpoints import RECORD
+from webgym_cli.store.files import write_json
+from webgym_cli.store.run import RunDir
+from webgym_cli.train import partial
+
+
+def archive(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("data", b"0" * 200)
+
+
+def weights(path: Path, size: int = 64) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * size)
+
+
+def checkpoint(folder: Path, step: int = 4, world_size: int = 1, zero: bool = False, max_steps: int = 4) -> Path:
+    """A checkpoint as the trainer leaves it."""
+    folder.mkdir(parents=True)
+    weights(folder / "model.safetensors")
+    for name in ["scheduler.pt", *([] if zero else ["optimizer.pt"])]:
+        archive(folder / name)
+    for rank in range(world_size):
+        archive(folder / (f"rng_state_{rank}.pth" if world_size > 1 or zero else "rng_state.pth"))
+        if zero:
+            archive(folder / f"global_step{step}" / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+    if zero:
+        archive(folder / f"global_step{step}" / "mp_rank_00_model_states.pt")
+        (folder / "latest").write_text(f"global_step{step}")
+    state = {"global_step": step, "max_steps": max_steps, "log_history": [{"grad_norm": 1.0, "step": step}]}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    return folder
+
+
+def published(run: RunDir, version: int, training: partial.Training | None = None, **facts) -> Path:
+    """A checkpoint that is a policy of the run."""
+    name = f"model_2026010{version}_000000"
+    folder = checkpoint(run.checkpoints / name, **facts)
+    record = Checkpoint(
+        name=name,
+        version=version,
+        iteration=version - 1,
+        parent="tiny",
+        data_digest="d",
+        resumable=True,
+        steps=4,
+        created_at="2026-01-01T00:00:00+00:00",
+    )
+    write_json(folder / RECORD, record.model_dump(mode="json"))
+    if training:
+        write_json(folder / partial.RECORD, training.model_dump(mode="json"))
+    return folder

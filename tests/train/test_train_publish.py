@@ -1,0 +1,102 @@
+import json
+
+import pytest
+from fake_checkpoints import checkpoint, published
+from train_data import prepare, rows, settings_for
+
+from webgym_cli.errors import JobError, StoreError
+from webgym_cli.store import checkpoints
+from webgym_cli.train import failure, publish
+from webgym_cli.train.plan import plan_training
+
+NAME = "model_20260109_000000"
+
+
+@pytest.fixture
+def plan(run, role, tmp_path):
+    settings = settings_for(role=role)
+    prepare(run, settings, rows(tmp_path / "images", 4), NAME)
+    return plan_training(run, settings, {})
+
+
+def test_publishes_and_tidies_up(plan, run, tmp_path):
+    weights = checkpoint(plan.folder / "checkpoint-4")
+    (weights / "training_args.bin").write_bytes(b"pickle")
+    (plan.folder / "chat_template.jinja").write_text("template")
+    (plan.folder / "trainer_log.jsonl").write_text('{"current_steps": 4, "total_steps": 4, "loss": 1.5}\n')
+    made = publish.publish(plan, run, settings_for(), publish.finished_checkpoint(plan, tmp_path), tmp_path)
+    assert (made.version, made.steps, made.loss, made.resumable) == (1, 4, 1.5, True)
+    assert checkpoints.current(run) == made
+    folder = run.model(settings_for()).resolve()
+    assert folder == (run.checkpoints / NAME).resolve()
+    assert (folder / "chat_template.jinja").read_text() == "template"
+    assert not (folder / "training_args.bin").exists()
+    assert [path.name for path in run.checkpoints.iterdir()] == [NAME]
+    assert (tmp_path / "trainer_log.jsonl").is_file()
+
+
+def test_an_early_end_is_a_failure(plan, tmp_path):
+    with pytest.raises(JobError, match="after 0 of 2 steps"):
+        publish.finished_checkpoint(plan, tmp_path / "train.log")
+    checkpoint(plan.folder / "checkpoint-3", step=3)
+    with pytest.raises(JobError, match="after 3 of 4 steps"):
+        publish.finished_checkpoint(plan, tmp_path / "train.log")
+
+
+def test_a_diverged_training_is_not_published(plan, tmp_path):
+    made = checkpoint(plan.folder / "checkpoint-4")
+    state = json.loads((made / "trainer_state.json").read_text())
+    state["log_history"].append({"grad_norm": float("nan"), "step": 4})
+    (made / "trainer_state.json").write_text(json.dumps(state))
+    with pytest.raises(JobError, match="NaN"):
+        publish.finished_checkpoint(plan, tmp_path / "train.log")
+    assert not plan.folder.exists()
+
+
+def test_old_checkpoints_lose_their_states_and_keep_their_weights(run):
+    folders = [published(run, version, zero=version == 1) for version in (1, 2, 3)]
+    publish.drop_old_states(run, 2)
+    assert (folders[0] / "model.safetensors").is_file()
+    assert (folders[0] / "trainer_state.json").is_file()
+    assert not [
+        path for path in folders[0].iterdir() if path.name.startswith(("global_step", "rng", "latest", "sched"))
+    ]
+    assert [found.resumable for found in checkpoints.checkpoints(run)] == [False, True, True]
+    assert (folders[1] / "optimizer.pt").is_file()
+    publish.drop_old_states(run, 2)
+
+
+def test_a_disk_that_refuses_is_a_store_error(tmp_path):
+    with pytest.raises(StoreError, match="No space"), publish.disk_errors(tmp_path):
+        raise OSError(28, "No space left on device")
+
+
+TORCHRUN = """Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+[rank0]: ValueError: Image features and image tokens do not match
+E1121 failed (exitcode: 1)
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+subprocess.CalledProcessError: Command '['torchrun']' returned non-zero exit status 1.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (TORCHRUN, "ValueError: Image features and image tokens do not match"),
+        ("starting\ntorch.OutOfMemoryError: CUDA out of memory.\n", "torch.OutOfMemoryError: CUDA out of memory."),
+        ("KeyboardInterrupt\n", "KeyboardInterrupt"),
+        ("line one\nline two\n\n", "line two"),
+        ("", ""),
+    ],
+)
+def test_the_reason_in_a_log(tmp_path, log, line):
+    (tmp_path / "log").write_text(log)
+    assert failure.reason(tmp_path / "log") == line
+
+
+def test_a_killed_trainer_and_a_full_disk_have_their_own_words(tmp_path):
+    (tmp_path / "log").write_text("OSError: [Errno 28] No space left on device\n")
+    assert "lack of memory" in str(failure.failed(137, tmp_path / "log"))
+    assert "free disk space" in failure.failed(1, tmp_path / "log").hint
