@@ -66,7 +66,7 @@ _WATCH = f"""
   const show = async () => {{
     let end = over();
     if (end) return {{ end }};
-    await eyes.settle({_SETTLE_MS});
+    await eyes.settle({_SETTLE_MS}, true);
     end = over();
     if (end) return {{ end }};
     const listed = options.limit ? eyes.look({{ limit: options.limit, detail: Boolean(options.detail) }}) : [];

@@ -227,16 +227,47 @@
 
   const frame = () => new Promise((done) => requestAnimationFrame(done));
 
-  const moving = () => (window.jQuery?.timers?.length > 0) || document.getAnimations().some((animation) => {
-    const timing = animation.effect?.getComputedTiming();
-    return animation.playState === "running" && timing && timing.endTime !== Infinity;
-  });
+  const loading = () => document.fonts.status === "loading" ||
+    Array.prototype.some.call(document.images, (image) => !image.complete && image.loading !== "lazy");
 
-  const settle = async (limit) => {
+  const moving = () => loading() || window.jQuery?.timers?.length > 0 || document.getAnimations().some((animation) =>
+    animation.playState === "running" && animation.effect?.getComputedTiming().endTime !== Infinity);
+
+  // Pictures that only style sheets name: their loading can't be seen, so each is loaded once more and awaited.
+  const drawn = new Set();
+  const stylePictures = () => {
+    const fresh = [];
+    for (const element of document.querySelectorAll("body *")) {
+      for (const part of [null, "::before", "::after"]) {
+        const style = getComputedStyle(element, part);
+        if (part && style.content === "none") continue;
+        for (const value of [style.content, style.backgroundImage, style.listStyleImage]) {
+          for (const [, url] of value.includes("url(") ? value.matchAll(/url\("(.*?)"\)/g) : []) {
+            if (!drawn.has(url)) fresh.push(url);
+            drawn.add(url);
+          }
+        }
+      }
+    }
+    return fresh.map((url) => Object.assign(new Image(), { src: url }).decode().catch(() => null));
+  };
+
+  // Wait until the page stands still and has drawn; `limit` milliseconds at most. `pictures` is for small pages.
+  const settle = async (limit, pictures = false) => {
     const end = performance.now() + limit;
+    let waited = false;
     await frame();
     await frame();
-    while (performance.now() < end && moving()) await frame();
+    while (performance.now() < end && moving()) {
+      waited = true;
+      await frame();
+    }
+    const loads = pictures ? stylePictures() : [];
+    if (loads.length) await Promise.race([Promise.all(loads), new Promise((done) => setTimeout(done, limit))]);
+    if (loads.length || waited) {
+      await frame();
+      await frame();
+    }
   };
 
   const focused = () => {

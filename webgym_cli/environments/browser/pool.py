@@ -21,6 +21,7 @@ _ARGUMENTS = (
     "--disable-component-update",
     "--disable-dev-shm-usage",
     "--disable-gpu",
+    "--disable-partial-raster",
     "--disable-quic",
     "--disable-smooth-scrolling",
     "--disable-sync",
