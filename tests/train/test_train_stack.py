@@ -82,17 +82,20 @@ def first(ready) -> Trained:
     return train(*ready())
 
 
+@pytest.fixture(scope="session", params=[1, 3], ids=["zero1", "zero3"])
+def deepspeed(request) -> dict:
+    """Settings of a training with two processes."""
+    return {
+        "deepspeed_config_filename": f"ds_config_cpu_zero{request.param}.json",
+        "train": {"nproc_per_node": 2},
+        "num_train_epochs": 1,
+        "save_steps": 999999,
+    }
+
+
 @pytest.fixture(scope="session")
-def deepspeed_first(ready) -> Trained:
-    return train(*ready(samples=6, **DEEPSPEED))
-
-
-DEEPSPEED = {
-    "deepspeed_config_filename": "ds_config_cpu_zero1.json",
-    "train": {"nproc_per_node": 2},
-    "num_train_epochs": 1,
-    "save_steps": 999999,
-}
+def deepspeed_first(ready, deepspeed) -> Trained:
+    return train(*ready(samples=6, **deepspeed))
 
 
 def steps(trained: Trained) -> list[dict]:
@@ -189,8 +192,8 @@ def test_deepspeed_trains_with_two_processes(deepspeed_first):
     assert (deepspeed_first.folder / "model.safetensors").is_file()
 
 
-def test_deepspeed_carries_the_moments(deepspeed_first, ready):
-    run, settings = ready(9, 2, SECOND, deepspeed_first.run, "d1", learning_rate=NEW_RATE, **DEEPSPEED)
+def test_deepspeed_carries_the_moments(deepspeed_first, ready, deepspeed):
+    run, settings = ready(9, 2, SECOND, deepspeed_first.run, "d1", learning_rate=NEW_RATE, **deepspeed)
     assert plan_training(run, settings).mode == "carried"
     second = train(run, settings)
     assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 3

@@ -85,5 +85,6 @@ def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, dig
         "train_samples": len(samples),
         "val_samples": 0,
         "parent": newest.name if newest else settings.policy_config.base_model,
+        "created_at": "2026-01-01T00:00:00+00:00",
     }
     (run.dataset / "prepared.json").write_text(json.dumps(prepared))

@@ -13,30 +13,13 @@ import yaml
 from pydantic import ValidationError
 
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError
-from webgym_cli.records.base import Record
+from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.files import read_json
 from webgym_cli.store.run import RunDir
 
 PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
 """Keys that don't change what is learned: an interrupted training may go on after they changed."""
-
-
-class Prepared(Record):
-    """`prepared.json`: which dataset this is, and what its training will be called."""
-
-    iteration: int
-    """The iteration whose policy made the data."""
-    data_digest: str
-    """SHA-256 of the samples."""
-    model_name: str
-    """The folder's name under `checkpoints/`."""
-    train_samples: int
-    """Samples that are trained on."""
-    val_samples: int = 0
-    """Samples that are held out."""
-    parent: str = ""
-    """The model that training starts from: a checkpoint's name, or the base model."""
 
 
 def read_prepared(run: RunDir) -> Prepared:
@@ -58,7 +41,7 @@ def read_prepared(run: RunDir) -> Prepared:
             f"{run.dataset}: the dataset is of iteration {prepared.iteration}, the policy is of {version}: {known}",
             hint=f"webgym rollout {run.root}, then {hint}",
         )
-    if newest and prepared.parent and prepared.parent != newest.name:
+    if newest and prepared.parent != newest.name:
         raise MissingStageError(
             f"{run.dataset}: the dataset is for training {prepared.parent}, the current policy is {newest.name}",
             hint=hint,

@@ -7,11 +7,12 @@ import shutil
 import time
 from pathlib import Path
 
+import psutil
 import yaml
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job
+from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.files import write_atomic, write_json
@@ -34,6 +35,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     """
     for note in plan.notes:
         sink({"event": "train_note", "message": note})
+    await _outlive_predecessor(plan, settings.train.stop_grace)
     with publish.disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
     if plan.mode == "carried":
@@ -47,6 +49,18 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir)
     sink({"event": "train_done", "mode": plan.mode} | checkpoint.model_dump(mode="json"))
     return checkpoint
+
+
+async def _outlive_predecessor(plan: TrainPlan, grace: float) -> None:
+    """Wait for a trainer whose webgym was killed a moment ago: its guard is just ending it. Raises `JobError`."""
+    folder = str(plan.adopted or plan.folder)
+    deadline = time.monotonic() + grace + KILL_MARGIN
+    while alive := [found.pid for found in psutil.process_iter(["cwd"]) if found.info["cwd"] == folder]:
+        if time.monotonic() > deadline:
+            raise JobError(
+                f"{folder}: process {alive[0]} still works there", hint="stop it, then run the same command again"
+            )
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RoleError, UsageError
-from webgym_cli.roles.locate import device as role_device
-from webgym_cli.roles.locate import role_python
+from webgym_cli.records.dataset import Prepared
+from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import dataset, environment, partial
@@ -124,13 +124,13 @@ def fresh_note(reason: str) -> str:
 def _base(
     run: RunDir,
     settings: Settings,
-    prepared: dataset.Prepared,
+    prepared: Prepared,
     config: dict[str, Any],
     python: Path,
     environ: Mapping[str, str],
 ) -> TrainPlan:
     """Return the plan of a fresh training, its command still missing."""
-    device = role_device(settings)
+    device = resolve_device(settings.roles.device)
     stage = dataset.zero_stage(config)
     local = environment.processes(settings, device, environ)
     world = local * environment.machines(environ)
@@ -148,7 +148,7 @@ def _base(
         | env
     )
     newest = checkpoints.current(run)
-    parent = newest.name if newest else prepared.parent or str(config["model_name_or_path"])
+    parent = newest.name if newest else prepared.parent
     training = partial.Training(
         data_digest=prepared.data_digest,
         config_digest=dataset.config_digest(config),
