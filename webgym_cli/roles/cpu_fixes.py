@@ -1,0 +1,46 @@
+"""Why a role environment on a CPU needs help, and the help: the only place for both.
+
+The package index has torch as a CPU build, but torchvision, torchaudio and torchcodec as CUDA builds:
+
+- torchvision's compiled half can't be loaded. It copes, except that two of its operators (`nms`, `qnms`) must at least
+  be declared, or `import torchvision` ends with `operator torchvision::nms does not exist`. vLLM and transformers need
+  its resizing and normalising, which are plain Python; the operators themselves are never called.
+- torchaudio's compiled half raises OSError at import instead of counting as absent. LLaMA-Factory imports torchaudio
+  whatever the data are. Without that half it works in plain Python.
+- torchcodec from 0.16 on raises at import: the requirements of the CPU flavour hold it at 0.15.
+
+The first two are mended by a hook (`cpu_hook.py`) that a `.pth` file starts in every process of the environment:
+torchrun's workers and vLLM's engine included. It does something only where torch has no CUDA and the compiled half
+really can't be loaded; the CUDA flavour doesn't get it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+HOOK = Path(__file__).with_name("cpu_hook.py")
+MODULE = "webgym_cpu_hook"
+"""Name of the hook inside a role environment."""
+
+
+def source(device: str) -> str:
+    """Return everything about the fixes of a flavour that decides whether an environment is up to date."""
+    return HOOK.read_text(encoding="utf-8") if device == "cpu" else ""
+
+
+def apply(environment: Path) -> Path:
+    """Install the hook into an environment and return its file. Idempotent."""
+    packages = site_packages(environment)
+    target = packages / f"{MODULE}.py"
+    target.write_text(HOOK.read_text(encoding="utf-8"), encoding="utf-8")
+    (packages / f"{MODULE}.pth").write_text(f"import {MODULE}\n", encoding="utf-8")
+    return target
+
+
+def site_packages(environment: Path) -> Path:
+    """Return the folder of an environment's packages."""
+    windows = environment / "Lib" / "site-packages"
+    found = [windows] if windows.is_dir() else sorted(environment.glob("lib/python3*/site-packages"))
+    if not found:
+        raise FileNotFoundError(f"{environment}: no site-packages; not a Python environment")
+    return found[0]
