@@ -31,4 +31,23 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Train visual web agents: rollouts in real Chromium, a replay buffer, training, and the next policy, in one loop."""
+    """Train visual web agents: rollouts in real Chromium, a replay buffer, training, the next policy, again."""
+
+
+def _register() -> None:
+    """Add the commands, in the order of the pipeline."""
+    from webgym_cli.cli import config
+    from webgym_cli.cli.export_sharegpt import export_sharegpt
+    from webgym_cli.cli.init_model import init_model
+    from webgym_cli.cli.inspect_buffer import inspect_buffer
+    from webgym_cli.cli.loop import loop
+    from webgym_cli.cli.prepare import prepare
+    from webgym_cli.cli.resume import resume
+    from webgym_cli.cli.rollout import rollout
+
+    for command in (rollout, prepare, resume, loop, inspect_buffer, export_sharegpt, init_model):
+        app.command(command.__name__.replace("_", "-"))(command)
+    app.add_typer(config.app, name="config")
+
+
+_register()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,17 @@ class Output:
     def text(self, line: str) -> None:
         """Write one line on stdout."""
         sys.stdout.write(f"{line}\n")
+
+    def show(self, value: dict[str, Any]) -> None:
+        """Write one object: a line of JSON, or key and value for people."""
+        if self.as_json:
+            self.data(value)
+        else:
+            self.table(
+                "",
+                ("", ""),
+                ((key, item if isinstance(item, str) else json.dumps(item)) for key, item in value.items()),
+            )
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a table for people on stdout; plain tab-separated lines into a pipe."""
@@ -137,11 +148,6 @@ def fail(message: str, hint: str = "") -> None:
     sys.stderr.write(f"webgym: {message}\n")
     if hint:
         sys.stderr.write(f"  next: {hint}\n")
-
-
-def facts(values: Mapping[str, Any]) -> str:
-    """Return `key value` pairs on one line."""
-    return "  ".join(f"{key} {value}" for key, value in values.items() if value not in (None, ""))
 
 
 def _live(stream: Any) -> bool:

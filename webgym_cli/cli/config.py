@@ -1,0 +1,52 @@
+"""`webgym config`: the settings, where each value came from, and their schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
+from webgym_cli.cli.output import Output
+
+app = typer.Typer(help="Show the settings and their schema.", no_args_is_help=True, rich_markup_mode=None)
+
+RunOpt = Annotated[Path | None, typer.Option("--run", metavar="RUN", help="Begin with the settings of this run.")]
+
+
+@app.command()
+def show(run: RunOpt = None, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False) -> None:
+    """Print every setting with its value and the source of the value.
+
+    Example: webgym config show -c demo -s rollout.episodes=64
+    """
+    from webgym_cli.config.load import flatten, load_with_sources
+    from webgym_cli.store.run import RunDir
+
+    run_config = RunDir(run).config if run else None
+    settings, sources = load_with_sources(config or (), set_ or (), run_config=run_config)
+    output, values = Output(as_json=json), flatten(settings.model_dump(mode="json"))
+    if json:
+        for key, value in values.items():
+            output.data({"key": key, "value": value, "source": sources[key]})
+    else:
+        output.table(
+            "", ("setting", "value", "source"), ((key, _text(value), sources[key]) for key, value in values.items())
+        )
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the settings, with the help text of each.
+
+    Example: webgym config schema > webgym.schema.json
+    """
+    from webgym_cli.config.model import Settings
+
+    Output().text(json.dumps(Settings.model_json_schema(), indent=2))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,35 @@
+"""`webgym prepare`."""
+
+from __future__ import annotations
+
+from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
+from webgym_cli.cli.output import Output
+
+
+def prepare(
+    run: RunArg, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False, dry_run: DryRunOpt = False
+) -> None:
+    """Draw the training dataset from the replay buffer and write it with LLaMA-Factory's configuration.
+
+    Writes RUN/llamafactory_data: finetune_train.json, finetune_val.json, dataset_info.json, train_config.yaml,
+    wandb_env.sh and dropped.json (what was left out, and why).
+
+    Example: webgym prepare runs/a -s algorithm_config.positive_samples_to_train=600
+    """
+    from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.prepare.execute import execute
+    from webgym_cli.prepare.plan import plan_dataset, refuse_empty
+
+    directory, settings = resolve(run, config, set_)
+    output = Output.for_events(json)
+    plan = plan_dataset(directory, settings)
+    if dry_run:
+        output.show(plan.to_json())
+        return
+    refuse_empty(plan, directory)
+    with stage("prepare", directory, settings, output) as at:
+        prepared = execute(plan, directory, settings, at.sink)
+    output.note(
+        f"{prepared.train_samples} training and {prepared.val_samples} validation samples in {directory.dataset}"
+    )
+    output.next_step(f"webgym train {run}")

@@ -1,0 +1,37 @@
+"""`webgym resume`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webgym_cli.cli.options import JsonOpt, RunArg
+from webgym_cli.cli.output import Output
+
+
+def resume(run: RunArg, json: JsonOpt = False) -> None:
+    """Take up the command that was interrupted in a run (rollout, prepare, train or loop) and finish it.
+
+    Every stage does only what is missing: stored episodes stay, a training goes on from its last checkpoint.
+
+    Example: webgym resume runs/a
+    """
+    from webgym_cli.cli.loop import loop
+    from webgym_cli.cli.prepare import prepare
+    from webgym_cli.cli.rollout import rollout
+    from webgym_cli.cli.train import train
+    from webgym_cli.records.task import Split
+    from webgym_cli.store.run import open_run
+    from webgym_cli.store.state import underway
+
+    directory, _ = open_run(run)
+    found = underway(directory)
+    output = Output(as_json=json)
+    if found is None:
+        output.note(f"{run}: nothing was interrupted")
+        return
+    output.note(f"resuming `webgym {found.command}`, begun {found.since}")
+    options: dict[str, Any] = dict(found.options)
+    if "split" in options:
+        options["split"] = Split(options["split"])
+    commands = {"rollout": rollout, "prepare": prepare, "train": train, "loop": loop}
+    commands[found.command](run, json=json, **options)

@@ -1,0 +1,55 @@
+"""What every command on a run does around its stage: settings, lock, log folder, state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.cli.output import Output
+from webgym_cli.config.load import load
+from webgym_cli.config.model import Settings
+from webgym_cli.records.events import Event, EventSink
+from webgym_cli.store.lock import locked
+from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now
+from webgym_cli.store.state import begin, finish
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A command at work on a run that it holds."""
+
+    run: RunDir
+    settings: Settings
+    logs: Path
+    """The log folder of this attempt."""
+    sink: EventSink
+    """Shows events and keeps them in `webgym.log`."""
+
+
+def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tuple[RunDir, Settings]:
+    """Return the run and the settings that a command would use; writes nothing."""
+    directory = RunDir(run)
+    return directory, load(config or (), set_ or (), run_config=directory.config)
+
+
+@contextmanager
+def stage(
+    command: str, run: RunDir, settings: Settings, output: Output, options: dict[str, Any] | None = None
+) -> Iterator[Stage]:
+    """Hold the run while the block works; `resume` takes the command up again unless the block ends well."""
+    with locked(run, f"{command} {run.root}"):
+        create_or_open(run, settings)
+        logs = new_attempt(run)
+        begin(run, command, options or {})
+        with output.progress() as board, (logs / "webgym.log").open("a", encoding="utf-8", buffering=1) as log:
+
+            def sink(event: Event) -> None:
+                log.write(json.dumps({"at": now(), **event}, ensure_ascii=False) + "\n")
+                board(event)
+
+            yield Stage(run, settings, logs, sink)
+        finish(run)

@@ -1,0 +1,200 @@
+"""The order of the stages: the only file that knows it.
+
+An iteration k is: evaluate policy version k, collect its training episodes, prepare a dataset, train version k+1, give
+it to the server. Each stage does only what is owed, so running the loop again takes it up where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.agent.policy import ChatPolicy
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.registry import make_pool
+from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
+from webgym_cli.prepare import execute as prepare_stage
+from webgym_cli.prepare.plan import plan_dataset, refuse_empty
+from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.task import Split
+from webgym_cli.roles.locate import resolve_device, role_python
+from webgym_cli.rollout.actors import Actor, ModelActor, OracleActor
+from webgym_cli.rollout.execute import Rollout
+from webgym_cli.rollout.plan import RolloutPlan, plan_rollout, write_plan
+from webgym_cli.serve.execute import PolicyServer
+from webgym_cli.serve.plan import plan_server
+from webgym_cli.store.checkpoints import current, policy_path, repair_link, version
+from webgym_cli.store.files import read_json
+from webgym_cli.store.metrics import events, record
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.train.execute import execute as execute_training
+from webgym_cli.train.plan import plan_training
+
+ORACLE, VLLM = "oracle", "vllm"
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """The stages of one run, in one process. An async context manager: leaving it stops the server."""
+
+    run: RunDir
+    settings: Settings
+    logs: Path
+    """The log folder of this attempt."""
+    sink: EventSink
+    _server: PolicyServer | None = field(default=None)
+    _served: str = field(default="")
+
+    async def __aenter__(self) -> Pipeline:
+        """Mend what a crash between two renames left."""
+        repair_link(self.run, self.settings)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop the server."""
+        await self._stop_serving()
+
+    async def loop(self, iterations: int) -> list[Event]:
+        """Bring the run to so many trainings, evaluate the last policy, and return all evaluations."""
+        while (iteration := version(self.run)) < iterations:
+            if self.settings.loop.evaluate:
+                await self.evaluate()
+            demonstrating = iteration < self.settings.loop.demonstration_iterations
+            await self.collect(Split.TRAIN, ORACLE if demonstrating else self.settings.rollout.policy)
+            self.prepare()
+            await self.train()
+        if self.settings.loop.evaluate:
+            await self.evaluate()
+        return list(events(self.run, "evaluation"))
+
+    async def evaluate(self) -> None:
+        """Run the held-out episodes with the current policy, once a policy version."""
+        iteration = version(self.run)
+        if any(event["iteration"] == iteration for event in events(self.run, "evaluation")):
+            return
+        summary = await self.collect(Split.TEST, self.settings.rollout.policy)
+        self._record({**summary, "event": "evaluation"})
+
+    async def collect(self, split: Split, policy: str, episodes: int | None = None) -> Event:
+        """Collect what the current iteration owes and return the summary."""
+        plan = plan_rollout(self.run, self.settings, split, version(self.run), episodes)
+        write_plan(self.run, plan)
+        self._announce(plan)
+        if not plan.owed:
+            policy = ORACLE  # nothing will act: no server is needed to sum up
+        async with self._actor(policy) as actor, make_pool(self.settings, _environment(plan)) as pool:
+            rollout = Rollout(plan, self.run, self.settings, actor, pool, self.sink)
+            summary = await rollout.execute(self._server.watch() if self._server and policy == VLLM else None)
+        if split is Split.TRAIN:
+            record(self.run, summary)
+        self.sink({**summary, "message": _in_words(summary)})
+        return summary
+
+    def prepare(self) -> Prepared:
+        """Write the dataset of the current iteration, unless it is there."""
+        ready = self.run.dataset / "prepared.json"
+        if ready.is_file():
+            prepared = Prepared.model_validate(read_json(ready))
+            if prepared.iteration == version(self.run):
+                return prepared
+        plan = plan_dataset(self.run, self.settings)
+        refuse_empty(plan, self.run)
+        prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
+        record(self.run, {"event": "prepare", **prepared.model_dump(mode="json")})
+        return prepared
+
+    async def train(self) -> None:
+        """Train on the dataset; the new policy is served from the next rollout on."""
+        plan = plan_training(self.run, self.settings)
+        if resolve_device(self.settings.roles.device) == "cuda":
+            await self._stop_serving()  # trainer and server don't fit into the same GPU memory
+        checkpoint = await execute_training(plan, self.run, self.settings, self.logs, self.sink)
+        self._record({**checkpoint.model_dump(mode="json"), "event": "train"})
+
+    @asynccontextmanager
+    async def _actor(self, policy: str) -> AsyncIterator[Actor]:
+        if policy == ORACLE:
+            yield OracleActor(self.settings.context_config.interaction_mode)
+            return
+        served = self.settings.serve.served_model_name
+        base_url = policy
+        if policy == VLLM:
+            base_url = await self._serve_current()
+        elif not policy.startswith(("http://", "https://")):
+            raise UsageError(f"rollout.policy: {policy!r} is neither vllm, oracle nor a base URL")
+        newest = current(self.run)
+        chat = ChatPolicy(
+            base_url,
+            served,
+            self.settings.policy_config,
+            self.settings.rollout,
+            ScreenshotStore(self.run.screenshots).get,
+            name=newest.name if newest else self.settings.policy_config.base_model,
+            api_key=os.environ.get("OPENAI_API_KEY", ""),
+        )
+        try:
+            yield ModelActor(chat)
+        finally:
+            await chat.close()
+
+    async def _serve_current(self) -> str:
+        """Serve the current policy: start the server, or give a running one the new weights. Return its base URL."""
+        model = policy_path(self.run, self.settings)
+        weights = str(model.resolve() if model.is_dir() else model)
+        if self._server is None:
+            python, device = role_python(self.settings, "serve"), resolve_device(self.settings.roles.device)
+            self._server = PolicyServer(plan_server(self.settings, weights, python, device), self.logs, self.sink)
+            await self._server.start()
+        elif weights != self._served:
+            await self._server.swap(weights)
+        self._served = weights
+        return self._server.base_url
+
+    async def _stop_serving(self) -> None:
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop()
+
+    def _announce(self, plan: RolloutPlan) -> None:
+        facts = f"{plan.split} episodes of iteration {plan.iteration}"
+        known = f", {plan.done} stored" if plan.done else ""
+        lost = f", {plan.given_up} given up" if plan.given_up else ""
+        self.sink({**plan.to_json(), "message": f"{facts}: {len(plan.owed)} to run{known}{lost}"})
+        for line in plan.damaged:
+            self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
+
+    def _record(self, event: Event) -> None:
+        record(self.run, event)
+        self.sink(event)
+
+
+def require_success(summary: dict[str, Any], wanted: float | None) -> None:
+    """Raise `BelowThresholdError` when a summary's success rate is below the wanted one."""
+    rate = summary["success_rate"]
+    if wanted is not None and (rate is None or rate < wanted):
+        raise BelowThresholdError(f"success rate {rate} is below --min-success {wanted}")
+
+
+def _environment(plan: RolloutPlan) -> str:
+    names = {episode.task.environment for episode in plan.episodes}
+    if len(names) != 1:
+        raise WebGymError(f"the tasks of one rollout need one environment, found: {', '.join(sorted(names))}")
+    return names.pop()
+
+
+def _in_words(summary: Event) -> str:
+    rate = summary["success_rate"]
+    low, high = summary["interval"]
+    success = "no reward known" if rate is None else f"success {rate:.3f} ({low:.3f}-{high:.3f})"
+    failed = ", ".join(f"{count} x {kind}" for kind, count in summary["failures"].items())
+    owed = f", {summary['owed']} still owed" if summary["owed"] else ""
+    return (
+        f"{summary['split']} {summary['iteration']}: {summary['episodes']} episodes, {success}, "
+        f"{summary['steps_per_second']} steps/s{owed}{', failures: ' + failed if failed else ''}"
+    )

@@ -1,0 +1,24 @@
+"""`metrics.jsonl`: one event a line, only ever appended to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from webgym_cli.records.events import Event
+from webgym_cli.store.files import append_line, read_lines
+from webgym_cli.store.run import RunDir, now
+
+
+def record(run: RunDir, event: Event) -> None:
+    """Append an event with its time. Raises `StoreError`."""
+    append_line(run.metrics, json.dumps({**event, "at": now()}, ensure_ascii=False))
+
+
+def events(run: RunDir, name: str) -> Iterator[Event]:
+    """Yield the events of a name, oldest first; a torn last line is skipped."""
+    if run.metrics.is_file():
+        for _, line in read_lines(run.metrics):
+            event = json.loads(line)
+            if event.get("event") == name:
+                yield event
