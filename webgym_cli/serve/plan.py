@@ -164,6 +164,8 @@ def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
         # binding threads to cores fails in containers that don't have all of them
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(max(1, cpus // 2 // workers)),
+        # else the first request with logprobs compiles a helper in C++: up to a minute, and fatal without a compiler
+        "TORCHDYNAMO_DISABLE": "1",
     }
 
 

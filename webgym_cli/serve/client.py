@@ -1,0 +1,147 @@
+"""The HTTP calls to a vLLM server that are not for a policy: health, weights, and what its weights answer."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+HEALTH_TIMEOUT = 5.0
+"""Deadline of one health check, in seconds."""
+CALL_TIMEOUT = 120.0
+"""Deadline of one answer to a known prompt or of one cache reset, in seconds."""
+LOGPROB_TOLERANCE = 1e-3
+"""How far log-probabilities of the same weights may lie apart."""
+
+PROMPT = " ".join(f"Step {n}: click the button, read the page and type {n * n} into field {n % 7}." for n in range(12))
+"""Long enough to fill a block of the prefix cache: an answer from a stale cache shows."""
+TOKENS = 8
+IMAGE_SIDE = 96
+
+
+class ServerCallError(Exception):
+    """A call to the server failed: it can't be reached, answers too late, or refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a server's weights answer to known prompts, and their checksum where the server has one."""
+
+    tokens: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    checksums: dict[str, str] = field(default_factory=dict)
+    """Of each parameter as it lies in the engine; empty where vLLM has no such endpoint."""
+
+    def matches(self, other: Fingerprint) -> bool:
+        """Whether both come from the same weights."""
+        if self.checksums and other.checksums and self.checksums != other.checksums:
+            return False
+        near = all(abs(a - b) <= LOGPROB_TOLERANCE for a, b in zip(self.logprobs, other.logprobs, strict=False))
+        return self.tokens == other.tokens and near
+
+    def differs(self, other: Fingerprint) -> bool:
+        """Whether both come from different weights, by parameters and by answers: a stale cache keeps the answers.
+
+        Exact: a small training changes log-probabilities by less than the tolerance.
+        """
+        if self.checksums and self.checksums == other.checksums:
+            return False
+        return (self.tokens, self.logprobs) != (other.tokens, other.logprobs)
+
+
+class ServerClient:
+    """An async context manager for the calls to one server."""
+
+    def __init__(self, root: str, model: str) -> None:
+        """`root` is the server's URL without `/v1`."""
+        # a proxy from the environment must not stand between us and our own server
+        self._http = httpx.AsyncClient(base_url=root, timeout=CALL_TIMEOUT, trust_env=False)
+        self._model = model
+
+    async def __aenter__(self) -> ServerClient:
+        """Open nothing yet."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def healthy(self) -> bool:
+        """Whether the server is up and its engine lives."""
+        try:
+            answer = await self._http.get("/health", timeout=HEALTH_TIMEOUT)
+        except httpx.HTTPError:
+            return False
+        return answer.status_code == httpx.codes.OK
+
+    async def pause(self, timeout: float) -> None:
+        """Let running requests end, hold new ones back."""
+        await self._post("/pause?mode=wait", timeout=timeout)
+
+    async def resume(self) -> None:
+        """Go on with held requests."""
+        await self._post("/resume")
+
+    async def reload_weights(self, folder: str, timeout: float) -> None:
+        """Load other weights of the same architecture into the running engine."""
+        body = {"method": "reload_weights", "kwargs": {"weights_path": folder}, "timeout": timeout}
+        await self._post("/collective_rpc", body, timeout=timeout + HEALTH_TIMEOUT)
+
+    async def reset_caches(self) -> None:
+        """Forget everything that the previous weights computed."""
+        answer = await self._post("/reset_prefix_cache")
+        if answer.content and answer.json().get("success") is False:
+            raise ServerCallError("/reset_prefix_cache: blocks are still in use")
+        await self._post("/reset_mm_cache")
+        await self._post("/reset_encoder_cache")
+
+    async def fingerprint(self, *, checksums: bool) -> Fingerprint:
+        """Ask the known prompts, greedily: one text, one image, so that a stale vision tower shows too."""
+        common = {"model": self._model, "max_tokens": TOKENS, "temperature": 0, "seed": 0}
+        text = (await self._post("/v1/completions", common | {"prompt": PROMPT, "logprobs": 1})).json()
+        picture = {"type": "image_url", "image_url": {"url": known_image()}}
+        messages = [{"role": "user", "content": [picture, {"type": "text", "text": "Describe this."}]}]
+        chat = (await self._post("/v1/chat/completions", common | {"messages": messages, "logprobs": True})).json()
+        plain, seen = text["choices"][0]["logprobs"], chat["choices"][0]["logprobs"]["content"]
+        return Fingerprint(
+            (*plain["tokens"], *(token["token"] for token in seen)),
+            (*plain["token_logprobs"], *(token["logprob"] for token in seen)),
+            await self._checksums() if checksums else {},
+        )
+
+    async def _checksums(self) -> dict[str, str]:
+        try:
+            answer = await self._post("/weight_checker", {"action": "checksum"})
+        except ServerCallError:  # not every version of vLLM has it; the answers are compared anyway
+            return {}
+        return dict(answer.json()["checksums"])
+
+    async def _post(self, path: str, body: dict[str, Any] | None = None, timeout: float = CALL_TIMEOUT) -> Any:
+        try:
+            answer = await self._http.post(path, json=body, timeout=timeout)
+        except httpx.HTTPError as error:
+            raise ServerCallError(f"{path}: {type(error).__name__} {error}".rstrip()) from error
+        if answer.status_code != httpx.codes.OK:
+            raise ServerCallError(f"{path}: status {answer.status_code}: {answer.text[:300]}")
+        return answer
+
+
+def known_image() -> str:
+    """Return a PNG of coloured stripes as a data URL."""
+    rows = b"".join(
+        b"\0" + bytes(value for x in range(IMAGE_SIDE) for value in (x * 2, y * 2, (x // 8 + y // 8) % 2 * 255))
+        for y in range(IMAGE_SIDE)
+    )
+    header = struct.pack(">IIBBBBB", IMAGE_SIDE, IMAGE_SIDE, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    )
+    return "data:image/png;base64," + base64.b64encode(png).decode()
