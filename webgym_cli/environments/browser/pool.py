@@ -80,13 +80,17 @@ class BrowserPool:
                 raise BoundaryError(FailureKind.PAGE_TIMEOUT, "no browser context within the deadline") from error
             except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
                 failure = named(error, "opening a browser context")
-                # A browser that died a moment ago may not be known as disconnected yet: one more try.
-                if attempt == 2 or failure.kind is not FailureKind.BROWSER_CRASHED:
+                if failure.kind is not FailureKind.BROWSER_CRASHED:
+                    raise failure from error
+                # A browser that died a moment ago may not be known as disconnected yet: one more try with another.
+                await self._discard(browser)
+                if attempt == 2:
                     raise failure from error
         raise AssertionError("unreachable")
 
     def processes(self) -> list[int]:
         """Return the pids of the driver and of the browser's processes that are alive now."""
+        self._family.learn()
         return self._family.alive()
 
     async def _connected(self) -> Browser:
@@ -101,6 +105,12 @@ class BrowserPool:
                 await self._stop()
                 message = f"Chromium did not start within {_LAUNCH_TIMEOUT:g} s"
                 raise BoundaryError(FailureKind.BROWSER_CRASHED, message) from error
+
+    async def _discard(self, browser: Browser) -> None:
+        """Stop this browser, unless another caller has replaced it already."""
+        async with self._lock:
+            if self._browser is browser:
+                await self._stop()
 
     async def _launch(self) -> Browser:
         if self._browser is not None:

@@ -54,6 +54,7 @@ class BrowserSession:
         self.uses = 0
         """How many episodes it has served; counted by its owner."""
         self._sound = True
+        self._crashed: set[Page] = set()
         self._context = context
         self._pages = [page]
         self._screens: dict[Page, CDPSession] = {}
@@ -69,7 +70,7 @@ class BrowserSession:
             await context.add_init_script(script)
         page = await context.new_page()
         session = cls(context, page, options)
-        page.on("close", session._closed)
+        session._watch(page)
         return session
 
     @property
@@ -159,9 +160,15 @@ class BrowserSession:
         except BoundaryError:
             raise
         except TimeoutError as error:
-            raise BoundaryError(FailureKind.PAGE_TIMEOUT, f"{doing} took longer than {limit:g} s") from error
+            crashed = self.page in self._crashed
+            kind = FailureKind.BROWSER_CRASHED if crashed else FailureKind.PAGE_TIMEOUT
+            raise BoundaryError(kind, f"{doing} took longer than {limit:g} s") from error
         except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
-            raise named(error, doing, navigation=navigation) from error
+            failure = named(error, doing, navigation=navigation)
+            if self.page in self._crashed:
+                # What is asked of a crashed page fails in many words; the cause is one.
+                failure.kind = FailureKind.BROWSER_CRASHED
+            raise failure from error
         finally:
             # Cancelled counts as well: nobody knows how far the browser got.
             self._sound = self._sound and done
@@ -170,7 +177,11 @@ class BrowserSession:
         if page in self._pages:
             return
         self._pages.append(page)
+        self._watch(page)
+
+    def _watch(self, page: Page) -> None:
         page.on("close", self._closed)
+        page.on("crash", self._crashed.add)
 
     def _closed(self, page: Page) -> None:
         self._screens.pop(page, None)
