@@ -16,9 +16,7 @@ HOSTILE = ["plain", "a b", "it's; rm -rf ~", '$(id) `id` "x"', "line\nbreak", "=
 def config(device="cuda", deepspeed=None, validation=False, samples=None, **sections):
     settings = Settings.model_validate(sections)
     places = {"dataset_dir": Path("/run/data"), "output_dir": Path("/run/checkpoints/model_x"), "model": "/m"}
-    return train_config(
-        settings, **places, deepspeed=deepspeed, validation=validation, device=device, samples=samples
-    )
+    return train_config(settings, **places, deepspeed=deepspeed, validation=validation, device=device, samples=samples)
 
 
 def test_holds_what_the_seed_documents():
@@ -100,7 +98,9 @@ def test_wandb_env_survives_a_shell(name, tmp_path):
     script = wandb_env(Settings.model_validate({"log_config": log}), run_id=name)
     file = tmp_path / "wandb_env.sh"
     file.write_text(script)
-    command = f'. {shlex.quote(str(file))}; printf "%s\\0" "$WANDB_PROJECT" "$WANDB_ENTITY" "$WANDB_RUN_NAME" "$WANDB_RUN_ID"'
+    command = (
+        f'. {shlex.quote(str(file))}; printf "%s\\0" "$WANDB_PROJECT" "$WANDB_ENTITY" "$WANDB_RUN_NAME" "$WANDB_RUN_ID"'
+    )
     said = subprocess.run(["sh", "-c", command], capture_output=True, check=True, cwd=tmp_path)
     assert said.stdout.decode().split("\0")[:-1] == [name] * 4
     assert os.listdir(tmp_path) == ["wandb_env.sh"]

@@ -47,7 +47,7 @@ def trainer_env(
         if any(character.isspace() for character in str(python)):
             raise RoleError(
                 f"{python}: LLaMA-Factory can't start several processes from a folder with a space in its name",
-                hint="set WEBGYM_HOME or roles.train to a folder without spaces, then run webgym setup train",
+                hint="set WEBGYM_HOME or roles.train to a folder without spaces, then run webgym setup --role train",
             )
     if device == "cpu":
         env["OMP_NUM_THREADS"] = "1"

@@ -100,7 +100,7 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
     python = role_python(settings, "train")
     cli = python.parent / "llamafactory-cli"
     if not cli.is_file():
-        raise RoleError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup train")
+        raise RoleError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     base = _base(run, settings, prepared, config, python, environ)
     plan = replace(base, argv=(str(cli), "train", LAUNCH_FILE))
     return _continued(run, plan) or _carried(run, settings, plan)
