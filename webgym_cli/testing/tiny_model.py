@@ -1,79 +1,101 @@
-"""A small randomly initialised model of the Qwen3-VL architecture, made offline: for tests and for the demo."""
+"""A tiny Qwen3-VL, built offline: for tests, for the demo, and to try a set-up without downloading gigabytes."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, UsageError
 from webgym_cli.roles.locate import role_python
-from webgym_cli.store.files import read_json, write_json
-from webgym_cli.testing.tiny_corpus import corpus, phrases
+from webgym_cli.testing import tiny_model_build
+from webgym_cli.testing.tiny_corpus import corpus
 
-RECORD = "tiny_model.json"
-"""Written last: the arguments that the model was made from."""
-HEAD_DIM = 32
-"""Size of an attention head: one that vLLM's CPU backend has."""
-BUILD_TIMEOUT = 600.0
-"""Seconds; nearly all of it is importing on a busy machine."""
+MARKER = "webgym_tiny_model.json"
+"""Holds the arguments of a complete tiny model."""
+BUILD_TIMEOUT = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class TinyModel:
+    """The sizes of a tiny model. `vocab_size` is an upper limit, all special tokens included."""
+
+    seed: int = 0
+    hidden: int = 128
+    layers: int = 4
+    heads: int = 4
+    head_dim: int = 32
+    vision_hidden: int = 64
+    vision_depth: int = 2
+    vocab_size: int = 1536
+    tie_embeddings: bool = True
+    min_pixels: int = 32 * 32
+    """Images of fewer pixels are enlarged to this many."""
 
 
 def build_tiny_model(
-    folder: Path, settings: Settings, *, hidden: int = 128, layers: int = 3, vocabulary: int = 1500, seed: int = 0
-) -> dict[str, Any]:
-    """Build the model into `folder` and return its facts; a folder with the same model is left as it is.
+    directory: Path, settings: Settings, sizes: TinyModel | None = None, *, texts: Sequence[str] | None = None
+) -> Path:
+    """Build a model in the train environment and return its folder, which is complete or not there at all.
 
-    Needs the train role. Raises `UsageError` when the folder holds something else, `JobError` when the build fails.
+    `texts` is what the tokenizer learns its words from. The same arguments give the same bytes, and do nothing where
+    that model is already. Raises `UsageError` when something else is in the way.
     """
-    if hidden < HEAD_DIM or hidden % HEAD_DIM:
-        raise UsageError(f"--hidden must be a multiple of {HEAD_DIM}, got {hidden}")
-    wanted = {"hidden": hidden, "layers": layers, "vocabulary": vocabulary, "seed": seed}
-    if (folder / RECORD).is_file():
-        facts: dict[str, Any] = read_json(folder / RECORD)
-        if {key: facts.get(key) for key in wanted} == wanted:
-            return facts
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder}: the folder holds something else", hint="give an empty or a new folder")
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    built = _build(
-        role_python(settings, "train"),
-        partial,
-        {**wanted, "head_dim": HEAD_DIM, "texts": corpus(), "phrases": phrases()},
-    )
-    facts = {"model": str(folder), **wanted, "parameters": built["parameters"], "tokens": built["vocabulary"]}
-    write_json(partial / RECORD, facts)
-    if folder.exists():
-        folder.rmdir()
-    partial.rename(folder)
-    return facts
+    sizes = sizes or TinyModel()
+    words = list(corpus() if texts is None else texts)
+    wanted = {**asdict(sizes), "texts": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
+    if _there(directory, wanted):
+        return directory
+    python = role_python(settings, "train")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    half = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    try:
+        _build(python, {**asdict(sizes), "directory": str(half), "texts": words})
+        (half / MARKER).write_text(json.dumps(wanted, indent=1, sort_keys=True), encoding="utf-8")
+        half.chmod(0o755)
+        half.replace(directory)  # over an empty folder at most
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+    return directory
 
 
-def _build(python: Path, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
-    script = Path(__file__).with_name("tiny_model_build.py")
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+def _there(directory: Path, wanted: dict[str, object]) -> bool:
+    """Return whether exactly this model is there; raise when something else is."""
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        return False
+    marker = directory / MARKER
+    if not marker.is_file():
+        raise UsageError(f"{directory} exists and is no tiny model", hint="name a new folder")
+    if json.loads(marker.read_text(encoding="utf-8")) != wanted:
+        raise UsageError(
+            f"{directory} holds a tiny model of other sizes, seed or texts", hint="name a new folder, or remove it"
+        )
+    return True
+
+
+def _build(python: Path, arguments: dict[str, object]) -> None:
+    misleading = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    env = {name: value for name, value in os.environ.items() if name not in misleading}
+    # one thread and no parallel tokenizer: the result must not depend on the machine
+    env |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    command = [str(python), tiny_model_build.__file__]
     try:
         done = subprocess.run(
-            [python, script, folder],
-            input=json.dumps(arguments),
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT,
-            env=environment,
-            check=False,
+            command, input=json.dumps(arguments), capture_output=True, text=True, env=env, timeout=BUILD_TIMEOUT
         )
-    except subprocess.TimeoutExpired:
-        raise JobError(f"{folder}: the model was not built within {BUILD_TIMEOUT:g} s") from None
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JobError(f"building the tiny model failed: {error}") from error
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise JobError(
-            f"{folder}: the model can't be built: {reason}", hint="webgym doctor", returncode=done.returncode
+            f"building the tiny model failed: {last}",
+            hint="webgym setup --role train",
+            returncode=done.returncode,
         )
-    built: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return built

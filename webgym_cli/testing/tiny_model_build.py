@@ -1,8 +1,8 @@
-"""Builds the tiny model. Runs inside the train role's interpreter: only the standard library and that role's packages.
+"""Builds a tiny Qwen3-VL with random weights, without network. The same arguments give the same bytes.
 
-    python tiny_model_build.py <folder> < arguments.json
-
-The arguments: hidden, head_dim, layers, vocabulary, seed, texts, phrases. The same arguments give the same bytes.
+Runs as a script inside the train environment, so it imports nothing of webgym: only the standard library, torch,
+transformers and tokenizers. Takes its arguments as one JSON object on stdin (see `tiny_model.TinyModel`, and
+`directory` and `texts`), writes the model into `directory` and says on stdout how large it is, as JSON.
 """
 
 from __future__ import annotations
@@ -12,151 +12,169 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3VLConfig, Qwen3VLForConditionalGeneration
+END, IMAGE, VIDEO = "<|im_end|>", "<|image_pad|>", "<|video_pad|>"
+VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
+CONTROL = ("<|endoftext|>", "<|im_start|>", END, VISION_START, VISION_END, "<|vision_pad|>", IMAGE, VIDEO)
+"""Qwen's control tokens: never part of a response's text."""
+TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
+"""One token each, and visible in a response's text."""
 
-CONTROL = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|vision_pad|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-]
-PLAIN = ["<tool_call>", "</tool_call>", "<think>", "</think>"]
-"""Tokens that stay in the text, as in Qwen's tokenizers."""
-SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How Qwen's tokenizers cut text before the merges: digits one by one."""
-CHAT_TEMPLATE = (
-    "{%- for message in messages -%}"
-    "{{- '<|im_start|>' + message.role + '\n' -}}"
-    "{%- if message.content is string -%}{{- message.content -}}"
-    "{%- else -%}{%- for part in message.content -%}"
-    "{%- if part.type in ('image', 'image_url') -%}{{- '<|vision_start|><|image_pad|><|vision_end|>' -}}"
-    "{%- elif part.type == 'video' -%}{{- '<|vision_start|><|video_pad|><|vision_end|>' -}}"
-    "{%- else -%}{{- part.text -}}{%- endif -%}"
-    "{%- endfor -%}{%- endif -%}"
-    "{{- '<|im_end|>\n' -}}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}"
-)
-PATCH, MERGE = 16, 2
-MIN_PIXELS, MAX_PIXELS = 32 * 32, 1280 * 1024
-VISION_HIDDEN, VISION_DEPTH = 64, 2
+"""Qwen's division into words before the byte pairs; each digit stands alone."""
+
+CHAT_TEMPLATE = """\
+{%- macro parts(content) -%}
+{%- if content is string -%}{{ content }}
+{%- else -%}{%- for part in content -%}
+{%- if part.type in ('image', 'image_url') or 'image' in part -%}<|vision_start|><|image_pad|><|vision_end|>
+{%- elif part.type == 'video' or 'video' in part -%}<|vision_start|><|video_pad|><|vision_end|>
+{%- elif 'text' in part -%}{{ part.text }}{%- endif -%}
+{%- endfor -%}{%- endif -%}
+{%- endmacro -%}
+{%- for message in messages -%}
+{%- if message.role == 'tool' -%}
+{{- '<|im_start|>user\\n<tool_response>\\n' + parts(message.content) + '\\n</tool_response><|im_end|>\\n' -}}
+{%- else -%}
+{{- '<|im_start|>' + message.role + '\\n' + parts(message.content) + '<|im_end|>\\n' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+"""
+"""Renders what LLaMA-Factory's template `qwen3_vl_nothink` renders."""
 
 
-def build_tokenizer(arguments: dict[str, Any]) -> PreTrainedTokenizerFast:
-    """Train the byte-level BPE and add the control tokens, the plain ones and the phrases."""
+def build_tokenizer(texts: list[str], vocab_size: int) -> Any:
+    """Return a byte-level BPE tokenizer of at most `vocab_size` tokens in all."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer(models.BPE())
-    cut = pre_tokenizers.Split(Regex(SPLIT), "isolated")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
+    tokenizer.normalizer = normalizers.NFC()
+    split = pre_tokenizers.Split(Regex(WORDS), behavior="isolated")
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, bytes_])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=arguments["vocabulary"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=vocab_size - len(CONTROL) - len(TAGS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
     )
-    tokenizer.train_from_iterator(arguments["texts"], trainer)
-    tokenizer.add_special_tokens(CONTROL)
-    plain = [AddedToken(text, special=False, normalized=False) for text in [*PLAIN, *arguments["phrases"]]]
-    tokenizer.add_tokens(plain)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=8192
-    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in CONTROL])
+    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in TAGS])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=CONTROL[0])
     fast.chat_template = CHAT_TEMPLATE
+    fast.model_max_length = 262144
     return fast
 
 
-def build_model(tokenizer: PreTrainedTokenizerFast, arguments: dict[str, Any]) -> Qwen3VLForConditionalGeneration:
-    """Make the randomly initialised network."""
-    hidden = arguments["hidden"]
-    heads = hidden // arguments["head_dim"]
-    token = tokenizer.convert_tokens_to_ids
-    config = Qwen3VLConfig(
-        text_config={
-            "vocab_size": len(tokenizer) + -len(tokenizer) % 8,
-            "hidden_size": hidden,
-            "intermediate_size": 3 * hidden,
-            "num_hidden_layers": arguments["layers"],
-            "num_attention_heads": heads,
-            "num_key_value_heads": heads,
-            "head_dim": arguments["head_dim"],
-            "max_position_embeddings": 8192,
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 10000.0,
-                "mrope_section": [6, 5, 5],
-                "mrope_interleaved": True,
-            },
-            "eos_token_id": token("<|im_end|>"),
-            "pad_token_id": token("<|endoftext|>"),
+def model_config(arguments: dict[str, Any], tokenizer: Any) -> Any:
+    """Return the Qwen3-VL configuration of these sizes."""
+    from transformers import Qwen3VLConfig
+
+    hidden, vision = arguments["hidden"], arguments["vision_hidden"]
+    text_config = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": hidden,
+        "intermediate_size": 3 * hidden,
+        "num_hidden_layers": arguments["layers"],
+        "num_attention_heads": arguments["heads"],
+        "num_key_value_heads": max(1, arguments["heads"] // 2),
+        "head_dim": arguments["head_dim"],
+        "max_position_embeddings": 32768,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "mrope_section": _sections(arguments["head_dim"] // 2),
+            "mrope_interleaved": True,
         },
-        vision_config={
-            "depth": VISION_DEPTH,
-            "hidden_size": VISION_HIDDEN,
-            "intermediate_size": 2 * VISION_HIDDEN,
-            "num_heads": 2,
-            "in_channels": 3,
-            "patch_size": PATCH,
-            "spatial_merge_size": MERGE,
-            "temporal_patch_size": 2,
-            "out_hidden_size": hidden,
-            "num_position_embeddings": 256,
-            "deepstack_visual_indexes": [0],
-        },
-        image_token_id=token("<|image_pad|>"),
-        video_token_id=token("<|video_pad|>"),
-        vision_start_token_id=token("<|vision_start|>"),
-        vision_end_token_id=token("<|vision_end|>"),
-        tie_word_embeddings=True,
+        "pad_token_id": tokenizer.pad_token_id,
+        "tie_word_embeddings": arguments["tie_embeddings"],
+        "dtype": "float32",
+    }
+    vision_config = {
+        "depth": arguments["vision_depth"],
+        "hidden_size": vision,
+        "intermediate_size": 2 * vision,
+        "num_heads": max(1, vision // 32),
+        "out_hidden_size": hidden,
+        "num_position_embeddings": 256,
+        "deepstack_visual_indexes": [0],
+        "dtype": "float32",
+    }
+    ids = tokenizer.convert_tokens_to_ids
+    return Qwen3VLConfig(
+        text_config=text_config,
+        vision_config=vision_config,
+        image_token_id=ids(IMAGE),
+        video_token_id=ids(VIDEO),
+        vision_start_token_id=ids(VISION_START),
+        vision_end_token_id=ids(VISION_END),
+        tie_word_embeddings=arguments["tie_embeddings"],
+        dtype="float32",
     )
-    torch.manual_seed(arguments["seed"])
-    model = Qwen3VLForConditionalGeneration(config)
-    model.generation_config = GenerationConfig(
-        eos_token_id=token("<|im_end|>"), pad_token_id=token("<|endoftext|>"), do_sample=True
-    )
-    return model
 
 
-def write_processors(folder: Path) -> None:
-    """Write the image and video processors' configuration; images keep their size within wide limits."""
-    common = {
-        "do_convert_rgb": True,
-        "do_normalize": True,
-        "do_rescale": True,
-        "do_resize": True,
+def _sections(frequencies: int) -> list[int]:
+    """Return how the rotary frequencies are shared by time, height and width: interleaved, time takes the rest."""
+    side = frequencies // 3
+    return [frequencies - 2 * side, side, side]
+
+
+def preprocessor(min_pixels: int) -> dict[str, Any]:
+    """Return what both preprocessor configurations share. `shortest_edge` is a number of pixels, not an edge."""
+    return {
+        "size": {"shortest_edge": min_pixels, "longest_edge": 16777216},
+        "patch_size": 16,
+        "temporal_patch_size": 2,
+        "merge_size": 2,
         "image_mean": [0.5, 0.5, 0.5],
         "image_std": [0.5, 0.5, 0.5],
-        "merge_size": MERGE,
-        "patch_size": PATCH,
-        "temporal_patch_size": 2,
-        "size": {"shortest_edge": MIN_PIXELS, "longest_edge": MAX_PIXELS},
         "processor_class": "Qwen3VLProcessor",
     }
-    image = {**common, "image_processor_type": "Qwen2VLImageProcessorFast"}
-    video = {**common, "video_processor_type": "Qwen3VLVideoProcessor"}
-    (folder / "preprocessor_config.json").write_text(json.dumps(image, indent=2))
-    (folder / "video_preprocessor_config.json").write_text(json.dumps(video, indent=2))
-    config = folder / "tokenizer_config.json"
-    values = json.loads(config.read_text())
-    config.write_text(json.dumps({**values, "processor_class": "Qwen3VLProcessor"}, indent=2))
+
+
+def save(directory: Path, model: Any, tokenizer: Any, min_pixels: int) -> None:
+    """Write all files of the model."""
+    from transformers import GenerationConfig
+
+    model.generation_config = GenerationConfig(
+        bos_token_id=tokenizer.pad_token_id,
+        eos_token_id=[tokenizer.eos_token_id, tokenizer.pad_token_id],
+        pad_token_id=tokenizer.pad_token_id,
+        do_sample=True,
+    )
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    settings = preprocessor(min_pixels)
+    _write(directory / "preprocessor_config.json", {**settings, "image_processor_type": "Qwen2VLImageProcessorFast"})
+    video = {**settings, "video_processor_type": "Qwen3VLVideoProcessor"}
+    _write(directory / "video_preprocessor_config.json", video)
+    named = directory / "tokenizer_config.json"
+    _write(named, {**json.loads(named.read_text(encoding="utf-8")), "processor_class": "Qwen3VLProcessor"})
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> None:
-    """Build into the folder named on the command line and tell the size."""
-    folder, arguments = Path(sys.argv[1]), json.load(sys.stdin)
-    tokenizer = build_tokenizer(arguments)
-    model = build_model(tokenizer, arguments)
-    tokenizer.save_pretrained(folder)
-    model.save_pretrained(folder)
-    write_processors(folder)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    json.dump({"parameters": parameters, "vocabulary": len(tokenizer)}, sys.stdout)
+    """Build the model that stdin asks for."""
+    import torch
+    from transformers import Qwen3VLForConditionalGeneration
+
+    arguments = json.load(sys.stdin)
+    directory = Path(arguments["directory"])
+    torch.set_num_threads(1)
+    tokenizer = build_tokenizer(arguments["texts"], arguments["vocab_size"])
+    torch.manual_seed(arguments["seed"])
+    model = Qwen3VLForConditionalGeneration(model_config(arguments, tokenizer)).float()
+    save(directory, model, tokenizer, arguments["min_pixels"])
+    told = {"parameters": sum(weight.numel() for weight in model.parameters()), "vocabulary": len(tokenizer)}
+    sys.stdout.write(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":
