@@ -81,18 +81,18 @@ class ServerClient:
             return False
         return answer.status_code == httpx.codes.OK
 
-    async def pause(self, timeout: float) -> None:
-        """Let running requests end, hold new ones back."""
-        await self._post("/pause?mode=wait", timeout=timeout)
+    async def pause(self, deadline: float) -> None:
+        """Let running requests end, hold new ones back; in so many seconds."""
+        await self._post("/pause?mode=wait", deadline=deadline)
 
     async def resume(self) -> None:
         """Go on with held requests."""
         await self._post("/resume")
 
-    async def reload_weights(self, folder: str, timeout: float) -> None:
-        """Load other weights of the same architecture into the running engine."""
-        body = {"method": "reload_weights", "kwargs": {"weights_path": folder}, "timeout": timeout}
-        await self._post("/collective_rpc", body, timeout=timeout + HEALTH_TIMEOUT)
+    async def reload_weights(self, folder: str, deadline: float) -> None:
+        """Load other weights of the same architecture into the running engine; in so many seconds."""
+        body = {"method": "reload_weights", "kwargs": {"weights_path": folder}, "timeout": deadline}
+        await self._post("/collective_rpc", body, deadline=deadline + HEALTH_TIMEOUT)
 
     async def reset_caches(self) -> None:
         """Forget everything that the previous weights computed."""
@@ -123,9 +123,9 @@ class ServerClient:
             return {}
         return dict(answer.json()["checksums"])
 
-    async def _post(self, path: str, body: dict[str, Any] | None = None, timeout: float = CALL_TIMEOUT) -> Any:
+    async def _post(self, path: str, body: dict[str, Any] | None = None, deadline: float = CALL_TIMEOUT) -> Any:
         try:
-            answer = await self._http.post(path, json=body, timeout=timeout)
+            answer = await self._http.post(path, json=body, timeout=deadline)
         except httpx.HTTPError as error:
             raise ServerCallError(f"{path}: {type(error).__name__} {error}".rstrip()) from error
         if answer.status_code != httpx.codes.OK:

@@ -1,0 +1,54 @@
+"""A folder of weights: is it one, and is it the same as another."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from webgym_cli.errors import SettingsError
+
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+READERS = 4
+"""Files that are read at once."""
+
+
+def check_model(model: str) -> None:
+    """Raise `SettingsError` for a folder that vLLM can't load; a hub id is taken on trust."""
+    folder = Path(model)
+    if not folder.is_dir():
+        if folder.exists() or looks_local(model):
+            raise SettingsError(
+                f"{model}: there is no such model folder", hint="name one with -s policy_config.base_model=DIR"
+            )
+        return
+    if not (folder / "config.json").is_file():
+        raise SettingsError(f"{model}: not a model folder: config.json is missing")
+    if not weight_files(folder):
+        raise SettingsError(f"{model}: not a model folder: it has no weights (*.safetensors)")
+
+
+def looks_local(model: str) -> bool:
+    """Whether a name can only be a path: a hub id is `name` or `owner/name`."""
+    return model.startswith(("/", "./", "../", "~")) or model.count("/") > 1
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files of the first kind of weights that a folder has."""
+    return next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), [])
+
+
+def digest(model: str) -> str:
+    """Return the SHA-256 of a folder's weights; for a hub id, its name. Reads every byte: use a thread."""
+    folder = Path(model)
+    if not folder.is_dir():
+        return f"hub:{model}"
+    files = weight_files(folder)
+    with ThreadPoolExecutor(READERS) as readers:
+        parts = [f"{file.name} {found}" for file, found in zip(files, readers.map(_sha256, files), strict=True)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
