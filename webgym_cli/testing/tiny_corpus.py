@@ -54,7 +54,8 @@ def corpus() -> list[str]:
 
 
 def _elements() -> list[str]:
-    return [f'[{number}] {ROLES[number % len(ROLES)]} "{NAMES[number % len(NAMES)]}"' for number in range(4 * NUMBERED)]
+    roles, names = ROLES.split(), NAMES.split()
+    return [f'[{n}] {roles[n % len(roles)]} "{names[n % len(names)]}"' for n in range(4 * NUMBERED)]
 
 
 def _call(function: str, arguments: dict[str, object]) -> str:
