@@ -74,10 +74,12 @@ def plan_server(settings: Settings, model: str, python: Path, device: str, cpus:
     """Return the plan for a model on `cpu` or `cuda`. `cpus` are this machine's, unless given."""
     serve = settings.serve
     loopback = is_loopback(serve.host)
-    env = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    if loopback:
-        # the developer endpoints let anyone who can connect run methods of the engine
-        env["VLLM_SERVER_DEV_MODE"] = "1"
+    env = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        # swaps in place need the developer endpoints; those let anyone who can connect run methods of the engine
+        "VLLM_SERVER_DEV_MODE": "1" if loopback else "0",
+    }
     if device == "cpu":
         env |= _cpu_env(settings, cpus or os.cpu_count() or 1)
     return ServerPlan(

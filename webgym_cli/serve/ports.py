@@ -1,0 +1,41 @@
+"""Finds the port that a server will listen on, and notices one that is taken before minutes are spent."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from webgym_cli.errors import SettingsError, UsageError
+
+
+def claim(host: str, wanted: int, last: int = 0) -> int:
+    """Return the port to listen on: `wanted`; when that is 0, `last` if it is free, else any free one.
+
+    Raises `UsageError` when `wanted` is taken, `SettingsError` when the host can't be listened on.
+    """
+    if wanted:
+        _bind(host, wanted)
+        return wanted
+    try:
+        return _bind(host, last)
+    except UsageError:
+        return _bind(host, 0)
+
+
+def _bind(host: str, port: int) -> int:
+    """Listen for a moment and return the port."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port just left is free
+            listener.bind(address)
+            listener.listen(1)
+            return int(listener.getsockname()[1])
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"port {port} of {host} is in use", hint="take a free one with -s serve.port=0, or name another"
+            ) from error
+        raise SettingsError(f"serve.host: can't listen on {host}, port {port}: {error.strerror or error}") from error
