@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from webgym_cli.environments.browser.actions import perform, to_normalised, web_addresses_only
-from webgym_cli.environments.browser.observe import Sighting, look, observe_script
+from webgym_cli.environments.browser.observe import HANDS, Sighting, look, observe_script
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession, SessionOptions
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -143,7 +143,7 @@ async def test_scrolling_by_a_page(session: BrowserSession):
             assert (
                 await perform(session, Action(name=ActionName.SCROLL, direction=direction), web_addresses_only) is None
             )
-            await session.evaluate("() => window[Symbol.for('webgym.eyes')].settle(300)")
+            await session.evaluate(f"() => {HANDS}.settle(300)")
         assert ("Below" in [seen.element.name for seen in await look(session)]) is shown
 
 

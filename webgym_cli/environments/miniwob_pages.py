@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from webgym_cli.environments.browser.observe import EYES
+from webgym_cli.environments.browser.observe import EYES, HANDS
 from webgym_cli.errors import UsageError
 
 WIDTH, HEIGHT = 160, 210
@@ -58,7 +58,7 @@ INIT_SCRIPT = """
 """Runs before a page's own scripts: hides what isn't the task and makes its chance repeatable."""
 
 _WATCH = f"""
-  const eyes = {EYES};
+  const eyes = {EYES}, hands = {HANDS};
   const over = () => {{
     if (typeof core === "undefined" || !core.webgymStarted) return {{ left: true }};
     return WOB_DONE_GLOBAL ? {{ reward: WOB_RAW_REWARD_GLOBAL, reason: WOB_REWARD_REASON || "" }} : null;
@@ -66,7 +66,7 @@ _WATCH = f"""
   const show = async () => {{
     let end = over();
     if (end) return {{ end }};
-    await eyes.settle({_SETTLE_MS}, true);
+    await hands.settle({_SETTLE_MS}, true);
     end = over();
     if (end) return {{ end }};
     const listed = options.limit ? eyes.look({{ limit: options.limit, detail: Boolean(options.detail) }}) : [];

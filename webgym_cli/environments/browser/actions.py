@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-from webgym_cli.environments.browser.observe import EYES
+from webgym_cli.environments.browser.observe import EYES, HANDS
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import NORMALISED, Action, ActionName
@@ -109,7 +109,7 @@ async def _type(session: BrowserSession, action: Action) -> str | None:
     text = text.removesuffix("\n").removesuffix("\r")
     async with session.guard("clicking"):
         await session.mouse.click(*point)
-    ready = await session.evaluate(f"([point, text]) => {EYES}.prepare(point, text)", [list(point), text])
+    ready = await session.evaluate(f"([point, text]) => {HANDS}.prepare(point, text)", [list(point), text])
     if "error" in ready:
         return str(ready["error"])
     async with session.guard("typing"):
@@ -129,7 +129,7 @@ async def _type(session: BrowserSession, action: Action) -> str | None:
 async def _scroll(session: BrowserSession, action: Action) -> str | None:
     down = action.direction == "down"
     if action.element_id is None and action.coordinate is None:
-        x, y = await session.evaluate(f"(down) => {EYES}.scrollable(down)", down)
+        x, y = await session.evaluate(f"(down) => {HANDS}.scrollable(down)", down)
         point: tuple[float, float] | str = (x, y)
     else:
         point = await _point(session, action)

@@ -1,7 +1,7 @@
 // Runs in every document before its own scripts. Installs one hidden object, the eyes, that Python asks to
-//   look()    list the interactive elements in the viewport, ids counting from 0 in document order;
-//   locate()  say where one of them can be clicked now;
-//   settle()  wait until the page has drawn, bounded in time.
+//   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
+//   locate()          say where one of them can be clicked now;
+//   watchListeners()  remember from now on which elements listen for clicks.
 (() => {
   const KEY = Symbol.for("webgym.eyes");
   if (window[KEY]) return;
@@ -225,133 +225,6 @@
     return point ? { point } : { error: "covered" };
   };
 
-  const frame = () => new Promise((done) => requestAnimationFrame(done));
-
-  const loading = () => document.fonts.status === "loading" ||
-    Array.prototype.some.call(document.images, (image) => !image.complete && image.loading !== "lazy");
-
-  const moving = () => loading() || window.jQuery?.timers?.length > 0 || document.getAnimations().some((animation) =>
-    animation.playState === "running" && animation.effect?.getComputedTiming().endTime !== Infinity);
-
-  // Pictures that only style sheets name: their loading can't be seen, so each is loaded once more and awaited.
-  const drawn = new Set();
-  const stylePictures = () => {
-    const fresh = [];
-    for (const element of document.querySelectorAll("body *")) {
-      for (const part of [null, "::before", "::after"]) {
-        const style = getComputedStyle(element, part);
-        if (part && style.content === "none") continue;
-        for (const value of [style.content, style.backgroundImage, style.listStyleImage]) {
-          for (const [, url] of value.includes("url(") ? value.matchAll(/url\("(.*?)"\)/g) : []) {
-            if (!drawn.has(url)) fresh.push(url);
-            drawn.add(url);
-          }
-        }
-      }
-    }
-    return fresh.map((url) => Object.assign(new Image(), { src: url }).decode().catch(() => null));
-  };
-
-  // Wait until the page stands still and has drawn; `limit` milliseconds at most. `pictures` is for small pages.
-  const settle = async (limit, pictures = false) => {
-    const end = performance.now() + limit;
-    let waited = false;
-    await frame();
-    await frame();
-    while (performance.now() < end && moving()) {
-      waited = true;
-      await frame();
-    }
-    const loads = pictures ? stylePictures() : [];
-    if (loads.length) await Promise.race([Promise.all(loads), new Promise((done) => setTimeout(done, limit))]);
-    if (loads.length || waited) {
-      await frame();
-      await frame();
-    }
-  };
-
-  const focused = () => {
-    let element = document.activeElement;
-    while (element) {
-      const deeper = element.shadowRoot?.activeElement ||
-        (element.localName === "iframe" && element.contentDocument?.activeElement);
-      if (!deeper) break;
-      element = deeper;
-    }
-    return element;
-  };
-
-  const setNatively = (element, value) => {
-    // The prototype's setter: frameworks shadow the element's own and would not notice the change.
-    Object.getOwnPropertyDescriptor(Object.getPrototypeOf(element), "value").set.call(element, value);
-  };
-
-  const changed = (element) => {
-    for (const type of ["input", "change"]) element.dispatchEvent(new Event(type, { bubbles: true }));
-  };
-
-  const choose = (select, text) => {
-    const clean = (label) => label.replace(/\s+/g, " ").trim();
-    const options = Array.from(select.options).filter((option) => !option.disabled);
-    const find = (label) => options.find((option) => clean(option.label) === clean(label)) ||
-      options.find((option) => clean(option.label).toLowerCase() === clean(label).toLowerCase());
-    const whole = find(text);
-    const wanted = whole ? [whole] : select.multiple ? text.split(/[,\n]/).map(find) : [undefined];
-    if (wanted.some((option) => !option)) {
-      return { error: `no option is called ${JSON.stringify(oneLine(text))}; there are: ` +
-        options.slice(0, 20).map((option) => oneLine(option.label)).join(", ") };
-    }
-    for (const option of select.options) option.selected = wanted.includes(option);
-    changed(select);
-    return { done: true };
-  };
-
-  // Get the field at a point ready for text. Answers {done}, {error}, or {typing} when keys should follow.
-  const prepare = ([x, y], text) => {
-    let field = document.elementFromPoint(x, y);
-    const control = field?.closest?.("select") || field?.closest?.("label")?.control;
-    if (control?.localName === "select") return choose(control, text);
-    field = focused();
-    if (field?.localName === "select") return choose(field, text);
-    if (field?.localName === "input" && /^(date|time|month|week|datetime-local|color|range)$/.test(field.type)) {
-      setNatively(field, text);
-      if (field.value !== text && field.type !== "color" && field.type !== "range") {
-        return { error: `a field of type ${field.type} does not take ${JSON.stringify(oneLine(text))}; ` +
-          "dates are written YYYY-MM-DD, times HH:MM" };
-      }
-      changed(field);
-      return { done: true };
-    }
-    if (field?.localName === "input" || field?.localName === "textarea") {
-      if (field.readOnly || field.disabled) return { error: "the field can't be changed" };
-      field.select();
-      return { typing: true, empty: field.value === "" };
-    }
-    if (field?.isContentEditable) {
-      field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
-      return { typing: true, empty: field.textContent === "" };
-    }
-    return { typing: true, empty: true };
-  };
-
-  // Where the wheel has to turn to scroll a page up or down: the middle, unless only a part elsewhere can scroll.
-  const scrollable = (down) => {
-    const can = (element) => element.scrollHeight > element.clientHeight + 1 &&
-      (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
-      (element === document.scrollingElement || /auto|scroll/.test(getComputedStyle(element).overflowY) ||
-        element.localName === "textarea");
-    const middle = [innerWidth / 2, innerHeight / 2];
-    for (let at = document.elementFromPoint(...middle); at; at = at.parentElement) if (can(at)) return middle;
-    if (document.scrollingElement && can(document.scrollingElement)) return middle;
-    let best = null, area = 0;
-    for (const element of document.querySelectorAll("div,section,main,ul,ol,textarea,select,table,tbody,pre,nav,aside")) {
-      if (!can(element)) continue;
-      const box = clip(element.getBoundingClientRect(), { x: 0, y: 0 });
-      if (box && box.width * box.height > area) [best, area] = [box, box.width * box.height];
-    }
-    return best ? [best.left + best.width / 2, best.top + best.height / 2] : middle;
-  };
-
   const hideCaret = () => {
     // A blinking caret would make two screenshots of the same page differ.
     const sheet = new CSSStyleSheet();
@@ -359,8 +232,6 @@
     document.adoptedStyleSheets.push(sheet);
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({
-    look, locate, settle, prepare, scrollable, watchListeners, hideCaret,
-  }) });
+  Object.defineProperty(window, KEY, { value: Object.freeze({ look, locate, watchListeners }) });
   hideCaret();
 })();

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EYES = "window[Symbol.for('webgym.eyes')]"
 """Where `observe.js` is found in a page: under a symbol that pages don't come across."""
+HANDS = "window[Symbol.for('webgym.hands')]"
+"""The same for `act.js`."""
 MAX_ELEMENTS = 200
 """Elements listed at most; those that come later in the document are left out."""
 
@@ -34,12 +36,13 @@ class Sighting:
 
 @cache
 def observe_script(*, watch_listeners: bool = False) -> str:
-    """Return the init script that every document needs before it can be observed.
+    """Return the init script that every document needs before it can be observed and acted on.
 
     `watch_listeners` also lists elements that are clickable only because of a listener. It replaces a method that
     pages can inspect, so it is for our own pages and not for sites that look for robots.
     """
-    source = (Path(__file__).parent / "observe.js").read_text(encoding="utf-8")
+    folder = Path(__file__).parent
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("observe.js", "act.js"))
     return f"{source}\n{EYES}.watchListeners();\n" if watch_listeners else source
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from webgym_cli.config.model import BrowserSettings
 from webgym_cli.environments.browser.family import Family
 from webgym_cli.environments.browser.find import find_chromium
-from webgym_cli.environments.browser.session import BrowserSession, SessionOptions, named
+from webgym_cli.environments.browser.session import BrowserSession, SessionOptions, close_quietly, named
 from webgym_cli.errors import BoundaryError, RoleError
 from webgym_cli.records.failure import FailureKind
 
@@ -66,27 +66,34 @@ class BrowserPool:
 
     async def session(self, options: SessionOptions) -> BrowserSession:
         """Return a session in a fresh context; a browser that died is started again first."""
-        for attempt in (1, 2):
-            browser = await self._connected()
-            try:
-                async with asyncio.timeout(options.navigation_timeout):
-                    context = await browser.new_context(
-                        viewport={"width": options.width, "height": options.height},
-                        device_scale_factor=options.device_scale_factor,
-                        **options.context_arguments,
-                    )
-                    return await BrowserSession.open(context, options)
-            except TimeoutError as error:
-                raise BoundaryError(FailureKind.PAGE_TIMEOUT, "no browser context within the deadline") from error
-            except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
-                failure = named(error, "opening a browser context")
-                if failure.kind is not FailureKind.BROWSER_CRASHED:
-                    raise failure from error
-                # A browser that died a moment ago may not be known as disconnected yet: one more try with another.
-                await self._discard(browser)
-                if attempt == 2:
-                    raise failure from error
-        raise AssertionError("unreachable")
+        browser = await self._connected()
+        try:
+            return await self._open(browser, options)
+        except BoundaryError as error:
+            if error.kind is not FailureKind.BROWSER_CRASHED:
+                raise
+            # A browser that died a moment ago may not be known as disconnected yet: one more try with another.
+            await self._discard(browser)
+        return await self._open(await self._connected(), options)
+
+    async def _open(self, browser: Browser, options: SessionOptions) -> BrowserSession:
+        context = None
+        try:
+            async with asyncio.timeout(options.navigation_timeout):
+                context = await browser.new_context(
+                    viewport={"width": options.width, "height": options.height},
+                    device_scale_factor=options.device_scale_factor,
+                    **options.context_arguments,
+                )
+                session, context = await BrowserSession.open(context, options), None
+                return session
+        except TimeoutError as error:
+            raise BoundaryError(FailureKind.PAGE_TIMEOUT, "no browser context within the deadline") from error
+        except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
+            raise named(error, "opening a browser context") from error
+        finally:
+            if context is not None:
+                await close_quietly(context)
 
     def processes(self) -> list[int]:
         """Return the pids of the driver and of the browser's processes that are alive now."""

@@ -137,15 +137,8 @@ class BrowserSession:
             return base64.b64decode(taken["data"])
 
     async def close(self) -> None:
-        """Close the context. Never raises: a context that can't be closed is the pool's to replace."""
-        try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await self._context.close()
-        except TimeoutError:
-            return
-        except Exception as error:  # noqa: BLE001  Playwright's boundary: what is already gone needs no closing
-            if named(error, "closing").kind is not FailureKind.BROWSER_CRASHED:
-                self.dialogs.append(f"closing failed: {error}")
+        """Close the context. Never raises and never hangs: what can't be closed ends with its browser."""
+        await close_quietly(self._context)
 
     @asynccontextmanager
     async def guard(self, doing: str, seconds: float | None = None, *, navigation: bool = False) -> AsyncIterator[None]:
@@ -181,7 +174,10 @@ class BrowserSession:
 
     def _watch(self, page: Page) -> None:
         page.on("close", self._closed)
-        page.on("crash", self._crashed.add)
+        page.on("crash", self._page_crashed)
+
+    def _page_crashed(self, page: Page) -> None:
+        self._crashed.add(page)
 
     def _closed(self, page: Page) -> None:
         self._screens.pop(page, None)
@@ -196,6 +192,15 @@ class BrowserSession:
             await dialog.accept()
         except Exception as error:  # noqa: BLE001  Playwright's boundary: the page may be gone, the next call says so
             self.dialogs.append(f"a dialog could not be answered: {error}")
+
+
+async def close_quietly(context: BrowserContext) -> None:
+    """Close a context within a deadline, whatever state its browser is in."""
+    try:
+        async with asyncio.timeout(_CLOSE_TIMEOUT):
+            await context.close()
+    except Exception:  # noqa: BLE001  Playwright's boundary: what is gone already needs no closing
+        return
 
 
 def named(error: Exception, doing: str, *, navigation: bool = False) -> BoundaryError:
