@@ -13,7 +13,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.serve import failure, ports
 from webgym_cli.serve.client import Fingerprint, ServerCallError, ServerClient
 from webgym_cli.serve.plan import ServerPlan, base_url
-from webgym_cli.serve.weights import check_model, digest
+from webgym_cli.serve.weights import check_model, digest, is_hub_id
 
 POLL_SECONDS = 1.0
 """Between two health checks, and between two looks at whether the server lives."""
@@ -65,7 +65,7 @@ class PolicyServer:
         Raises `UsageError` when the port is taken, `SettingsError` when the model is none, `JobError` when vLLM ends
         or isn't healthy in time. Nothing runs afterwards unless it returned.
         """
-        check_model(self._model)
+        self._model = check_model(self._model)
         self._port = ports.claim(self.plan.host, self.plan.port, self._port)
         environment = {name: value for name, value in os.environ.items() if name not in DROPPED}
         environment["PATH"] = os.pathsep.join([str(Path(self.plan.python).parent), os.environ.get("PATH", os.defpath)])
@@ -94,7 +94,7 @@ class PolicyServer:
         Every other case is a restart. Afterwards the server answers with the new weights, or an error was raised and
         it is stopped.
         """
-        check_model(model)
+        model = check_model(model)
         began = time.monotonic()
         wanted = await asyncio.to_thread(digest, model)
         why = await self._in_place(model, wanted)
@@ -161,12 +161,12 @@ class PolicyServer:
         if wanted == self._digest:
             return ""
         before = self._fingerprints.get(self._digest)
-        if not Path(model).is_dir() or not self.plan.dev_mode or before is None:
+        if is_hub_id(wanted) or not self.plan.dev_mode or before is None:
             return "it needs a local folder, a server on loopback and a fingerprint"
         try:
             async with self._connect() as client:
                 await client.pause(self.plan.startup_timeout)
-                await client.reload_weights(str(Path(model).absolute()), self.plan.startup_timeout)
+                await client.reload_weights(model, self.plan.startup_timeout)
                 await client.reset_caches()
                 await client.resume()
                 now = await client.fingerprint(checksums=True)

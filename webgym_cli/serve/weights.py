@@ -9,23 +9,28 @@ from pathlib import Path
 from webgym_cli.errors import SettingsError
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+HUB = "hub:"
 READERS = 4
 """Files that are read at once."""
 
 
-def check_model(model: str) -> None:
-    """Raise `SettingsError` for a folder that vLLM can't load; a hub id is taken on trust."""
+def check_model(model: str) -> str:
+    """Return a model's folder as an absolute path; a hub id is taken on trust.
+
+    Raises `SettingsError` for a folder that vLLM can't load.
+    """
     folder = Path(model)
     if not folder.is_dir():
         if folder.exists() or looks_local(model):
             raise SettingsError(
                 f"{model}: there is no such model folder", hint="name one with -s policy_config.base_model=DIR"
             )
-        return
+        return model
     if not (folder / "config.json").is_file():
         raise SettingsError(f"{model}: not a model folder: config.json is missing")
     if not weight_files(folder):
         raise SettingsError(f"{model}: not a model folder: it has no weights (*.safetensors)")
+    return str(folder.absolute())
 
 
 def looks_local(model: str) -> bool:
@@ -42,11 +47,16 @@ def digest(model: str) -> str:
     """Return the SHA-256 of a folder's weights; for a hub id, its name. Reads every byte: use a thread."""
     folder = Path(model)
     if not folder.is_dir():
-        return f"hub:{model}"
+        return f"{HUB}{model}"
     files = weight_files(folder)
     with ThreadPoolExecutor(READERS) as readers:
         parts = [f"{file.name} {found}" for file, found in zip(files, readers.map(_sha256, files), strict=True)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def is_hub_id(found: str) -> bool:
+    """Whether a digest is that of a model on the hub."""
+    return found.startswith(HUB)
 
 
 def _sha256(file: Path) -> str:
