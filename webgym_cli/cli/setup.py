@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,69 +14,104 @@ from webgym_cli.cli.options import ConfigOpt, DryRunOpt, SetOpt
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
 
-PARTS = ("serve", "train", "browser")
 LIMIT_SECONDS = 7200.0
 """Deadline of one command of the set-up."""
-
-RoleOpt = Annotated[
-    list[str] | None, typer.Option("--role", metavar="ROLE", help="serve, train or browser. Repeatable; default: all.")
-]
+REPORT_SECONDS = 20.0
+"""How often a sign of life is given."""
 
 
-def setup(role: RoleOpt = None, config: ConfigOpt = None, set_: SetOpt = None, dry_run: DryRunOpt = False) -> None:
-    """Install what the stages run on: vLLM, LLaMA-Factory and a Chromium. Nothing is done twice."""
+class Part(StrEnum):
+    """What can be set up."""
+
+    ALL = "all"
+    SERVE = "serve"
+    TRAIN = "train"
+    BROWSER = "browser"
+
+
+class Flavour(StrEnum):
+    """The values of `roles.device`."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+RoleOpt = Annotated[list[Part] | None, typer.Option("--role", help="What to set up. Repeatable; default: all.")]
+DeviceOpt = Annotated[Flavour | None, typer.Option("--device", help="Flavour, in place of the setting roles.device.")]
+
+
+def setup(
+    role: RoleOpt = None,
+    device: DeviceOpt = None,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+    dry_run: DryRunOpt = False,
+) -> None:
+    """Install what the stages run on: vLLM, LLaMA-Factory (an environment each) and a Chromium. Nothing is done twice.
+
+    Example: webgym setup --role train --device cpu
+    """
     from webgym_cli.cli.output import Output
     from webgym_cli.config.load import load
     from webgym_cli.roles.browser import execute_browser, plan_browser
-    from webgym_cli.roles.locate import device
+    from webgym_cli.roles.locate import resolve_device
     from webgym_cli.roles.setup import execute_setup, plan_setup
 
     settings = load(config or (), set_ or ())
     wanted = _wanted(role)
     output = Output()
-    plan = plan_setup(settings, [name for name in wanted if name != "browser"], device(settings))
-    browser = plan_browser(_finder(settings)) if "browser" in wanted else None
+    flavour = resolve_device(device or settings.roles.device)
+    plan = plan_setup(settings, [part for part in wanted if part != Part.BROWSER], flavour)
+    browser = plan_browser(_finder(settings)) if Part.BROWSER in wanted else None
     if dry_run:
         for part in (*plan.to_json(), *([browser.to_json()] if browser else [])):
             output.data(part)
         return
+
+    def run(command: Sequence[str], log: Path) -> int:
+        return run_logged(command, log, output.note)
+
     if browser:
-        execute_browser(browser, output.note, run_logged, _finder(settings))
-    execute_setup(plan, output.note, run_logged)
+        execute_browser(browser, output.note, run, _finder(settings))
+    execute_setup(plan, output.note, run)
+    if flavour != resolve_device(settings.roles.device):
+        output.note(f"commands use this flavour only with the setting roles.device: {flavour}")
     output.next_step("webgym doctor")
 
 
-def run_logged(command: Sequence[str], log: Path) -> int:
-    """Run a command of the set-up to its end, its output in a log; it ends with us."""
+def run_logged(command: Sequence[str], log: Path, report: Callable[[str], None]) -> int:
+    """Run a command of the set-up to its end, its output in a log; it ends with us. Tells how far it is."""
     from webgym_cli.jobs.signals import run_async
 
-    return run_async(_run(command, log))
+    return run_async(_run(command, log, report))
 
 
-async def _run(command: Sequence[str], log: Path) -> int:
+async def _run(command: Sequence[str], log: Path, report: Callable[[str], None]) -> int:
     import asyncio
     import os
 
-    from webgym_cli.jobs.process import Job
+    from webgym_cli.jobs.process import Job, last_lines
 
     misleading = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if name not in misleading}
+    loop = asyncio.get_running_loop()
+    started = told = loop.time()
     job = Job.spawn(command, env=env, log=log)
     try:
-        return await asyncio.wait_for(job.wait(), LIMIT_SECONDS)
-    except TimeoutError:
-        return 124
+        while (code := job.poll()) is None and loop.time() - started < LIMIT_SECONDS:
+            await asyncio.sleep(0.1)
+            if loop.time() - told >= REPORT_SECONDS:
+                told = loop.time()
+                report(f"  {told - started:.0f} s: {' '.join(last_lines(log, 1))[:100]}")
     finally:
         await job.stop()
+    return 124 if code is None else code
 
 
-def _wanted(roles: list[str] | None) -> list[str]:
-    from webgym_cli.errors import UsageError
-
-    for name in roles or ():
-        if name not in PARTS:
-            raise UsageError(f"--role: there is no {name!r}", hint=f"one of: {', '.join(PARTS)}")
-    return list(dict.fromkeys(roles or PARTS))
+def _wanted(roles: list[Part] | None) -> list[Part]:
+    every = [Part.BROWSER, Part.SERVE, Part.TRAIN]
+    return every if not roles or Part.ALL in roles else list(dict.fromkeys(roles))
 
 
 def _finder(settings: Settings) -> Callable[[], Path]:

@@ -33,7 +33,7 @@ PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar=off"
 
 CHECKS = {
     "serve": "import vllm; from vllm.entrypoints.openai import api_server",
-    "train": "import torch, transformers, deepspeed, llamafactory.train.tuner",
+    "train": "import torch, torchvision, transformers, deepspeed, llamafactory.train.tuner",
 }
 """What must be importable in a finished environment."""
 
@@ -119,10 +119,11 @@ def _make(role: RoleSetup, report: Report, run: Runner) -> None:
 def _step(role: RoleSetup, command: Sequence[str], what: str, report: Report, run: Runner) -> None:
     name = role.environment.role
     report(f"{name}: {what} (log: {role.log})")
+    before = role.log.stat().st_size if role.log.is_file() else 0
     code = run(command, role.log)
     if code != 0:
         raise JobError(
-            f"setting up the {name} environment failed: {reason(role.log)}",
+            f"setting up the {name} environment failed: {reason(role.log, before)}",
             hint=f"read {role.log}, then: webgym setup --role {name}",
             returncode=code,
         )
@@ -141,11 +142,12 @@ def _finish(environment: RoleEnvironment) -> None:
     half.replace(environment.marker)
 
 
-def reason(log: Path) -> str:
-    """Return the line of a log that says best why the command failed."""
+def reason(log: Path, start: int = 0) -> str:
+    """Return the line of a log, from the byte `start` on, that says best why the command failed."""
     if not log.is_file():
         return "it could not be started"
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    text = log.read_bytes()[start:].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "error:"))]
     told = [line for line in lines if not line.startswith("WARNING")]
     return (errors or told or ["it said nothing"])[-1][:300]
