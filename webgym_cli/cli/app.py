@@ -37,6 +37,7 @@ def root(
 def _register() -> None:
     """Add the commands, in the order of the pipeline."""
     from webgym_cli.cli import config
+    from webgym_cli.cli.doctor import doctor
     from webgym_cli.cli.export_sharegpt import export_sharegpt
     from webgym_cli.cli.init_model import init_model
     from webgym_cli.cli.inspect_buffer import inspect_buffer
@@ -47,6 +48,7 @@ def _register() -> None:
     from webgym_cli.cli.setup import setup
 
     app.command()(setup)
+    app.command()(doctor)
     for command in (rollout, prepare, resume, loop, inspect_buffer, export_sharegpt, init_model):
         app.command(command.__name__.replace("_", "-"))(command)
     app.add_typer(config.app, name="config")
