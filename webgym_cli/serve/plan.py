@@ -1,181 +1,171 @@
-"""What the vLLM server is started with, decided before anything is touched."""
+"""Decides how vLLM's server is run. Pure: everything here can be printed and compared."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
-import math
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from webgym_cli.config.model import Settings
 
 MODULE = "vllm.entrypoints.openai.api_server"
-"""Run as a module: the `vllm` command refuses the CPU build, whose distribution has another name."""
-ANY_PORT = 0
-"""Port that means: take a free one."""
+"""Run as a module: the command `vllm` looks for a distribution of that name, which the CPU build hasn't."""
+
+DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""Variables of our own environment that would mislead the role's interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """A server that has not been started."""
+    """A vLLM server: what is run, and where it will answer."""
 
-    python: str
-    """The interpreter of the serve environment."""
+    python: Path
     model: str
-    """A local folder or a hub id."""
-    device: str
+    """A local folder or a Hugging Face id."""
     host: str
     port: int
-    """0: a free one, taken at the start."""
+    """0: a free one is taken at the start."""
     served_name: str
-    """The model's name in requests."""
-    args: tuple[str, ...]
-    """The server's arguments except model, port and `extra_args`."""
-    extra_args: tuple[str, ...]
-    """The user's own arguments: last, so that they win."""
-    env: dict[str, str]
-    """Additions to the inherited environment."""
-    dev_mode: bool
-    """Whether weights can be swapped in place."""
+    max_model_len: int
+    options: tuple[str, ...]
+    """vLLM's arguments beside model, host and port."""
+    variables: tuple[tuple[str, str], ...]
+    """What is added to the inherited environment; nothing secret."""
     startup_timeout: float
     stop_grace: float
+    log_name: str = "vllm.log"
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command line."""
+        where = ("--model", self.model, "--host", self.host, "--port", str(self.port))
+        return (str(self.python), "-m", MODULE, *where, *self.options)
+
+    @property
+    def root_url(self) -> str:
+        """Where the server answers, as seen from this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @property
     def base_url(self) -> str:
-        """OpenAI base URL for clients on this machine; empty while the port is open."""
-        return base_url(self.host, self.port) if self.port != ANY_PORT else ""
+        """The OpenAI base URL."""
+        return f"{self.root_url}/v1"
 
-    def argv(self, model: str | None = None, port: int | None = None) -> list[str]:
-        """Return the command line, for this plan's model and port or for others."""
-        where = ["--model", model or self.model, "--port", str(self.port if port is None else port)]
-        return [self.python, "-m", MODULE, *where, *self.args, *self.extra_args]
+    @property
+    def swaps_in_place(self) -> bool:
+        """Whether the server has the endpoints that give it new weights."""
+        return is_loopback(self.host)
 
-    def env_for(self, model: str) -> dict[str, str]:
-        """Return the additions to the environment that suit a model."""
-        return self.env | _offline(model)
+    def at_port(self, port: int) -> ServerPlan:
+        """Return the same plan on another port."""
+        return replace(self, port=port)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as one event."""
-        values = {key: value for key, value in asdict(self).items() if key not in ("args", "extra_args", "python")}
+    def with_model(self, model: str) -> ServerPlan:
+        """Return the same plan for another model."""
+        offline = [pair for pair in self.variables if pair[0] != "HF_HUB_OFFLINE"]
+        return replace(self, model=model, variables=(*offline, *_offline(model)))
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the child's whole environment."""
+        merged = {name: value for name, value in inherited.items() if name not in DROPPED} | dict(self.variables)
+        merged["PATH"] = os.pathsep.join([str(self.python.parent), inherited.get("PATH", os.defpath)])
+        return merged
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `--dry-run` prints."""
         return {
-            "event": "plan",
-            "stage": "serve",
-            **values,
+            "argv": list(self.argv),
+            "env": dict(self.variables),
             "base_url": self.base_url,
-            "env": self.env_for(self.model),
-            "argv": self.argv(),
+            "swaps_in_place": self.swaps_in_place,
+            "log": self.log_name,
         }
 
 
-def plan_server(settings: Settings, model: str, python: Path, device: str, cpus: int | None = None) -> ServerPlan:
-    """Return the plan for a model on `cpu` or `cuda`. `cpus` are this machine's, unless given."""
+def plan_server(settings: Settings, model: str | Path, python: Path, device: str) -> ServerPlan:
+    """Return how the server is run for a model on `cpu` or `cuda`.
+
+    Images need no options: screenshots lie within `image.image_min_pixels` and `image_max_pixels`, which LLaMA-Factory
+    applies before the model's own processor, and both sides read that processor's limits from the same files.
+    """
     serve = settings.serve
-    loopback = is_loopback(serve.host)
-    env = {
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        # swaps in place need the developer endpoints; those let anyone who can connect run methods of the engine
-        "VLLM_SERVER_DEV_MODE": "1" if loopback else "0",
-    }
-    if device == "cpu":
-        env |= _cpu_env(settings, cpus or os.cpu_count() or 1)
+    variables = _cpu_variables(settings) if device == "cpu" else {}
+    variables["VLLM_NO_USAGE_STATS"] = "1"
+    if is_loopback(serve.host):
+        # the endpoints that swap weights let their caller run worker methods: never on a reachable address
+        variables["VLLM_SERVER_DEV_MODE"] = "1"
     return ServerPlan(
-        python=str(python),
-        model=model,
-        device=device,
+        python=python,
+        model=str(model),
         host=serve.host,
         port=serve.port,
         served_name=serve.served_model_name,
-        args=(*_common_args(settings), *(_cpu_args(settings) if device == "cpu" else _cuda_args(settings))),
-        extra_args=serve.extra_args,
-        env=env,
-        dev_mode=loopback,
+        max_model_len=serve.max_model_len,
+        options=(*_shared(settings), *(_cpu(settings) if device == "cpu" else _cuda(settings)), *serve.extra_args),
+        variables=(*sorted(variables.items()), *_offline(str(model))),
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to an address. Names other than localhost count as reachable."""
+    """Whether only this machine reaches the address."""
+    if host == "localhost":
+        return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return False
 
 
-def local_address(host: str) -> str:
-    """Return the address at which this machine reaches a server that listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
-def base_url(host: str, port: int) -> str:
-    """Return the OpenAI base URL of a server on this machine."""
-    name = local_address(host)
-    return f"http://[{name}]:{port}/v1" if ":" in name else f"http://{name}:{port}/v1"
-
-
-def _common_args(settings: Settings) -> list[str]:
+def _shared(settings: Settings) -> tuple[str, ...]:
     serve = settings.serve
-    return [
-        *("--host", serve.host),
+    images = settings.context_config.history_window + 1
+    parallel: tuple[str, ...] = ()
+    if serve.tensor_parallel_size > 1:
+        parallel += ("--tensor-parallel-size", str(serve.tensor_parallel_size))
+    if serve.data_parallel_size > 1:
+        parallel += ("--data-parallel-size", str(serve.data_parallel_size))
+    return (
         *("--served-model-name", serve.served_model_name),
         *("--max-model-len", str(serve.max_model_len)),
         *("--max-num-seqs", str(serve.max_num_seqs)),
-        *("--tensor-parallel-size", str(serve.tensor_parallel_size)),
-        *("--data-parallel-size", str(serve.data_parallel_size)),
-        *("--limit-mm-per-prompt", _images(settings)),
+        *("--limit-mm-per-prompt", json.dumps({"image": images, "video": 0})),
         *("--seed", str(settings.seed)),
-        # of the distribution that was sampled from: after temperature, top-k, top-p and min-p
-        *("--logprobs-mode", "processed_logprobs"),
-        # a checkpoint's generation_config.json would silently add penalties that no setting names
-        *("--generation-config", "vllm"),
-        "--disable-uvicorn-access-log",
-    ]
+        *parallel,
+    )
 
 
-def _images(settings: Settings) -> str:
-    """Return the images of a prompt: the history and the present.
-
-    The size is what vLLM reserves memory for. Nothing here resizes: screenshots above `image_max_pixels` are refused
-    by the rollout, and within the limits only the model's own processor acts, in training as in serving.
-    """
-    side = math.ceil(math.sqrt(settings.image.image_max_pixels))
-    count = settings.context_config.history_window + 1
-    return json.dumps({"image": {"count": count, "width": side, "height": side}, "video": 0}, separators=(",", ":"))
-
-
-def _cpu_args(settings: Settings) -> list[str]:
+def _cuda(settings: Settings) -> tuple[str, ...]:
     serve = settings.serve
-    return [
-        "--enforce-eager",
-        # a request with a seed whose prefill is split kills vLLM's CPU engine: each prefill must fit into one step
-        "--no-enable-chunked-prefill",
-        *("--max-num-batched-tokens", str(max(serve.max_model_len, serve.max_num_seqs))),
+    return ("--dtype", serve.dtype, "--gpu-memory-utilization", str(serve.gpu_memory_utilization))
+
+
+def _cpu(settings: Settings) -> tuple[str, ...]:
+    serve = settings.serve
+    return (
         *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
-    ]
+        "--enforce-eager",
+        # a request with a seed whose prompt is split ends the engine: never split, so a batch must hold a whole prompt
+        "--no-enable-chunked-prefill",
+        *("--max-num-batched-tokens", str(max(serve.max_model_len, 4096))),
+    )
 
 
-def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
-    """Return what the CPU backend needs. Half of the cores are left to the browsers."""
-    workers = settings.serve.tensor_parallel_size * settings.serve.data_parallel_size
+def _cpu_variables(settings: Settings) -> dict[str, str]:
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // 2))
     return {
         "VLLM_CPU_KVCACHE_SPACE": str(settings.serve.cpu_kvcache_gb),
-        # binding threads to cores fails in containers that don't have all of them
+        # bound to cores, the server and the browsers would fight for the same ones
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": str(max(1, cpus // 2 // workers)),
-        # else the first request with logprobs compiles a helper in C++: up to a minute, and fatal without a compiler
-        "TORCHDYNAMO_DISABLE": "1",
+        "OMP_NUM_THREADS": threads,
     }
 
 
-def _cuda_args(settings: Settings) -> list[str]:
-    serve = settings.serve
-    return ["--gpu-memory-utilization", str(serve.gpu_memory_utilization), "--dtype", serve.dtype]
-
-
-def _offline(model: str) -> dict[str, str]:
-    """Keep vLLM from asking the hub about a model that is here."""
-    return {"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {}
+def _offline(model: str) -> tuple[tuple[str, str], ...]:
+    """Return what keeps the server from asking the hub about a model that lies on this machine."""
+    return (("HF_HUB_OFFLINE", "1"),) if Path(model).is_dir() else ()
