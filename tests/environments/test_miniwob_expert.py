@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from webgym_cli.environments.miniwob import MiniWobPool, expert_tasks
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Task
 
 pytestmark = pytest.mark.browser
@@ -30,9 +31,9 @@ async def solve(pool: MiniWobPool, page: str, seed: int, gate: asyncio.Semaphore
             await environment.close()
 
 
-@pytest.mark.parametrize("mode", ["marked", "pointed"])
-async def test_expert_solves_its_pages(mode: str, request: pytest.FixtureRequest):
-    pool: MiniWobPool = request.getfixturevalue(mode)
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_expert_solves_its_pages(mode: InteractionMode, marked: MiniWobPool, pointed: MiniWobPool):
+    pool = marked if mode is InteractionMode.SET_OF_MARKS else pointed
     gate = asyncio.Semaphore(8)
     wanted = [(page, seed) for page in expert_tasks() for seed in range(4 if page in FEW else 20)]
     ended = await asyncio.gather(*(solve(pool, page, seed, gate) for page, seed in wanted))
