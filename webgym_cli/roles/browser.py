@@ -21,7 +21,7 @@ Runner = Callable[[Sequence[str], Path], int]
 
 PACKAGES = (("chromium-headless-shell", "fonts-liberation"), ("chromium", "fonts-liberation"))
 """Debian's packages, the preferred choice first; without fonts, text would be drawn as boxes."""
-DOWNLOAD_LIMIT = "300"
+DOWNLOAD_LIMIT = "180"
 """Seconds that Playwright's download may take."""
 _SUDO_TIMEOUT = 10.0
 
