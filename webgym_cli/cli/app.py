@@ -45,11 +45,12 @@ def _register() -> None:
     from webgym_cli.cli.prepare import prepare
     from webgym_cli.cli.resume import resume
     from webgym_cli.cli.rollout import rollout
+    from webgym_cli.cli.serve import serve
     from webgym_cli.cli.setup import setup
 
     app.command()(setup)
     app.command()(doctor)
-    for command in (rollout, prepare, resume, loop, inspect_buffer, export_sharegpt, init_model):
+    for command in (rollout, prepare, resume, loop, serve, inspect_buffer, export_sharegpt, init_model):
         app.command(command.__name__.replace("_", "-"))(command)
     app.add_typer(config.app, name="config")
 

@@ -32,7 +32,7 @@ class ServerCallError(Exception):
 class Fingerprint:
     """What a server's weights answer to known prompts, and their checksum where the server has one."""
 
-    tokens: tuple[str, ...]
+    tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     checksums: dict[str, str] = field(default_factory=dict)
     """Of each parameter as it lies in the engine; empty where vLLM has no such endpoint."""
@@ -104,15 +104,15 @@ class ServerClient:
 
     async def fingerprint(self, *, checksums: bool) -> Fingerprint:
         """Ask the known prompts, greedily: one text, one image, so that a stale vision tower shows too."""
-        common = {"model": self._model, "max_tokens": TOKENS, "temperature": 0, "seed": 0}
+        common = {"model": self._model, "max_tokens": TOKENS, "temperature": 0, "return_token_ids": True}
         text = (await self._post("/v1/completions", common | {"prompt": PROMPT, "logprobs": 1})).json()
         picture = {"type": "image_url", "image_url": {"url": known_image()}}
         messages = [{"role": "user", "content": [picture, {"type": "text", "text": "Describe this."}]}]
         chat = (await self._post("/v1/chat/completions", common | {"messages": messages, "logprobs": True})).json()
-        plain, seen = text["choices"][0]["logprobs"], chat["choices"][0]["logprobs"]["content"]
+        plain, seen = text["choices"][0], chat["choices"][0]
         return Fingerprint(
-            (*plain["tokens"], *(token["token"] for token in seen)),
-            (*plain["token_logprobs"], *(token["logprob"] for token in seen)),
+            (*plain["token_ids"], *seen["token_ids"]),
+            (*plain["logprobs"]["token_logprobs"], *(token["logprob"] for token in seen["logprobs"]["content"])),
             await self._checksums() if checksums else {},
         )
 

@@ -1,0 +1,74 @@
+"""`webgym serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
+from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.records.events import EventSink
+    from webgym_cli.serve.plan import ServerPlan
+
+ModelOpt = Annotated[
+    str | None,
+    typer.Option("--model", metavar="MODEL", help="Serve this folder or hub id, not the run's current policy."),
+]
+
+
+def serve(
+    run: RunArg,
+    model: ModelOpt = None,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+    json: JsonOpt = False,
+    dry_run: DryRunOpt = False,
+) -> None:
+    """Serve the run's current policy with vLLM until Ctrl-C. Changes nothing in the run.
+
+    The server speaks the OpenAI protocol at the URL that is printed; vLLM's log is RUN/logs/serve_<pid>/vllm.log.
+
+    Example: webgym serve runs/a -s serve.port=0
+    """
+    from webgym_cli.cli.stage import resolve
+    from webgym_cli.jobs.signals import Terminated, run_async
+    from webgym_cli.roles.locate import resolve_device, role_python
+    from webgym_cli.serve.plan import plan_server
+    from webgym_cli.store.checkpoints import policy_path
+
+    directory, settings = resolve(run, config, set_)
+    output = Output.for_events(json)
+    weights = model or str(policy_path(directory, settings))
+    device = resolve_device(settings.roles.device)
+    plan = plan_server(settings, weights, role_python(settings, "serve"), device)
+    if dry_run:
+        output.show(plan.to_json())
+        return
+    with output.progress() as board:
+        try:
+            run_async(_serve(plan, _log_folder(directory.logs), board))
+        except (KeyboardInterrupt, Terminated):
+            output.note("vLLM is stopped")
+            raise
+
+
+def _log_folder(logs: Path) -> Path:
+    """Return a folder that no other command writes to: the run is not locked."""
+    import os
+
+    return logs / f"serve_{os.getpid()}"
+
+
+async def _serve(plan: ServerPlan, logs: Path, sink: EventSink) -> None:
+    from webgym_cli.serve.execute import PolicyServer
+
+    server = PolicyServer(plan, logs, sink)
+    try:
+        await server.start()
+        await server.watch()
+    finally:
+        await server.stop()
