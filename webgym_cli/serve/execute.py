@@ -1,198 +1,185 @@
-"""Runs vLLM's server: starts it, gives it new weights, notices when it dies, stops all of it."""
+"""The vLLM server at work: started, watched, given new weights, stopped."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import re
-import socket
 import time
 from pathlib import Path
-from typing import NoReturn
 
-from webgym_cli.errors import JobError, UsageError
-from webgym_cli.jobs.process import Job, last_lines
-from webgym_cli.records.events import EventSink, ignore
-from webgym_cli.serve.control import Control, Fingerprint
-from webgym_cli.serve.plan import ServerPlan
-from webgym_cli.serve.weights import same_shape, same_weights
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.process import Job
+from webgym_cli.records.events import EventSink
+from webgym_cli.serve import failure, ports
+from webgym_cli.serve.client import Fingerprint, ServerCallError, ServerClient
+from webgym_cli.serve.plan import ServerPlan, base_url
+from webgym_cli.serve.weights import check_model, digest, is_hub_id
 
-POLL_SECONDS = 0.5
-WATCH_SECONDS = 5.0
-UNHEALTHY = 500
-_ERROR = re.compile(r"\b\w*(?:Error|Exception|ERROR)\b")
-_PREFIX = re.compile(r"^(?:\([^)]*\)\s*)?(?:(?:ERROR|INFO|WARNING)\s[\d:.\s-]+\[[^\]]*\]\s*)?")
-_ECHO = "Engine core initialization failed"
-"""vLLM's last error names no cause; the cause stands above it."""
+POLL_SECONDS = 1.0
+"""Between two health checks, and between two looks at whether the server lives."""
+LOG = "vllm.log"
+DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""Variables of our own environment that would mislead the role's interpreter."""
 
 
 class PolicyServer:
-    """One vLLM server under our care. An async context manager; nothing of it outlives the process that made it."""
+    """One vLLM server. `start` it once; then `swap` its weights and `stop` it as often as needed.
 
-    def __init__(self, plan: ServerPlan, logs: Path, sink: EventSink = ignore) -> None:
-        self._plan = plan
+    It never outlives this process, however this process ends.
+    """
+
+    def __init__(
+        self, plan: ServerPlan, logs: Path, sink: EventSink, client: type[ServerClient] = ServerClient
+    ) -> None:
+        """Start nothing. `logs` is the folder of `vllm.log`."""
+        self.plan = plan
+        self.log = logs / LOG
+        """What vLLM says; a restart goes on writing there."""
         self._sink = sink
-        self.log = logs / plan.log_name
-        """vLLM's output."""
+        self._client = client
         self._job: Job | None = None
-        self._control: Control | None = None
-        self._serving = plan.model
+        self._port = plan.port
+        self._model = plan.model
+        self._digest = ""
         self._fingerprints: dict[str, Fingerprint] = {}
+        """By digest of the weights: what a server answers with them."""
 
     @property
     def base_url(self) -> str:
-        """The OpenAI base URL; its port is known once the server has been started."""
-        return self._plan.base_url
+        """OpenAI base URL; the port is known from the start on."""
+        return base_url(self.plan.host, self._port)
 
     @property
     def model(self) -> str:
-        """The model whose weights are served."""
-        return self._serving
+        """The weights that are served."""
+        return self._model
 
-    async def __aenter__(self) -> PolicyServer:
-        """Start."""
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Stop."""
-        await self.stop()
+    @property
+    def pid(self) -> int | None:
+        """Process id of the guard that the server runs under; None when it is stopped."""
+        return self._job.pid if self._job else None
 
     async def start(self) -> None:
         """Start the server and wait until it is healthy.
 
-        Raises `UsageError` when the port is taken, `JobError` when the server dies or passes its deadline.
+        Raises `UsageError` when the port is taken, `SettingsError` when the model is none, `JobError` when vLLM ends
+        or isn't healthy in time. Nothing runs afterwards unless it returned.
         """
-        begun = time.monotonic()
-        self._plan = self._plan.at_port(_free_port(self._plan.host, self._plan.port))
-        self._tell("starting", f"starting vLLM on {self._plan.model} (log: {self.log})")
-        env = self._plan.environment(os.environ)
-        self._job = Job.spawn(self._plan.argv, env=env, log=self.log, grace=self._plan.stop_grace)
-        self._control = Control(self._plan)
+        self._model = check_model(self._model)
+        self._port = ports.claim(self.plan.host, self.plan.port, self._port)
+        environment = {name: value for name, value in os.environ.items() if name not in DROPPED}
+        environment["PATH"] = os.pathsep.join([str(Path(self.plan.python).parent), os.environ.get("PATH", os.defpath)])
+        began = time.monotonic()
+        self._job = Job.spawn(
+            self.plan.argv(self._model, self._port),
+            env=environment | self.plan.env_for(self._model),
+            log=self.log,
+            grace=self.plan.stop_grace,
+        )
         try:
-            await self._until_healthy(begun + self._plan.startup_timeout)
-            names = await self._control.models()
-            if self._plan.served_name not in names:  # somebody else's server took the port in between
-                raise JobError(f"{self.base_url} serves {', '.join(names)}, not {self._plan.served_name}")
-            self._serving = self._plan.model
-            self._fingerprints[self._serving] = await self._control.fingerprint()
+            await self._until_healthy(self._job, began)
+            await self._remember()
         except BaseException:
             await self.stop()
             raise
-        seconds = round(time.monotonic() - begun, 1)
-        self._tell("ready", f"vLLM is ready after {seconds:.0f} s: {self.base_url}", seconds=seconds)
+        seconds = round(time.monotonic() - began, 1)
+        message = f"vLLM is up at {self.base_url} after {seconds:.0f} s"
+        self._sink(
+            {"event": "serve", "seconds": seconds, "url": self.base_url, "model": self._model, "message": message}
+        )
 
     async def swap(self, model: str) -> None:
-        """Serve the weights of another folder: in place where that is possible and proves right, else by a restart."""
-        begun = time.monotonic()
-        how = "in place"
-        if not await self._swapped_in_place(model):
-            how = "restart"
-            await self.stop()
-            self._plan = self._plan.with_model(model)
-            await self.start()
-        seconds = round(time.monotonic() - begun, 2)
-        self._tell("swapped", f"serving {model} ({how}, {seconds:.1f} s)", seconds=seconds, how=how)
+        """Serve other weights of the same architecture and tokenizer, in place where that can be verified.
 
-    async def watch(self) -> NoReturn:
-        """Wait for the server's death and raise it as `JobError`."""
-        job, control = self._running()
-        while True:
-            if (code := job.poll()) is not None:
-                raise self._died(code)
-            status = await control.health()
-            if status is not None and status >= UNHEALTHY:
-                raise JobError(f"vLLM's engine died: {meaningful(self.log)}", hint=f"read {self.log}")
-            await asyncio.sleep(WATCH_SECONDS)
+        Every other case is a restart. Afterwards the server answers with the new weights, or an error was raised and
+        it is stopped.
+        """
+        model = check_model(model)
+        began = time.monotonic()
+        wanted = await asyncio.to_thread(digest, model)
+        why = await self._in_place(model, wanted)
+        if why:
+            self._sink({"event": "swap_failed", "reason": why, "message": f"weights not swapped in place: {why}"})
+            await self.stop()
+            self._model = model
+            await self.start()
+        self._model, self._digest = model, wanted
+        how, seconds = "restart" if why else "in_place", round(time.monotonic() - began, 2)
+        words = "by a restart" if why else "in place"
+        message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
+        self._sink({"event": "swap", "seconds": seconds, "how": how, "model": model, "message": message})
+
+    async def watch(self) -> None:
+        """Wait for as long as the server runs. Raises `JobError` when it dies; returns after `stop`."""
+        while (job := self._job) is not None:
+            code = await job.wait(POLL_SECONDS)
+            if job is self._job:
+                self._job = None
+                raise failure.died(code, self.log, "while it was serving")
 
     async def stop(self) -> None:
-        """Stop the server and everything that it started. Safe to call again."""
-        control, job = self._control, self._job
-        self._control = self._job = None
-        if control is not None:
-            await control.close()
+        """Stop the server and all its processes. Safe to call again."""
+        job, self._job = self._job, None
         if job is not None:
             await job.stop()
 
-    async def verify(self, model: str, before: Fingerprint) -> None:
-        """Raise `JobError` unless the server computes with the weights of `model`.
+    def _connect(self) -> ServerClient:
+        return self._client(self.base_url.removesuffix("/v1"), self.plan.served_name)
 
-        `before` is what it computed with the weights before. A model that was served earlier must give its numbers
-        again. A new one must give other numbers, unless its files are the same bytes. In both cases the prefix cache
-        must agree with the weights. This trusts vLLM's loader for the single tensor: it is the loader of the start.
-        """
-        _, control = self._running()
-        now = await control.fingerprint()
-        known = self._fingerprints.get(model)
-        if not now.consistent:
-            raise JobError("vLLM answers from a prefix cache of the weights before")
-        if known is not None and not now.close_to(known):
-            raise JobError(f"vLLM does not compute what it computed with {model} earlier")
-        if known is None and now.values == before.values and not same_weights(model, self._serving):
-            raise JobError("vLLM still computes with the weights before")
-        self._fingerprints[model] = now
-
-    async def _swapped_in_place(self, model: str) -> bool:
-        if self._job is None or self._control is None or not self._plan.swaps_in_place:
-            return False
-        if not same_shape(self._plan.model, model):
-            self._tell("restarting", f"{model} is not the same architecture and tokenizer: restarting vLLM")
-            return False
-        try:
-            before = await self._control.fingerprint()
-            await self._control.load_weights(model)
-            await self.verify(model, before)
-        except JobError as error:
-            self._tell("restarting", f"the weights could not be swapped in place ({error}): restarting vLLM")
-            return False
-        self._serving = model
-        return True
-
-    async def _until_healthy(self, deadline: float) -> None:
-        job, control = self._running()
-        while True:
-            if (code := job.poll()) is not None:
-                raise self._died(code)
-            if await control.health() == 200:
-                return
-            if time.monotonic() > deadline:
-                raise JobError(
-                    f"vLLM was not ready within {self._plan.startup_timeout:.0f} s: {meaningful(self.log)}",
-                    hint=f"read {self.log}, or raise serve.startup_timeout",
+    async def _until_healthy(self, job: Job, began: float) -> None:
+        total = self.plan.startup_timeout
+        async with self._connect() as client:
+            while not await client.healthy():
+                if (code := job.poll()) is not None:
+                    raise failure.died(code, self.log, "while it started")
+                done = time.monotonic() - began
+                if done > total:
+                    raise JobError(
+                        f"vLLM was not healthy after {total:.0f} s: {failure.last_words(self.log)}; log: {self.log}",
+                        hint="wait longer with -s serve.startup_timeout=SECONDS",
+                    )
+                facts = failure.last_words(self.log)
+                self._sink(
+                    {"event": "serve", "bar": "vllm", "done": round(done), "total": round(total), "facts": facts}
                 )
-            await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
 
-    def _running(self) -> tuple[Job, Control]:
-        if self._job is None or self._control is None:
-            raise JobError("vLLM is not running")
-        return self._job, self._control
-
-    def _died(self, code: int) -> JobError:
-        return JobError(f"vLLM ended ({code}): {meaningful(self.log)}", hint=f"read {self.log}", returncode=code)
-
-    def _tell(self, state: str, message: str, **facts: object) -> None:
-        self._sink({"event": "serve", "state": state, "model": self._plan.model, "message": message, **facts})
-
-
-def meaningful(log: Path) -> str:
-    """Return the line of vLLM's log that says best what went wrong."""
-    lines = last_lines(log, 400)
-    errors = [line for line in lines if _ERROR.search(line) and _ECHO not in line]
-    named = [line for line in errors if re.search(r"(?:Error|Exception): \S", line)]
-    chosen = (named or errors or lines or ["it said nothing"])[-1]
-    return _PREFIX.sub("", chosen).strip()[:300]
-
-
-def _free_port(host: str, port: int) -> int:
-    """Return the port, or a free one for 0. Raises `UsageError` when the server couldn't listen there."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    async def _remember(self) -> None:
+        """Take the fingerprint of the weights that a fresh server has."""
+        self._digest = await asyncio.to_thread(digest, self._model)
         try:
-            probe.bind((host, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise UsageError(f"port {port} is already in use", hint="add: -s serve.port=0") from error
-            raise UsageError(f"serve.host {host}, port {port}: {error}", hint="correct serve.host") from error
-        return int(probe.getsockname()[1])
+            async with self._connect() as client:
+                self._fingerprints[self._digest] = await client.fingerprint(checksums=self.plan.dev_mode)
+        except ServerCallError as error:  # it serves; only swaps in place can't be verified
+            message = f"vLLM did not answer the known prompts, new weights will need a restart: {error}"
+            self._sink({"event": "no_fingerprint", "reason": str(error), "message": message})
+
+    async def _in_place(self, model: str, wanted: str) -> str:
+        """Swap in place and return an empty text, or why that is not possible or did not work."""
+        if self._job is None or self._job.poll() is not None:
+            return "the server is not running"
+        if wanted == self._digest:
+            return ""
+        before = self._fingerprints.get(self._digest)
+        if is_hub_id(wanted) or not self.plan.dev_mode or before is None:
+            return "it needs a local folder, a server on loopback and a fingerprint"
+        try:
+            async with self._connect() as client:
+                await client.pause(self.plan.startup_timeout)
+                await client.reload_weights(model, self.plan.startup_timeout)
+                await client.reset_caches()
+                await client.resume()
+                now = await client.fingerprint(checksums=True)
+        except ServerCallError as error:
+            return str(error)
+        except BaseException:  # half-swapped and paused: of no use to anyone
+            await self.stop()
+            raise
+        return self._verify(wanted, before, now)
+
+    def _verify(self, wanted: str, before: Fingerprint, now: Fingerprint) -> str:
+        """Return why a fingerprint can't be that of the wanted weights; remember it otherwise."""
+        if not now.differs(before):
+            return "vLLM still answers like the previous weights"
+        known = self._fingerprints.setdefault(wanted, now)
+        return "" if now.matches(known) else "vLLM answers unlike these weights did before"

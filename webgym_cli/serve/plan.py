@@ -1,171 +1,181 @@
-"""Decides how vLLM's server is run. Pure: everything here can be printed and compared."""
+"""What the vLLM server is started with, decided before anything is touched."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.config.model import Settings
 
 MODULE = "vllm.entrypoints.openai.api_server"
-"""Run as a module: the command `vllm` looks for a distribution of that name, which the CPU build hasn't."""
-
-DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""Variables of our own environment that would mislead the role's interpreter."""
+"""Run as a module: the `vllm` command refuses the CPU build, whose distribution has another name."""
+ANY_PORT = 0
+"""Port that means: take a free one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """A vLLM server: what is run, and where it will answer."""
+    """A server that has not been started."""
 
-    python: Path
+    python: str
+    """The interpreter of the serve environment."""
     model: str
-    """A local folder or a Hugging Face id."""
+    """A local folder or a hub id."""
+    device: str
     host: str
     port: int
-    """0: a free one is taken at the start."""
+    """0: a free one, taken at the start."""
     served_name: str
-    max_model_len: int
-    options: tuple[str, ...]
-    """vLLM's arguments beside model, host and port."""
-    variables: tuple[tuple[str, str], ...]
-    """What is added to the inherited environment; nothing secret."""
+    """The model's name in requests."""
+    args: tuple[str, ...]
+    """The server's arguments except model, port and `extra_args`."""
+    extra_args: tuple[str, ...]
+    """The user's own arguments: last, so that they win."""
+    env: dict[str, str]
+    """Additions to the inherited environment."""
+    dev_mode: bool
+    """Whether weights can be swapped in place."""
     startup_timeout: float
     stop_grace: float
-    log_name: str = "vllm.log"
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """The command line."""
-        where = ("--model", self.model, "--host", self.host, "--port", str(self.port))
-        return (str(self.python), "-m", MODULE, *where, *self.options)
-
-    @property
-    def root_url(self) -> str:
-        """Where the server answers, as seen from this machine."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @property
     def base_url(self) -> str:
-        """The OpenAI base URL."""
-        return f"{self.root_url}/v1"
+        """OpenAI base URL for clients on this machine; empty while the port is open."""
+        return base_url(self.host, self.port) if self.port != ANY_PORT else ""
 
-    @property
-    def swaps_in_place(self) -> bool:
-        """Whether the server has the endpoints that give it new weights."""
-        return is_loopback(self.host)
+    def argv(self, model: str | None = None, port: int | None = None) -> list[str]:
+        """Return the command line, for this plan's model and port or for others."""
+        where = ["--model", model or self.model, "--port", str(self.port if port is None else port)]
+        return [self.python, "-m", MODULE, *where, *self.args, *self.extra_args]
 
-    def at_port(self, port: int) -> ServerPlan:
-        """Return the same plan on another port."""
-        return replace(self, port=port)
+    def env_for(self, model: str) -> dict[str, str]:
+        """Return the additions to the environment that suit a model."""
+        return self.env | _offline(model)
 
-    def with_model(self, model: str) -> ServerPlan:
-        """Return the same plan for another model."""
-        offline = [pair for pair in self.variables if pair[0] != "HF_HUB_OFFLINE"]
-        return replace(self, model=model, variables=(*offline, *_offline(model)))
-
-    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the child's whole environment."""
-        merged = {name: value for name, value in inherited.items() if name not in DROPPED} | dict(self.variables)
-        merged["PATH"] = os.pathsep.join([str(self.python.parent), inherited.get("PATH", os.defpath)])
-        return merged
-
-    def to_json(self) -> dict[str, object]:
-        """Return what `--dry-run` prints."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as one event."""
+        values = {key: value for key, value in asdict(self).items() if key not in ("args", "extra_args", "python")}
         return {
-            "argv": list(self.argv),
-            "env": dict(self.variables),
+            "event": "plan",
+            "stage": "serve",
+            **values,
             "base_url": self.base_url,
-            "swaps_in_place": self.swaps_in_place,
-            "log": self.log_name,
+            "env": self.env_for(self.model),
+            "argv": self.argv(),
         }
 
 
-def plan_server(settings: Settings, model: str | Path, python: Path, device: str) -> ServerPlan:
-    """Return how the server is run for a model on `cpu` or `cuda`.
-
-    Images need no options: screenshots lie within `image.image_min_pixels` and `image_max_pixels`, which LLaMA-Factory
-    applies before the model's own processor, and both sides read that processor's limits from the same files.
-    """
+def plan_server(settings: Settings, model: str, python: Path, device: str, cpus: int | None = None) -> ServerPlan:
+    """Return the plan for a model on `cpu` or `cuda`. `cpus` are this machine's, unless given."""
     serve = settings.serve
-    variables = _cpu_variables(settings) if device == "cpu" else {}
-    variables["VLLM_NO_USAGE_STATS"] = "1"
-    if is_loopback(serve.host):
-        # the endpoints that swap weights let their caller run worker methods: never on a reachable address
-        variables["VLLM_SERVER_DEV_MODE"] = "1"
+    loopback = is_loopback(serve.host)
+    env = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        # swaps in place need the developer endpoints; those let anyone who can connect run methods of the engine
+        "VLLM_SERVER_DEV_MODE": "1" if loopback else "0",
+    }
+    if device == "cpu":
+        env |= _cpu_env(settings, cpus or os.cpu_count() or 1)
     return ServerPlan(
-        python=python,
-        model=str(model),
+        python=str(python),
+        model=model,
+        device=device,
         host=serve.host,
         port=serve.port,
         served_name=serve.served_model_name,
-        max_model_len=serve.max_model_len,
-        options=(*_shared(settings), *(_cpu(settings) if device == "cpu" else _cuda(settings)), *serve.extra_args),
-        variables=(*sorted(variables.items()), *_offline(str(model))),
+        args=(*_common_args(settings), *(_cpu_args(settings) if device == "cpu" else _cuda_args(settings))),
+        extra_args=serve.extra_args,
+        env=env,
+        dev_mode=loopback,
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
-    if host == "localhost":
-        return True
+    """Whether only this machine can connect to an address. Names other than localhost count as reachable."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"
 
 
-def _shared(settings: Settings) -> tuple[str, ...]:
+def local_address(host: str) -> str:
+    """Return the address at which this machine reaches a server that listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def base_url(host: str, port: int) -> str:
+    """Return the OpenAI base URL of a server on this machine."""
+    name = local_address(host)
+    return f"http://[{name}]:{port}/v1" if ":" in name else f"http://{name}:{port}/v1"
+
+
+def _common_args(settings: Settings) -> list[str]:
     serve = settings.serve
-    images = settings.context_config.history_window + 1
-    parallel: tuple[str, ...] = ()
-    if serve.tensor_parallel_size > 1:
-        parallel += ("--tensor-parallel-size", str(serve.tensor_parallel_size))
-    if serve.data_parallel_size > 1:
-        parallel += ("--data-parallel-size", str(serve.data_parallel_size))
-    return (
+    return [
+        *("--host", serve.host),
         *("--served-model-name", serve.served_model_name),
         *("--max-model-len", str(serve.max_model_len)),
         *("--max-num-seqs", str(serve.max_num_seqs)),
-        *("--limit-mm-per-prompt", json.dumps({"image": images, "video": 0})),
+        *("--tensor-parallel-size", str(serve.tensor_parallel_size)),
+        *("--data-parallel-size", str(serve.data_parallel_size)),
+        *("--limit-mm-per-prompt", _images(settings)),
         *("--seed", str(settings.seed)),
-        *parallel,
-    )
+        # of the distribution that was sampled from: after temperature, top-k, top-p and min-p
+        *("--logprobs-mode", "processed_logprobs"),
+        # a checkpoint's generation_config.json would silently add penalties that no setting names
+        *("--generation-config", "vllm"),
+        "--disable-uvicorn-access-log",
+    ]
 
 
-def _cuda(settings: Settings) -> tuple[str, ...]:
+def _images(settings: Settings) -> str:
+    """Return the images of a prompt: the history and the present.
+
+    The size is what vLLM reserves memory for. Nothing here resizes: screenshots above `image_max_pixels` are refused
+    by the rollout, and within the limits only the model's own processor acts, in training as in serving.
+    """
+    side = math.ceil(math.sqrt(settings.image.image_max_pixels))
+    count = settings.context_config.history_window + 1
+    return json.dumps({"image": {"count": count, "width": side, "height": side}, "video": 0}, separators=(",", ":"))
+
+
+def _cpu_args(settings: Settings) -> list[str]:
     serve = settings.serve
-    return ("--dtype", serve.dtype, "--gpu-memory-utilization", str(serve.gpu_memory_utilization))
-
-
-def _cpu(settings: Settings) -> tuple[str, ...]:
-    serve = settings.serve
-    return (
-        *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
+    return [
         "--enforce-eager",
-        # a request with a seed whose prompt is split ends the engine: never split, so a batch must hold a whole prompt
+        # a request with a seed whose prefill is split kills vLLM's CPU engine: each prefill must fit into one step
         "--no-enable-chunked-prefill",
-        *("--max-num-batched-tokens", str(max(serve.max_model_len, 4096))),
-    )
+        *("--max-num-batched-tokens", str(max(serve.max_model_len, serve.max_num_seqs))),
+        *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
+    ]
 
 
-def _cpu_variables(settings: Settings) -> dict[str, str]:
-    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // 2))
+def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
+    """Return what the CPU backend needs. Half of the cores are left to the browsers."""
+    workers = settings.serve.tensor_parallel_size * settings.serve.data_parallel_size
     return {
         "VLLM_CPU_KVCACHE_SPACE": str(settings.serve.cpu_kvcache_gb),
-        # bound to cores, the server and the browsers would fight for the same ones
+        # binding threads to cores fails in containers that don't have all of them
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": threads,
+        "OMP_NUM_THREADS": str(max(1, cpus // 2 // workers)),
+        # else the first request with logprobs compiles a helper in C++: up to a minute, and fatal without a compiler
+        "TORCHDYNAMO_DISABLE": "1",
     }
 
 
-def _offline(model: str) -> tuple[tuple[str, str], ...]:
-    """Return what keeps the server from asking the hub about a model that lies on this machine."""
-    return (("HF_HUB_OFFLINE", "1"),) if Path(model).is_dir() else ()
+def _cuda_args(settings: Settings) -> list[str]:
+    serve = settings.serve
+    return ["--gpu-memory-utilization", str(serve.gpu_memory_utilization), "--dtype", serve.dtype]
+
+
+def _offline(model: str) -> dict[str, str]:
+    """Keep vLLM from asking the hub about a model that is here."""
+    return {"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {}

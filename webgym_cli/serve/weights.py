@@ -1,59 +1,64 @@
-"""Compares two model folders: can a server of the one take the weights of the other, and are they the same weights?"""
+"""A folder of weights: is it one, and is it the same as another."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-_INCIDENTAL = frozenset({"transformers_version", "_name_or_path", "dtype", "torch_dtype", "use_cache"})
-"""Keys of `config.json` that differ between writers of the same model."""
+from webgym_cli.errors import SettingsError
+
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+HUB = "hub:"
+READERS = 4
+"""Files that are read at once."""
 
 
-def same_shape(first: str, second: str) -> bool:
-    """Whether two local folders hold the same architecture and tokenizer, so that only the weights differ.
+def check_model(model: str) -> str:
+    """Return a model's folder as an absolute path; a hub id is taken on trust.
 
-    False whenever that can't be seen: the server is then restarted, which is always right.
+    Raises `SettingsError` for a folder that vLLM can't load.
     """
-    one, other = Path(first), Path(second)
-    if not (one.is_dir() and other.is_dir()):
-        return False
-    known = _architecture(one) is not None and _vocabulary(one) is not None
-    return known and bool(_architecture(one) == _architecture(other) and _vocabulary(one) == _vocabulary(other))
+    folder = Path(model)
+    if not folder.is_dir():
+        if folder.exists() or looks_local(model):
+            raise SettingsError(
+                f"{model}: there is no such model folder", hint="name one with -s policy_config.base_model=DIR"
+            )
+        return model
+    if not (folder / "config.json").is_file():
+        raise SettingsError(f"{model}: not a model folder: config.json is missing")
+    if not weight_files(folder):
+        raise SettingsError(f"{model}: not a model folder: it has no weights (*.safetensors)")
+    return str(folder.absolute())
 
 
-def same_weights(first: str, second: str) -> bool:
-    """Whether two local folders hold byte for byte the same weights. Reads both: for the rare case of doubt."""
-    one, other = Path(first), Path(second)
-    return one.is_dir() and other.is_dir() and _digests(one) == _digests(other) != []
+def looks_local(model: str) -> bool:
+    """Whether a name can only be a path: a hub id is `name` or `owner/name`."""
+    return model.startswith(("/", "./", "../", "~")) or model.count("/") > 1
 
 
-def _architecture(folder: Path) -> Any:
-    return _without_incidental(_json(folder / "config.json"))
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files of the first kind of weights that a folder has."""
+    return next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), [])
 
 
-def _vocabulary(folder: Path) -> Any:
-    tokenizer = _json(folder / "tokenizer.json")
-    return (tokenizer.get("model"), tokenizer.get("added_tokens")) if isinstance(tokenizer, dict) else None
+def digest(model: str) -> str:
+    """Return the SHA-256 of a folder's weights; for a hub id, its name. Reads every byte: use a thread."""
+    folder = Path(model)
+    if not folder.is_dir():
+        return f"{HUB}{model}"
+    files = weight_files(folder)
+    with ThreadPoolExecutor(READERS) as readers:
+        parts = [f"{file.name} {found}" for file, found in zip(files, readers.map(_sha256, files), strict=True)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _without_incidental(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_incidental(item) for key, item in value.items() if key not in _INCIDENTAL}
-    return value
+def is_hub_id(found: str) -> bool:
+    """Whether a digest is that of a model on the hub."""
+    return found.startswith(HUB)
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _digests(folder: Path) -> list[str]:
-    digests = []
-    for path in sorted(folder.glob("*.safetensors")):
-        with path.open("rb") as file:
-            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return digests
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
