@@ -7,23 +7,14 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.errors import RoleError
 from webgym_cli.roles.locate import device, role_python
-from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model
-
-
-def build(directory: Path, sizes: TinyModel | None = None) -> Path:
-    from webgym_cli.agent.prompt import system_prompt
-    from webgym_cli.records.action import InteractionMode
-    from webgym_cli.testing.tiny_corpus import corpus
-
-    texts = [*corpus(), *(system_prompt(mode) for mode in InteractionMode)]
-    return build_tiny_model(directory, load(), sizes, texts=texts)
+from webgym_cli.testing.tiny_model import build_tiny_model
 
 
 @pytest.fixture(scope="session")
 def tiny_model_dir(tmp_path_factory):
     """Folder of a tiny Qwen3-VL."""
     needs("train")
-    return build(tmp_path_factory.mktemp("tiny") / "model")
+    return build_tiny_model(tmp_path_factory.mktemp("tiny") / "model", load())
 
 
 def needs(role: str) -> Path:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+from webgym_cli.agent.prompt import system_prompt
+from webgym_cli.agent.tools import FUNCTIONS
+from webgym_cli.records.action import InteractionMode
+
 NUMBERED = 100
 """Element ids that occur in the texts."""
 
@@ -24,16 +28,17 @@ INSTRUCTIONS = (
     "Previous, next, yes, no, accept, decline, login, logout, back, forward, refresh, upload, download, send, open.",
 )
 
-PHRASES = (
-    "You operate a web browser to carry out a task. Each turn shows a screenshot of a web page with numbered marks "
-    "on its elements, and a list of them. Reply with exactly one call of this function: Write the call as JSON "
-    "between tags, after your reasoning if you need any. When the task asks for information, give it with the "
-    "action answer.",
-    "Task: Start page: Elements: Earlier steps: Step 1 on [page title]: click [3] -> page changed, page unchanged, "
-    "executed. The last reply was no action: invalid_json. The last action failed: no such element.",
-    "Acts on the web page that the last screenshot shows. The number of a marked element. What to type, or the answer "
-    "to the task. Where to move by one page. Seconds. An address. The point, both axes run from the top left corner.",
+PROMPT_WORDS = (
+    "Task Start page html Elements Earlier steps Step on page changed page unchanged executed no action "
+    "The last reply was no action The last action failed no such element click type hover scroll wait go_back "
+    "navigate answer left_click up down true false checked expanded collapsed Click the button ONE TWO Click Me Close the "
+    "dialog box by clicking labeled Cancel OK Tab Focus into the textbox 1st 2nd 3rd input Expand the section below and click "
+    "submit Section Submit widget text Select from the list Enter "
+    "no_tool_call several_tool_calls invalid_json unknown_function unknown_action invalid_arguments truncated "
 )
+"""What the prompts say beside their fixed texts."""
+REPEATS = 50
+"""Weight of the prompts' words."""
 
 ROLES = (
     "button link textbox checkbox radio option combobox listitem tab image svg text heading menu menuitem slider "
@@ -50,7 +55,26 @@ NAMES = (
 
 def corpus() -> list[str]:
     """Return prompt-like texts: words of MiniWoB's pages, element lists, and every action as a tool call."""
-    return [*INSTRUCTIONS, *PHRASES, *_elements(), *_calls(), *_points()]
+    return [*INSTRUCTIONS, *[PROMPT_WORDS] * REPEATS, *_elements(), *_calls(), *_points()]
+
+
+def phrases() -> list[str]:
+    """Return fixed texts that are one token each: the system prompts and the frame of a tool call.
+
+    They stand in every sample and teach nothing; as single tokens they leave a small machine its time for the rest.
+    """
+    found = []
+    for mode in InteractionMode:
+        found += [system_prompt(mode), f'<tool_call>\n{{"name": "{FUNCTIONS[mode]}", "arguments": {{"action": "']
+    frame = (
+        '", "element_id": ',
+        '", "coordinate": [',
+        '], "text": "',
+        ', "text": "',
+        "}}\n</tool_call>",
+        '"}}\n</tool_call>',
+    )
+    return [*found, *frame]
 
 
 def _elements() -> list[str]:

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, UsageError
 from webgym_cli.roles.locate import role_python
 from webgym_cli.testing import tiny_model_build
-from webgym_cli.testing.tiny_corpus import corpus
+from webgym_cli.testing.tiny_corpus import corpus, phrases
 
 MARKER = "webgym_tiny_model.json"
 """Holds the arguments of a complete tiny model."""
@@ -29,35 +28,33 @@ class TinyModel:
 
     seed: int = 0
     hidden: int = 128
-    layers: int = 4
+    layers: int = 3
     heads: int = 4
     head_dim: int = 32
     vision_hidden: int = 64
     vision_depth: int = 2
-    vocab_size: int = 1536
+    vocab_size: int = 1792
     tie_embeddings: bool = True
     min_pixels: int = 32 * 32
     """Images of fewer pixels are enlarged to this many."""
 
 
-def build_tiny_model(
-    directory: Path, settings: Settings, sizes: TinyModel | None = None, *, texts: Sequence[str] | None = None
-) -> Path:
+def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | None = None) -> Path:
     """Build a model in the train environment and return its folder, which is complete or not there at all.
 
-    `texts` is what the tokenizer learns its words from. The same arguments give the same bytes, and do nothing where
+    The same arguments give the same bytes, and do nothing where
     that model is already. Raises `UsageError` when something else is in the way.
     """
     sizes = sizes or TinyModel()
-    words = list(corpus() if texts is None else texts)
-    wanted = {**asdict(sizes), "texts": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
+    words = {"texts": corpus(), "phrases": phrases()}
+    wanted = {**asdict(sizes), "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
     if _there(directory, wanted):
         return directory
     python = role_python(settings, "train")
     directory.parent.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
-        _build(python, {**asdict(sizes), "directory": str(half), "texts": words})
+        _build(python, {**asdict(sizes), "directory": str(half), **words})
         (half / MARKER).write_text(json.dumps(wanted, indent=1, sort_keys=True), encoding="utf-8")
         half.chmod(0o755)
         half.replace(directory)  # over an empty folder at most
@@ -75,7 +72,7 @@ def _there(directory: Path, wanted: dict[str, object]) -> bool:
         raise UsageError(f"{directory} exists and is no tiny model", hint="name a new folder")
     if json.loads(marker.read_text(encoding="utf-8")) != wanted:
         raise UsageError(
-            f"{directory} holds a tiny model of other sizes, seed or texts", hint="name a new folder, or remove it"
+            f"{directory} holds a tiny model of other sizes, seed or words", hint="name a new folder, or remove it"
         )
     return True
 

@@ -2,7 +2,7 @@
 
 Runs as a script inside the train environment, so it imports nothing of webgym: only the standard library, torch,
 transformers and tokenizers. Takes its arguments as one JSON object on stdin (see `tiny_model.TinyModel`, and
-`directory` and `texts`), writes the model into `directory` and says on stdout how large it is, as JSON.
+`directory`, `texts` and `phrases`), writes the model into `directory` and says on stdout how large it is, as JSON.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CHAT_TEMPLATE = """\
 """Renders what LLaMA-Factory's template `qwen3_vl_nothink` renders."""
 
 
-def build_tokenizer(texts: list[str], vocab_size: int) -> Any:
+def build_tokenizer(texts: list[str], phrases: list[str], vocab_size: int) -> Any:
     """Return a byte-level BPE tokenizer of at most `vocab_size` tokens in all."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -58,13 +58,13 @@ def build_tokenizer(texts: list[str], vocab_size: int) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, bytes_])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size - len(CONTROL) - len(TAGS),
+        vocab_size=vocab_size - len(CONTROL) - len(TAGS) - len(phrases),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in CONTROL])
-    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in TAGS])
+    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in (*TAGS, *phrases)])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=CONTROL[0])
     fast.chat_template = CHAT_TEMPLATE
     fast.model_max_length = 262144
@@ -169,7 +169,7 @@ def main() -> None:
     arguments = json.load(sys.stdin)
     directory = Path(arguments["directory"])
     torch.set_num_threads(1)
-    tokenizer = build_tokenizer(arguments["texts"], arguments["vocab_size"])
+    tokenizer = build_tokenizer(arguments["texts"], arguments["phrases"], arguments["vocab_size"])
     torch.manual_seed(arguments["seed"])
     model = Qwen3VLForConditionalGeneration(model_config(arguments, tokenizer)).float()
     save(directory, model, tokenizer, arguments["min_pixels"])

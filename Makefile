@@ -1,0 +1,42 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each does all of its set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast check format clean
+
+help:  ## Show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "python venv is missing: apt-get install -y python3-venv"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+setup: $(STAMP)  ## Make .venv, the role environments and the browser
+	$(BIN)/webgym setup
+
+demo: setup  ## Train a tiny model from nothing: demonstrations, then its own episodes
+	$(BIN)/webgym init-model tiny runs/demo-model
+	$(BIN)/webgym loop runs/demo -c demo
+
+test: setup  ## Run all tests, those of the real stack too
+	$(BIN)/python -m pytest
+
+test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory
+	$(BIN)/python -m pytest -m "not stack"
+
+check: $(STAMP)  ## Lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove the project's own environment and the demo's runs
+	rm -rf $(VENV) runs/demo runs/demo-model

@@ -1,0 +1,17 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["tests.stack_fixtures"]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    """No setting of the person who runs the tests reaches them."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("WEBGYM_") and name != "WEBGYM_HOME":
+            monkeypatch.delenv(name)
