@@ -1,5 +1,8 @@
 """Fixtures for the tests that run the real vLLM and LLaMA-Factory."""
 
+import array
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,24 @@ def needs(role: str) -> Path:
         return role_python(load(), role)
     except RoleError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def second_model_dir(tiny_model_dir, tmp_path_factory):
+    """The tiny model with other weights: the values of each matrix in reverse order."""
+    folder = tmp_path_factory.mktemp("second") / "model"
+    shutil.copytree(tiny_model_dir, folder)
+    file = folder / "model.safetensors"
+    contents = bytearray(file.read_bytes())
+    start = 8 + int.from_bytes(contents[:8], "little")
+    for name, tensor in json.loads(contents[8:start]).items():
+        if name != "__metadata__" and len(tensor["shape"]) > 1:
+            first, last = (start + offset for offset in tensor["data_offsets"])
+            values = array.array({"F32": "f", "BF16": "H", "F16": "H"}[tensor["dtype"]], bytes(contents[first:last]))
+            values.reverse()
+            contents[first:last] = values.tobytes()
+    file.write_bytes(contents)
+    return folder
 
 
 @pytest.fixture(scope="session")

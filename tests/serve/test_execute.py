@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
 import openai
 import psutil
 import pytest
@@ -33,12 +32,17 @@ class ReloadsNothing(ServerClient):
         del folder, deadline
 
 
+def wait_until(happened):
+    """Wait for something, within the patience of these tests."""
+    deadline = time.monotonic() + PATIENCE
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def gone(pids):
     """Wait until none of these processes runs, and return those that still do."""
-    deadline = time.monotonic() + PATIENCE
-    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return left
+    wait_until(lambda: not any(alive(pid) for pid in pids))
+    return [pid for pid in pids if alive(pid)]
 
 
 def alive(pid):
@@ -128,8 +132,7 @@ async def test_a_start_that_takes_too_long_is_ended(pretend):
 async def test_a_cancelled_start_leaves_nothing(pretend):
     server = pretend("sleep 100 & sleep 100")
     start = asyncio.ensure_future(server.start())
-    while server.pid is None or len(descendants(server.pid)) < 2:
-        await asyncio.sleep(0.05)
+    await asyncio.to_thread(wait_until, lambda: server.pid is not None and len(descendants(server.pid)) >= 2)
     tree = [server.pid, *descendants(server.pid)]
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -142,8 +145,10 @@ async def test_a_cancelled_start_leaves_nothing(pretend):
     ("lines", "expected"),
     [
         (
-            ["(EngineCore pid=2) ERROR 01-02 10:00:00 [core.py:9] OSError: bad weights"]
-            + ["(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above."],
+            [
+                "(EngineCore pid=2) ERROR 01-02 10:00:00 [core.py:9] OSError: bad weights",
+                "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above.",
+            ],
             "OSError: bad weights",
         ),
         (
@@ -167,3 +172,109 @@ def test_a_digest_is_that_of_the_weights(model_folder):
     (model_folder / "model.safetensors").write_bytes(b"Weights")
     assert digest(str(model_folder)) != before
     assert digest("owner/name") == "hub:owner/name"
+
+
+@pytest.mark.stack
+async def test_an_image_is_answered_with_token_ids_and_logprobs(policy_server):
+    answer = await chat(policy_server, temperature=1, top_p=0.99, extra_body={"top_k": 2})
+    ids, content = answer.choices[0].token_ids, answer.choices[0].logprobs.content
+    assert len(ids) == len(content) == answer.usage.completion_tokens
+    assert len(answer.prompt_token_ids) == answer.usage.prompt_tokens
+    # a tiny model is far from sure: over the whole vocabulary each token would be at most some per cent likely
+    assert all(token.logprob > -5 for token in content)
+    assert said(await chat(policy_server)) == said(await chat(policy_server))
+
+
+@pytest.mark.stack
+async def test_a_swap_changes_the_answers_and_back_restores_them(policy_server, second_model_dir, monkeypatch):
+    events = []
+    monkeypatch.setattr(policy_server, "_sink", events.append)
+    first, pid = policy_server.model, policy_server.pid
+    before = said(await chat(policy_server))
+    await policy_server.swap(str(second_model_dir))
+    assert said(await chat(policy_server)) != before
+    await policy_server.swap(first)
+    assert said(await chat(policy_server)) == before
+    assert [event["how"] for event in events] == ["in_place", "in_place"]
+    assert policy_server.pid == pid
+
+
+@pytest.mark.stack
+async def test_a_swap_that_did_nothing_is_caught_and_made_good(policy_server, second_model_dir, monkeypatch):
+    events, stops = [], []
+    first, tree = policy_server.model, [policy_server.pid, *descendants(policy_server.pid)]
+    before = said(await chat(policy_server))
+    stop = policy_server.stop
+
+    async def timed_stop():
+        began = time.monotonic()
+        await stop()
+        stops.append(time.monotonic() - began)
+
+    monkeypatch.setattr(policy_server, "_sink", events.append)
+    monkeypatch.setattr(policy_server, "stop", timed_stop)
+    with monkeypatch.context() as broken:
+        broken.setattr(policy_server, "_client", ReloadsNothing)
+        long = {"max_tokens": 1500, "extra_body": {"ignore_eos": True}}
+        in_flight = [asyncio.ensure_future(ask_forever(policy_server, long)) for _ in range(3)]
+        await asyncio.sleep(1)
+        await policy_server.swap(str(second_model_dir))
+        for task in in_flight:
+            task.cancel()
+        await asyncio.gather(*in_flight, return_exceptions=True)
+    failed = next(event for event in events if event["event"] == "swap_failed")
+    assert failed["reason"] == "vLLM still answers like the previous weights"
+    assert events[-1]["how"] == "restart"
+    assert len(stops) == 1
+    assert stops[0] < policy_server.plan.stop_grace + 10  # requests were in flight
+    assert gone(tree) == []
+    assert said(await chat(policy_server)) != before
+    await policy_server.swap(first)
+    assert events[-1]["how"] == "in_place"
+    assert said(await chat(policy_server)) == before
+
+
+async def ask_forever(server, request):
+    """Keep a request in flight whatever becomes of the server."""
+    while True:
+        try:
+            await chat(server, **request)
+        except openai.APIError:
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.stack
+async def test_a_server_that_is_killed_is_noticed(policy_server, tmp_path):
+    settings = load(overrides=["serve.port=0", "serve.max_model_len=4096", "policy_config.max_new_tokens=256"])
+    plan = plan_server(settings, policy_server.model, Path(policy_server.plan.python), policy_server.plan.device)
+    server = PolicyServer(plan, tmp_path, lambda event: None)
+    await server.start()
+    try:
+        watch = asyncio.ensure_future(server.watch())
+        await asyncio.sleep(0)
+        tree = [server.pid, *descendants(server.pid)]
+        psutil.Process(tree[-1]).kill()  # the youngest: the engine
+        with pytest.raises(JobError, match="while it was serving") as caught:
+            await asyncio.wait_for(watch, PATIENCE)
+        assert caught.value.exit_code == 4
+        assert gone(tree) == []
+    finally:
+        await server.stop()
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_nothing_outlives_the_command(policy_server, tmp_path, number, status):
+    run = tmp_path / "run"
+    python = policy_server.plan.python
+    argv = [sys.executable, "-m", "webgym_cli", "serve", str(run), "--model", policy_server.model]
+    with (tmp_path / "out").open("wb") as out:
+        command = subprocess.Popen(
+            [*argv, "-s", "serve.port=0", "-s", f"roles.serve={python}"], stdout=out, stderr=out, env=dict(os.environ)
+        )
+    wait_until(lambda: any(log.stat().st_size for log in run.glob("logs/serve_*/vllm.log")))  # vLLM itself has spoken
+    tree = descendants(command.pid)
+    command.send_signal(number)
+    assert command.wait(PATIENCE) == status
+    assert len(tree) >= 2
+    assert gone(tree) == []
