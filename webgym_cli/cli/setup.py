@@ -103,7 +103,8 @@ async def _run(command: Sequence[str], log: Path, report: Callable[[str], None])
             await asyncio.sleep(0.1)
             if loop.time() - told >= REPORT_SECONDS:
                 told = loop.time()
-                report(f"  {told - started:.0f} s: {' '.join(last_lines(log, 1))[:100]}")
+                told_last = [line for line in last_lines(log, 50) if not line.startswith("WARNING")][-1:]
+                report(f"  {told - started:.0f} s: {' '.join(told_last).strip()[:100]}")
     finally:
         await job.stop()
     return 124 if code is None else code
