@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import jinja2
     from tokenizers import Tokenizer
 
-FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "preprocessor_config.json", "config.json")
+FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "preprocessor_config.json", "processor_config.json")
 """What is read of a model."""
 IMAGE_PAD = "<|image_pad|>"
 """The token that stands for one merged patch of an image, in the Qwen-VL families."""
@@ -76,14 +76,14 @@ class ModelTokens:
     @cached_property
     def grid(self) -> ImageGrid:
         """The image grid. Raises `SettingsError` when the model takes no images."""
-        values = self._json("preprocessor_config.json")
+        values = self._image_processor()
         size = values.get("size") or {}
         try:
             factor = int(values["patch_size"]) * int(values["merge_size"])
             low = int(values.get("min_pixels") or size["shortest_edge"])
             high = int(values.get("max_pixels") or size["longest_edge"])
         except (KeyError, TypeError):
-            raise SettingsError(f"{self._folder}: no usable preprocessor_config.json: not a Qwen-VL model") from None
+            raise SettingsError(f"{self._folder}: no usable image processor: not a Qwen-VL model") from None
         return ImageGrid(factor, low, high)
 
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
@@ -120,6 +120,14 @@ class ModelTokens:
         if not isinstance(template, str):
             raise SettingsError(f"{self._folder}: the model has no chat template")
         return template
+
+    def _image_processor(self) -> dict[str, Any]:
+        """Return the image processor's settings: newer transformers write all processors into one file."""
+        if (self._folder / "processor_config.json").is_file():
+            values = self._json("processor_config.json").get("image_processor")
+            if isinstance(values, dict):
+                return values
+        return self._json("preprocessor_config.json")
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
