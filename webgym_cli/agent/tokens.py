@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     import jinja2
     from tokenizers import Tokenizer
 
-FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "preprocessor_config.json", "processor_config.json")
+FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "preprocessor_config.json",
+    "processor_config.json",
+)
 """What is read of a model."""
 IMAGE_PAD = "<|image_pad|>"
 """The token that stands for one merged patch of an image, in the Qwen-VL families."""
