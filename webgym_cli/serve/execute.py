@@ -13,7 +13,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.serve import failure, ports
 from webgym_cli.serve.client import Fingerprint, ServerCallError, ServerClient
 from webgym_cli.serve.plan import ServerPlan, base_url
-from webgym_cli.serve.weights import check_model, digest, is_hub_id
+from webgym_cli.serve.weights import check_model, digest, is_hub_id, tied_embeddings
 
 POLL_SECONDS = 1.0
 """Between two health checks, and between two looks at whether the server lives."""
@@ -163,6 +163,9 @@ class PolicyServer:
         before = self._fingerprints.get(self._digest)
         if is_hub_id(wanted) or not self.plan.dev_mode or before is None:
             return "it needs a local folder, a server on loopback and a fingerprint"
+        if self.plan.device == "cpu" and await asyncio.to_thread(tied_embeddings, model):
+            # seen with 0.32: reload_weights leaves the packed copy that the CPU backend made of the output layer
+            return "vLLM on a CPU keeps the old output layer of a model with tied embeddings"
         try:
             async with self._connect() as client:
                 await client.pause(self.plan.startup_timeout)

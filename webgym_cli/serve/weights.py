@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -57,6 +59,21 @@ def digest(model: str) -> str:
 def is_hub_id(found: str) -> bool:
     """Whether a digest is that of a model on the hub."""
     return found.startswith(HUB)
+
+
+def tied_embeddings(model: str) -> bool:
+    """Whether a folder's model uses its input embeddings as output layer; also when that can't be told."""
+    folder = Path(model)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    said = (config.get("tie_word_embeddings"), config.get("text_config", {}).get("tie_word_embeddings"))
+    return True in said or not any("lm_head" in name for name in _tensors(folder))
+
+
+def _tensors(folder: Path) -> Iterator[str]:
+    """Yield the names in the headers of a folder's safetensors files."""
+    for file in folder.glob("*.safetensors"):
+        with file.open("rb") as stream:
+            yield from json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
 
 
 def _sha256(file: Path) -> str:
