@@ -1,2 +1,3 @@
 """webgym: train visual web agents."""
+
 __version__ = "0.1.0"

@@ -65,8 +65,10 @@ class Pipeline:
         while (iteration := version(self.run)) < iterations:
             if self.settings.loop.evaluate:
                 await self.evaluate()
-            demonstrating = iteration < self.settings.loop.demonstration_iterations
-            await self.collect(Split.TRAIN, ORACLE if demonstrating else self.settings.rollout.policy)
+            if iteration < self.settings.loop.demonstration_iterations:
+                await self.collect(Split.TRAIN, ORACLE, self.settings.loop.demonstration_episodes)
+            else:
+                await self.collect(Split.TRAIN, self.settings.rollout.policy)
             self.prepare()
             await self.train()
         if self.settings.loop.evaluate:

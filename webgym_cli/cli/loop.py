@@ -62,8 +62,8 @@ def progress_table(evaluations: list[dict[str, Any]]) -> tuple[tuple[str, ...], 
         change = ""
         if position:
             before = evaluations[position - 1]
-            pairs = [(found["successes"], found["episodes"]) for found in (before, event)]
-            delta, low, high = difference(*pairs)
+            earlier, later = ((found["successes"], found["episodes"]) for found in (before, event))
+            delta, low, high = difference(earlier, later)
             change = f"{delta:+.3f} ({low:+.3f} to {high:+.3f})"
         low, high = event["interval"]
         rate = f"{event['success_rate']:.3f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from webgym_cli.cli.options import JsonOpt, RunArg
@@ -33,5 +34,5 @@ def resume(run: RunArg, json: JsonOpt = False) -> None:
     options: dict[str, Any] = dict(found.options)
     if "split" in options:
         options["split"] = Split(options["split"])
-    commands = {"rollout": rollout, "prepare": prepare, "train": train, "loop": loop}
+    commands: dict[str, Callable[..., None]] = {"rollout": rollout, "prepare": prepare, "train": train, "loop": loop}
     commands[found.command](run, json=json, **options)

@@ -243,6 +243,8 @@ class LoopSettings(Section):
     """Iterations that the run shall have in all."""
     demonstration_iterations: int = Field(default=0, ge=0)
     """So many first iterations collect the expert's demonstrations (the SFT baseline) in place of the policy's own."""
+    demonstration_episodes: int | None = Field(default=None, ge=1)
+    """Episodes of such an iteration; null: as many as of any other (rollout.episodes)."""
     evaluate: bool = True
     """Evaluate on the test split before the first and after each training."""
 

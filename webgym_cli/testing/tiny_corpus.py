@@ -29,12 +29,12 @@ INSTRUCTIONS = (
 )
 
 PROMPT_WORDS = (
-    "Task Start page html Elements Earlier steps Step on page changed page unchanged executed no action "
-    "The last reply was no action The last action failed no such element click type hover scroll wait go_back "
-    "navigate answer left_click up down true false checked expanded collapsed Click the button ONE TWO Click Me Close the "
-    "dialog box by clicking labeled Cancel OK Tab Focus into the textbox 1st 2nd 3rd input Expand the section below and click "
-    "submit Section Submit widget text Select from the list Enter "
-    "no_tool_call several_tool_calls invalid_json unknown_function unknown_action invalid_arguments truncated "
+    "Task Start page html Elements Earlier steps Step on page changed page unchanged executed no action The last "
+    "reply was no action The last action failed no such element click type hover scroll wait go_back navigate "
+    "answer left_click up down true false checked expanded collapsed Click the button ONE TWO Click Me Close the "
+    "dialog box by clicking labeled Cancel OK Tab Focus into the textbox 1st 2nd 3rd input Expand the section below "
+    "and click submit Section Submit widget text Select from the list Enter no_tool_call several_tool_calls "
+    "invalid_json unknown_function unknown_action invalid_arguments truncated "
 )
 """What the prompts say beside their fixed texts."""
 REPEATS = 50

@@ -34,7 +34,8 @@ class TinyModel:
     vision_hidden: int = 64
     vision_depth: int = 2
     vocab_size: int = 1792
-    tie_embeddings: bool = True
+    tie_embeddings: bool = False
+    """Tied, vLLM on a CPU would keep the old output layer after a swap in place, and would have to be restarted."""
     min_pixels: int = 32 * 32
     """Images of fewer pixels are enlarged to this many."""
 
