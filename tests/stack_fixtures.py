@@ -10,14 +10,14 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.errors import RoleError
 from webgym_cli.roles.locate import device, role_python
-from webgym_cli.testing.tiny_model import build_tiny_model
+from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model
 
 
 @pytest.fixture(scope="session")
 def tiny_model_dir(tmp_path_factory):
-    """Folder of a tiny Qwen3-VL."""
+    """Folder of a tiny Qwen3-VL. Its embeddings aren't tied: on a CPU a tied model can't be swapped in place."""
     needs("train")
-    return build_tiny_model(tmp_path_factory.mktemp("tiny") / "model", load())
+    return build_tiny_model(tmp_path_factory.mktemp("tiny") / "model", load(), TinyModel(tie_embeddings=False))
 
 
 def needs(role: str) -> Path:
