@@ -1,0 +1,35 @@
+"""A run of the real stack that several tests look at: demonstrations, a dataset, a short training."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stack_fixtures import needs
+from webgym_cli.config.load import load
+from webgym_cli.loop import Pipeline
+from webgym_cli.records.task import Split
+from webgym_cli.store.run import RunDir, create_or_open
+
+PAGES = "miniwob:click-test,focus-text,click-collapsible"
+
+
+def demo_settings(model, *more: str):
+    """The demo's settings on three easy pages, with another model."""
+    common = ("rollout.concurrency=4", "algorithm_config.num_train_epochs=4", "algorithm_config.save_steps=10")
+    return load(["demo"], [f"tasks.train={PAGES}", f"policy_config.base_model={model}", *common, *more])
+
+
+@pytest.fixture(scope="session")
+async def sft_run(tiny_model_dir, tmp_path_factory):
+    """A run whose policy learned from 45 demonstrations: (run, settings)."""
+    needs("train")
+    settings = demo_settings(tiny_model_dir)
+    run = RunDir(tmp_path_factory.mktemp("sft") / "run")
+    create_or_open(run, settings)
+    logs = run.logs / "attempt_0001"
+    logs.mkdir(parents=True)
+    async with Pipeline(run, settings, logs, lambda event: None) as pipeline:
+        await pipeline.collect(Split.TRAIN, "oracle", 45)
+        pipeline.prepare()
+        await pipeline.train()
+    return run, settings

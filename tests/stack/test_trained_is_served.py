@@ -1,0 +1,137 @@
+"""What is trained is what is served: token for token and pixel for pixel, against the real consumers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.stack.conftest import demo_settings
+from tests.stack_fixtures import needs
+from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.config.load import load
+from webgym_cli.loop import Pipeline
+from webgym_cli.prepare.convert import Converter
+from webgym_cli.prepare.sharegpt import TRAIN, dataset_info, to_sharegpt
+from webgym_cli.prepare.train_config import train_config
+from webgym_cli.records.sample import Sample
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.checkpoints import policy_path
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+pytestmark = pytest.mark.stack
+HERE = Path(__file__).parent
+IGNORED = -100
+GREEDY = ("policy_config.temperature=0", 'rollout.train_max_steps={"easy": 7}')
+
+
+@pytest.fixture(scope="module", params=["set_of_marks", "coordinates"])
+async def served(request, sft_run, policy_server, tiny_model_dir, tmp_path_factory):
+    """Stored steps of the trained policy in one mode, with the samples that training would make of them."""
+    trained, _ = sft_run
+    weights = policy_path(trained, sft_run[1]).resolve()
+    settings = demo_settings(weights, f"context_config.interaction_mode={request.param}", *GREEDY)
+    run = RunDir(tmp_path_factory.mktemp(request.param) / "run")
+    create_or_open(run, settings)
+    await policy_server.swap(str(weights))
+    try:
+        async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+            await pipeline.collect(Split.TRAIN, policy_server.base_url, 6)
+    finally:
+        await policy_server.swap(str(tiny_model_dir))
+    tokens = ModelTokens(str(weights))
+    converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
+    steps, samples = [], []
+    for trajectory in scan(run, Split.TRAIN, 0):
+        for step in trajectory.steps:
+            sample = converter.convert(trajectory, step.index)
+            if isinstance(sample, Sample):
+                steps.append((trajectory, step))
+                samples.append(sample)
+    return run, settings, weights, steps, samples, converter
+
+
+def trained_on(run, settings, weights, samples, folder):
+    """Return what LLaMA-Factory makes of the samples."""
+    store = ScreenshotStore(run.screenshots.resolve())
+    (folder / "finetune_train.json").write_text(
+        json.dumps([to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples])
+    )
+    (folder / "dataset_info.json").write_text(json.dumps(dataset_info(validation=False)))
+    config = train_config(
+        settings,
+        dataset_dir=folder,
+        output_dir=folder / "out",
+        model=str(weights),
+        deepspeed=None,
+        validation=False,
+        device="cpu",
+    )
+    assert config["dataset"] == TRAIN
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    command = [needs("train"), HERE / "llamafactory_ids.py", folder / "config.yaml", folder / "ids.jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in (folder / "ids.jsonl").read_text().splitlines()]
+
+
+def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, tmp_path):
+    run, settings, weights, steps, samples, converter = served
+    assert len(samples) >= 6
+    assert max(step.index for _, step in steps) >= 1, "several rounds"
+    trained = trained_on(run, settings, weights, samples, tmp_path)
+    line_end = ModelTokens(str(weights)).response_ids("\n")
+    assert len(trained) == len(samples)
+    for (trajectory, step), found in zip(steps, trained, strict=True):
+        start = next(position for position, label in enumerate(found["labels"]) if label != IGNORED)
+        prompt, response = found["ids"][:start], found["ids"][start:]
+        assert token_digest(prompt) == step.generation.prompt_token_digest, (trajectory.id, step.index)
+        # LLaMA-Factory's template closes the turn with a line end, which the server sees as the next prompt's
+        assert response == [*step.generation.token_ids, *line_end]
+        assert found["labels"][start:] == response
+        assert set(found["labels"][:start]) == {IGNORED}
+    assert converter.shortened == 0
+
+
+def test_both_sides_resize_images_alike(served, tmp_path):
+    run, settings, weights, _, samples, _ = served
+    trained = trained_on(run, settings, weights, samples[:3], tmp_path)
+    store = ScreenshotStore(run.screenshots)
+    grid = ModelTokens(str(weights)).grid
+    for sample, found in zip(samples[:3], trained, strict=True):
+        paths = [str(store.path(sha)) for sha in sample.images]
+        command = [needs("serve"), HERE / "processor_grids.py", weights, *paths]
+        served_grids = json.loads(
+            subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+        )
+        assert found["grids"] == served_grids
+        assert all(height * width // 4 == grid.tokens(160, 210) for _, height, width in served_grids)
+
+
+def test_our_token_counts_are_the_servers(served):
+    _, _, weights, steps, samples, _ = served
+    tokens = ModelTokens(str(weights))
+    for (trajectory, step), sample in zip(steps, samples, strict=True):
+        prompt = render_step(trajectory, step.index)
+        assert prompt.digest == step.prompt_digest
+        sizes = [(160, 210)] * len(prompt.images)
+        ids = tokens.prompt_ids(prompt.messages, sizes)
+        assert len(ids) == step.generation.prompt_tokens
+        assert token_digest(ids) == step.generation.prompt_token_digest
+        assert sample.tokens == len(ids) + len(step.generation.token_ids) + 1
+
+
+def test_the_settings_name_both_pixel_limits():
+    settings = load(overrides=["algorithm_config.bf16=false", "algorithm_config.deepspeed_config_filename=null"])
+    config = train_config(
+        settings, dataset_dir=HERE, output_dir=HERE, model="m", deepspeed=None, validation=False, device="cpu"
+    )
+    assert config["image_max_pixels"] == settings.image.image_max_pixels >= 1280 * 768
+    assert config["image_min_pixels"] == settings.image.image_min_pixels
