@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from train_data import settings_for
 
+from tests.train.train_data import settings_for
 from webgym_cli.store.run import RunDir, create_or_open
 
 

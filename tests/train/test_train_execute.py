@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from fake_checkpoints import published
-from train_data import prepare, rows, settings_for
 
+from tests.train.fake_checkpoints import published
+from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import JobError, StoreError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
@@ -25,7 +25,7 @@ TRAINER = f"""#!{sys.executable}
 import json, os, subprocess, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from fake_checkpoints import checkpoint
+from tests.train.fake_checkpoints import checkpoint
 import yaml
 config = yaml.safe_load(open(sys.argv[2]))
 out = Path(config["output_dir"])

@@ -1,8 +1,8 @@
 import json
 
 import pytest
-from fake_checkpoints import checkpoint, weights
 
+from tests.train.fake_checkpoints import checkpoint, weights
 from webgym_cli.train.partial import can_go_on, is_complete, newest_complete, whole_safetensors
 from webgym_cli.train.start_state import resumable, steps_for
 

@@ -1,9 +1,9 @@
 import json
 
 import pytest
-from fake_checkpoints import checkpoint, published, weights
-from train_data import prepare, rows, settings_for
 
+from tests.train.fake_checkpoints import checkpoint, published, weights
+from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import MissingStageError, RoleError, SettingsError, UsageError
 from webgym_cli.store.files import write_json
 from webgym_cli.train import partial

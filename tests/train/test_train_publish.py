@@ -1,9 +1,9 @@
 import json
 
 import pytest
-from fake_checkpoints import checkpoint, published
-from train_data import prepare, rows, settings_for
 
+from tests.train.fake_checkpoints import checkpoint, published
+from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import JobError, StoreError
 from webgym_cli.store import checkpoints
 from webgym_cli.train import failure, publish
@@ -32,7 +32,7 @@ def test_publishes_and_tidies_up(plan, run, tmp_path):
     assert (folder / "chat_template.jinja").read_text() == "template"
     assert not (folder / "training_args.bin").exists()
     assert [path.name for path in run.checkpoints.iterdir()] == [NAME]
-    assert (tmp_path / "trainer_log.jsonl").is_file()
+    assert (tmp_path / f"{NAME}.trainer_log.jsonl").is_file()
 
 
 def test_an_early_end_is_a_failure(plan, tmp_path):

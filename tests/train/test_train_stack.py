@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from train_data import prepare, rows, settings_for
 
+from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, RoleError
@@ -73,7 +73,7 @@ def train(run: RunDir, settings: Settings) -> Trained:
     events = []
     plan = plan_training(run, settings)
     made = asyncio.run(execute(plan, run, settings, new_attempt(run), events.append))
-    lines = read_log(run.logs / "latest/trainer_log.jsonl")
+    lines = read_log(run.logs / f"latest/{made.name}.trainer_log.jsonl")
     return Trained(run, settings, made, events, [line.loss for line in lines if line.loss is not None])
 
 

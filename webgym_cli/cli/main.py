@@ -11,6 +11,8 @@ from webgym_cli.cli.output import fail
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.signals import Terminated
 
+AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
+
 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
@@ -24,10 +26,10 @@ def main() -> None:
         fail(str(error), error.hint)
         _leave(error.exit_code)
     except KeyboardInterrupt:
-        fail("interrupted; what was finished is stored", "webgym resume RUN")
+        fail("interrupted; what was finished is stored", AGAIN)
         _leave(130)
     except Terminated:
-        fail("terminated; what was finished is stored", "webgym resume RUN")
+        fail("terminated; what was finished is stored", AGAIN)
         _leave(143)
     except BrokenPipeError:  # `webgym ... | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -40,7 +40,7 @@ def page_url(name: str) -> str:
     name = name.removesuffix(".html")
     if name not in _names():
         close = [known for known in _names() if name and (name in known or known in name)]
-        known = ", ".join(close[:8]) if close else "webgym tasks lists them"
+        known = ", ".join(close[:8]) if close else "webgym rollout RUN --dry-run -s tasks.train=miniwob:all"
         raise UsageError(f"there is no MiniWoB page {name!r}", hint=f"known pages: {known}")
     return (pages_folder() / f"{name}.html").as_uri()
 

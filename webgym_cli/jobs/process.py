@@ -69,7 +69,7 @@ class Job:
 
     async def wait(self, poll_seconds: float = 0.1) -> int:
         """Wait until the command and everything that it started have ended; return the exit status."""
-        while (code := self.poll()) is None:
+        while (code := self.poll()) is None:  # noqa: ASYNC110 - a process has no event to wait for
             await asyncio.sleep(poll_seconds)
         return code
 

@@ -81,7 +81,7 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
         (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody needs
         _flush(weights)
         if (plan.folder / TRAINER_LOG).is_file():
-            shutil.copyfile(plan.folder / TRAINER_LOG, log_dir / TRAINER_LOG)
+            shutil.copyfile(plan.folder / TRAINER_LOG, log_dir / f"{plan.name}.{TRAINER_LOG}")
     checkpoint = record(plan, weights)
     checkpoints.publish(run, settings, weights, checkpoint)
     remove_leftovers(run)
