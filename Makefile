@@ -20,6 +20,8 @@ setup: $(STAMP)  ## Make .venv, the role environments and the browser
 	$(BIN)/webgym setup
 
 demo: setup  ## Train a tiny model from nothing: demonstrations, then its own episodes
+	@echo "A tiny model (random weights) on nine easy MiniWoB++ pages: small in what it learns, real in every part."
+	@echo "Iteration 0 learns from the expert's demonstrations, the later ones from the model's own successes."
 	$(BIN)/webgym init-model tiny runs/demo-model
 	$(BIN)/webgym loop runs/demo -c demo
 

@@ -50,22 +50,38 @@ def loop(
 
         evaluations = run_async(work())
     output.summary_table("held-out episodes by policy", *progress_table(evaluations))
+    for line in gains(evaluations, settings.loop.demonstration_iterations):
+        output.note(line)
     output.next_step(f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {wanted + 1}")
+
+
+def gains(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:
+    """Return what the last policy gained over the first, and over the one that learned from demonstrations alone."""
+    starts = {"the first policy": 0, **({f"the SFT baseline (version {baseline})": baseline} if baseline else {})}
+    by_version = {event["iteration"]: event for event in evaluations}
+    last = max(by_version, default=0)
+    return [
+        f"version {last} against {name}: {_change(by_version[start], by_version[last])}"
+        for name, start in starts.items()
+        if start in by_version and start < last
+    ]
 
 
 def progress_table(evaluations: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return columns and rows: each evaluation, and its difference from the one before with its 95 % interval."""
-    from webgym_cli.records.rates import difference
-
     rows: list[tuple[str, ...]] = []
     for position, event in enumerate(evaluations):
-        change = ""
-        if position:
-            before = evaluations[position - 1]
-            earlier, later = ((found["successes"], found["episodes"]) for found in (before, event))
-            delta, low, high = difference(earlier, later)
-            change = f"{delta:+.3f} ({low:+.3f} to {high:+.3f})"
+        change = _change(evaluations[position - 1], event) if position else ""
         low, high = event["interval"]
         rate = f"{event['success_rate']:.3f}"
         rows.append((str(event["iteration"]), str(event["episodes"]), rate, f"{low:.3f}-{high:.3f}", change))
     return ("policy version", "episodes", "success", "95 %", "change from the one before"), rows
+
+
+def _change(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Return the difference of two success rates with its 95 % interval."""
+    from webgym_cli.records.rates import difference
+
+    earlier, later = ((event["successes"], event["episodes"]) for event in (before, after))
+    delta, low, high = difference(earlier, later)
+    return f"{delta:+.3f} ({low:+.3f} to {high:+.3f})"
