@@ -1,0 +1,170 @@
+"""Drives the executable as its users do, kills it, and sees whether anything of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+ARGV = (sys.executable, "-m", "webgym_cli")
+PATIENCE = 300.0
+"""Seconds that a command may take on a busy machine."""
+GONE_WITHIN = 40.0
+"""Seconds within which nothing of a killed command may be left: vLLM and the trainer get a grace period."""
+MARK = "TEST_MARK_OF_THIS_COMMAND"
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without anybody's settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WEBGYM_")}
+    return kept | {name: os.environ[name] for name in ("WEBGYM_HOME",) if name in os.environ} | more
+
+
+class Command:
+    """A webgym command at work; its stdout and stderr go to files."""
+
+    def __init__(self, folder: Path, *arguments: object) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = uuid.uuid4().hex
+        self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
+        self._mark = name.encode()
+        self._tree: dict[int, psutil.Process] = {}
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [*ARGV, *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment(**{MARK: name}),
+                start_new_session=True,
+            )
+
+    def tree(self) -> list[psutil.Process]:
+        """All processes below it; they are remembered."""
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                self._tree[child.pid] = child
+        return list(self._tree.values())
+
+    def until(self, reached: Callable[[], object], pause: float = 0.02) -> None:
+        """Wait until something is so; it must be so before the command ends."""
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            assert self.process.poll() is None, f"it ended before: {self.err.read_text()[-2000:]}"
+            assert time.monotonic() < deadline, self.err.read_text()[-2000:]
+            time.sleep(pause)
+
+    def send(self, number: signal.Signals, *, group: bool = False) -> int:
+        """Send a signal and return the exit status. Nothing of the command may be left some seconds later."""
+        self.tree()
+        (os.killpg if group else os.kill)(self.process.pid, number)
+        code = self.process.wait(PATIENCE)
+        assert self.left() == []
+        return code
+
+    def finish(self) -> int:
+        """Wait for the end and return the exit status. Nothing of the command may be left."""
+        code = self.process.wait(PATIENCE)
+        assert self.left() == []
+        return code
+
+    def left(self) -> list[str]:
+        """Return what still runs of the command after a while: remembered, or with its mark in the environment."""
+        deadline = time.monotonic() + GONE_WITHIN
+        while (alive := [process for process in self._ours() if _runs(process)]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return [_described(process) for process in alive]
+
+    def _ours(self) -> list[psutil.Process]:
+        marked = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError):
+                if self._mark in Path(f"/proc/{process.pid}/environ").read_bytes():
+                    marked.append(process)
+        return [*self._tree.values(), *marked]
+
+
+def webgym(folder: Path, *arguments: object, code: int = 0) -> Command:
+    """Run a command to its end; it must end with this exit code and leave nothing behind."""
+    command = Command(folder, *arguments)
+    assert command.finish() == code, command.err.read_text()[-3000:]
+    return command
+
+
+def refused(command: Command) -> tuple[str, str]:
+    """Return message and hint of a command that failed: one line each on stderr, and no traceback."""
+    lines = command.err.read_text().splitlines()
+    assert not [line for line in lines if "Traceback" in line], command.err.read_text()
+    found = [number for number, line in enumerate(lines) if line.startswith("webgym: ")]
+    assert len(found) == 1, command.err.read_text()
+    after = lines[found[0] + 1 :]
+    assert len(after) == 1, command.err.read_text()
+    assert after[0].startswith("  next: "), command.err.read_text()
+    return lines[found[0]].removeprefix("webgym: "), after[0].removeprefix("  next: ")
+
+
+def parts(run: Path, split: str = "train", iteration: int = 0) -> Path:
+    return run / f"{split}_trajectories" / f"iteration_{iteration:04d}" / "part-0.jsonl"
+
+
+def stored(run: Path, split: str = "train", iteration: int = 0) -> bytes:
+    """Return the whole stored lines."""
+    part = parts(run, split, iteration)
+    content = part.read_bytes() if part.exists() else b""
+    return content[: content.rfind(b"\n") + 1]
+
+
+def trajectories(run: Path, split: str = "train", iteration: int = 0) -> list[dict]:
+    return [json.loads(line) for line in stored(run, split, iteration).splitlines() if line.strip()]
+
+
+def finished(run: Path, split: str = "train", iteration: int = 0) -> list[str]:
+    """Return the episodes that ended without a failure of infrastructure, in the order of writing."""
+    return [found["episode"] for found in trajectories(run, split, iteration) if not found["outcome"]["failure"]]
+
+
+def failures(run: Path) -> list[str]:
+    return [found["outcome"]["failure"] for found in trajectories(run) if found["outcome"]["failure"]]
+
+
+def content(run: Path) -> dict[str, tuple]:
+    """Return what each finished episode holds, times left out."""
+    return {
+        found["episode"]: (
+            found["task"],
+            found["seed"],
+            found["instruction"],
+            found["outcome"]["reward"],
+            [(step["action"], step["response"]) for step in found["steps"]],
+        )
+        for found in trajectories(run)
+        if not found["outcome"]["failure"]
+    }
+
+
+def events(run: Path, name: str) -> list[dict]:
+    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [event for event in found if event["event"] == name]
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _described(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return str(process.pid)

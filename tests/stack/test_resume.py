@@ -1,0 +1,193 @@
+"""Killed at any moment, taken up again, and nothing is lost: the executable against its own uninterrupted runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.stack.killing import Command, content, events, failures, finished, stored, trajectories, webgym
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.browser.find import find_chromium
+from webgym_cli.errors import RoleError
+
+EPISODES = 60
+ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
+TIMES = re.compile(rb"model_\d{8}_\d{6}|webgym-\d{8}_\d{6}|\"created_at\": \"[^\"]*\"")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    try:
+        return str(find_chromium(Settings().browser))
+    except RoleError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(chromium, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("uninterrupted") / "run"
+    webgym(run.parent, "rollout", run, *ORACLE)
+    return run
+
+
+@pytest.fixture
+def demonstrated(sft_run, tmp_path) -> Path:
+    """A copy of the run with the demonstrations, its dataset prepared and not trained on yet."""
+    run = tmp_path / "run"
+    shutil.copytree(sft_run[0].root, run, symlinks=True)
+    shutil.rmtree(run / "checkpoints")
+    (run / "model.pt").unlink()
+    return run
+
+
+def nothing_owed(run: Path) -> None:
+    plan = json.loads(webgym(run.parent, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text())
+    assert (plan["owed"], plan["given_up"]) == (0, 0)
+    assert not (run / "state.json").exists()
+
+
+def nothing_was_interrupted(run: Path) -> None:
+    assert "nothing was interrupted" in webgym(run.parent, "resume", run).err.read_text()
+
+
+@pytest.mark.browser
+def test_a_rollout_killed_three_times_is_the_uninterrupted_one(uninterrupted, tmp_path):
+    run = tmp_path / "run"
+    before = b""
+    arguments: tuple[object, ...] = ("rollout", run, *ORACLE)
+    for lines in (7, 30, 52):
+        command = Command(tmp_path, *arguments)
+        command.until(lambda wanted=lines: stored(run).count(b"\n") >= wanted)
+        assert command.send(signal.SIGKILL) == -signal.SIGKILL
+        kept = stored(run)
+        assert kept.startswith(before)
+        assert lines <= kept.count(b"\n") < EPISODES
+        before = kept
+        arguments = ("resume", run)
+    webgym(tmp_path, *arguments)
+    assert stored(run).startswith(before)
+    assert sorted(finished(run)) == sorted(finished(uninterrupted))
+    assert len(set(finished(run))) == EPISODES
+    assert failures(run) == []
+    assert content(run) == content(uninterrupted)
+    for found in trajectories(run):
+        for step in found["steps"]:
+            name = step["observation"]["screenshot"]["sha256"]
+            assert (run / "screenshots" / name[:2] / f"{name}.png").stat().st_size
+    assert (run / "tasks/train.iteration_0000.jsonl").read_bytes() == (
+        uninterrupted / "tasks/train.iteration_0000.jsonl"
+    ).read_bytes()
+    nothing_owed(run)
+    nothing_was_interrupted(run)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_rollout_that_is_stopped_keeps_what_was_under_way(uninterrupted, tmp_path, number, status):
+    run = tmp_path / "run"
+    command = Command(tmp_path, "rollout", run, *ORACLE)
+    command.until(lambda: stored(run).count(b"\n") >= 30)
+    # Ctrl-C in a terminal reaches the whole process group
+    assert command.send(number, group=number == signal.SIGINT) == status
+    assert "Traceback" not in command.err.read_text()
+    assert set(failures(run)) == {"cancelled"}
+    assert 1 <= len(failures(run)) <= 4
+    cancelled = {found["episode"] for found in trajectories(run) if found["outcome"]["failure"]}
+    assert cancelled.isdisjoint(finished(run))
+    before = stored(run)
+    plan = json.loads(webgym(tmp_path, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text())
+    assert plan["owed"] == EPISODES - len(finished(run))
+    webgym(tmp_path, "resume", run)
+    assert stored(run).startswith(before)
+    assert sorted(finished(run)) == sorted(finished(uninterrupted))
+    assert content(run) == content(uninterrupted)
+    nothing_owed(run)
+
+
+def dataset(run: Path) -> dict[str, bytes]:
+    """Return the dataset's files without what carries the time."""
+    return {path.name: TIMES.sub(b"", path.read_bytes()) for path in (run / "llamafactory_data").iterdir()}
+
+
+def raw(run: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (run / "llamafactory_data").iterdir()}
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("moment", ["drawing", "writing"])
+def test_prepare_killed_half_way_is_the_uninterrupted_one(demonstrated, tmp_path, moment):
+    run = demonstrated
+    webgym(tmp_path, "prepare", run)
+    reference, whole = dataset(run), raw(run)
+    if moment == "writing":
+        shutil.rmtree(run / "llamafactory_data")
+        whole = {}
+    command = Command(tmp_path, "prepare", run, "--json")
+    if moment == "drawing":
+        command.until(lambda: b"prepare_progress" in command.out.read_bytes(), pause=0.001)
+    else:
+        command.until((run / ".llamafactory_data.new").exists, pause=0)
+    assert command.send(signal.SIGKILL) == -signal.SIGKILL
+    assert (raw(run) if whole else {}) == whole, "an earlier dataset stays whole"
+    webgym(tmp_path, "resume", run)
+    assert dataset(run) == reference
+    assert [path.name for path in run.glob(".*")] == []
+    nothing_was_interrupted(run)
+
+
+@pytest.mark.stack
+def test_a_training_killed_half_way_is_the_uninterrupted_one(sft_run, demonstrated, tmp_path):
+    run = demonstrated
+    command = Command(tmp_path, "train", run)
+    command.until(lambda: list(run.glob("checkpoints/*.partial/checkpoint-10/trainer_state.json")))
+    assert command.send(signal.SIGKILL) == -signal.SIGKILL
+    assert not (run / "model.pt").exists()
+    resumed = webgym(tmp_path, "resume", run, "--json")
+    started = [event for event in map(json.loads, resumed.out.read_text().splitlines()) if event["event"] == "train"]
+    assert started[0].get("done", started[0].get("steps")) > 10, "it goes on from the checkpoint"
+    made = [path for path in (run / "checkpoints").iterdir()]
+    assert [path.name for path in made] == [path.name for path in sft_run[0].checkpoints.iterdir()]
+    assert (run / "model.pt").resolve() == made[0].resolve()
+    published = sft_run[0].checkpoints / made[0].name
+    assert (made[0] / "model.safetensors").read_bytes() == (published / "model.safetensors").read_bytes()
+    mine, other = (json.loads((folder / "checkpoint.json").read_text()) for folder in (made[0], published))
+    assert {**mine, "created_at": ""} == {**other, "created_at": ""}
+    nothing_was_interrupted(run)
+
+
+@pytest.mark.stack
+def test_a_loop_killed_in_rollout_and_training_loses_nothing(sft_run, policy_server, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(sft_run[0].root, run, symlinks=True)
+    demonstrations = stored(run)
+    small = ("rollout.episodes=10", "rollout.test_episodes=4", f"rollout.policy={policy_server.base_url}")
+    more = [word for setting in (*small, "algorithm_config.save_steps=4") for word in ("-s", setting)]
+    command = Command(tmp_path, "loop", run, "--iterations", 2, *more)
+    command.until(lambda: stored(run, iteration=1).count(b"\n") >= 3)
+    assert command.send(signal.SIGKILL) == -signal.SIGKILL
+    before = stored(run, iteration=1)
+
+    command = Command(tmp_path, "resume", run)
+    command.until(lambda: list(run.glob("checkpoints/*.partial/checkpoint-4/trainer_state.json")))
+    assert command.send(signal.SIGKILL) == -signal.SIGKILL
+    rolled_out = stored(run, iteration=1)
+    assert rolled_out.startswith(before)
+
+    webgym(tmp_path, "resume", run)
+    assert stored(run) == demonstrations
+    assert stored(run, iteration=1) == rolled_out
+    assert sorted(finished(run, iteration=1)) == [f"train-0001-{number:05d}" for number in range(10)]
+    assert len(finished(run, "test", 1)) == len(finished(run, "test", 2)) == 4
+    assert [event["iteration"] for event in events(run, "evaluation")] == [1, 2]
+    records = [json.loads(path.read_text()) for path in run.glob("checkpoints/*/checkpoint.json")]
+    assert sorted(record["version"] for record in records) == [1, 2]
+    assert len(list((run / "checkpoints").iterdir())) == 2
+    newest = next(record["name"] for record in records if record["version"] == 2)
+    assert (run / "model.pt").resolve().name == newest
+    assert [event["name"] for event in events(run, "train")] == [newest]
+    nothing_was_interrupted(run)
