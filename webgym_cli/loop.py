@@ -29,7 +29,6 @@ from webgym_cli.rollout.plan import RolloutPlan, plan_rollout, write_plan
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_server
 from webgym_cli.store.checkpoints import current, policy_path, repair_link, version
-from webgym_cli.store.files import read_json
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -99,13 +98,11 @@ class Pipeline:
         return summary
 
     def prepare(self) -> Prepared:
-        """Write the dataset of the current iteration, unless it is there."""
-        ready = self.run.dataset / "prepared.json"
-        if ready.is_file():
-            prepared = Prepared.model_validate(read_json(ready))
-            if prepared.iteration == version(self.run):
-                return prepared
+        """Write the dataset of the current iteration, unless just that one is there."""
         plan = plan_dataset(self.run, self.settings)
+        ready = prepare_stage.read_prepared(self.run)
+        if ready is not None and ready.plan_digest == plan.digest(self.settings):
+            return ready
         refuse_empty(plan, self.run)
         prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
         record(self.run, {"event": "prepare", **prepared.model_dump(mode="json")})
@@ -113,6 +110,7 @@ class Pipeline:
 
     async def train(self) -> None:
         """Train on the dataset; the new policy is served from the next rollout on."""
+        prepare_stage.renew_training(self.run, self.settings, self.sink)
         plan = plan_training(self.run, self.settings)
         if resolve_device(self.settings.roles.device) == "cuda":
             await self._stop_serving()  # trainer and server don't fit into the same GPU memory

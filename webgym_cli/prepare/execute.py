@@ -31,12 +31,13 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.roles.locate import resolve_device
 from webgym_cli.store.buffer import scan
-from webgym_cli.store.checkpoints import current, policy_path
-from webgym_cli.store.files import replace_folder, write_atomic, write_json
+from webgym_cli.store.checkpoints import current, policy_path, version
+from webgym_cli.store.files import read_json, replace_folder, write_atomic, write_json
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
+TRAIN_CONFIG, PREPARED = "train_config.yaml", "prepared.json"
 
 
 @dataclass(slots=True)
@@ -61,6 +62,28 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
     prepared = _write(plan, run, settings, train, validation, drawn)
     sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_steps": dict(drawn.dropped)})
     return prepared
+
+
+def read_prepared(run: RunDir) -> Prepared | None:
+    """Return the dataset that is there, or None. Raises `StoreError` when its record is damaged."""
+    file = run.dataset / PREPARED
+    return Prepared.model_validate(read_json(file)) if file.is_file() else None
+
+
+def renew_training(run: RunDir, settings: Settings, sink: EventSink) -> None:
+    """Bring the training's configuration up to settings that changed since `prepare`, so that they reach training.
+
+    A `train_config.yaml` that a person edited stays as it is, and that is said.
+    """
+    prepared, file = read_prepared(run), run.dataset / TRAIN_CONFIG
+    if prepared is None or not prepared.config_digest or not file.is_file() or prepared.iteration != version(run):
+        return
+    wanted = hashlib.sha256(_train_config(run, settings, prepared).encode()).hexdigest()
+    if hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
+        sink({"event": "train_config", "renewed": False, "message": f"{file} was edited by hand: trained as it stands"})
+    elif wanted != prepared.config_digest:
+        _write_training(run.dataset, run, settings, prepared)
+        sink({"event": "train_config", "renewed": True, "message": f"{file}: renewed, the settings have changed"})
 
 
 def draw(plan: PreparePlan, run: RunDir, settings: Settings, converter: Converter, sink: EventSink) -> Draw:
@@ -141,25 +164,35 @@ def _write(
         model_name=_model_name(run),
         parent=newest.name if newest else settings.policy_config.base_model,
         data_digest=digest.hexdigest(),
+        plan_digest=plan.digest(settings),
         train_samples=len(train),
         val_samples=len(validation),
         created_at=now(),
     )
     write_json(folder / "dataset_info.json", dataset_info(validation=bool(validation)))
     write_json(folder / "dropped.json", _dropped(plan, drawn))
-    _write_training(folder, run, settings, prepared)
-    write_json(folder / "prepared.json", prepared.model_dump(mode="json"))
+    prepared = _write_training(folder, run, settings, prepared)
     replace_folder(folder, run.dataset)
     return prepared
 
 
-def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Prepared) -> None:
-    """Write `train_config.yaml`, `deepspeed.json` and `wandb_env.sh`."""
-    dataset = run.dataset.resolve()
+def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Prepared) -> Prepared:
+    """Write `deepspeed.json`, `wandb_env.sh`, `train_config.yaml` and, last, `prepared.json`."""
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     if deepspeed is not None:
         write_atomic(folder / "deepspeed.json", deepspeed_file(deepspeed).read_bytes())
-    model = policy_path(run, settings)
+    write_atomic(folder / "wandb_env.sh", wandb_env(settings, run_id=None))
+    config = _train_config(run, settings, prepared)
+    write_atomic(folder / TRAIN_CONFIG, config)
+    written = prepared.model_copy(update={"config_digest": hashlib.sha256(config.encode()).hexdigest()})
+    write_json(folder / PREPARED, written.model_dump(mode="json"))
+    return written
+
+
+def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
+    """Return the text of `train_config.yaml`."""
+    dataset, model = run.dataset.resolve(), policy_path(run, settings)
+    deepspeed = settings.algorithm_config.deepspeed_config_filename
     config = train_config(
         settings,
         dataset_dir=dataset,
@@ -168,9 +201,9 @@ def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Pre
         deepspeed=dataset / "deepspeed.json" if deepspeed is not None else None,
         validation=prepared.val_samples > 0,
         device=resolve_device(settings.roles.device),
+        samples=prepared.train_samples,
     )
-    write_atomic(folder / "train_config.yaml", yaml.safe_dump(config, sort_keys=False))
-    write_atomic(folder / "wandb_env.sh", wandb_env(settings, run_id=None))
+    return yaml.safe_dump(config, sort_keys=False)
 
 
 def _dropped(plan: PreparePlan, drawn: Draw) -> dict[str, Any]:

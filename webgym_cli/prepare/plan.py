@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, WebGymError
@@ -13,6 +15,17 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import Damage, iterations, scan
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
+
+DRAW_KEYS = (
+    "filter_retokenized",
+    "positive_samples_to_train",
+    "recency_bias_power",
+    "val_split_ratio",
+    "seed",
+    "cutoff_len",
+    "min_token_length",
+)
+"""The settings of the draw, beside those that choose the candidates."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,6 +55,12 @@ class PreparePlan:
     failures: dict[str, int]
     """Infrastructure failures among the dropped trajectories, by kind."""
     damaged: tuple[str, ...] = ()
+
+    def digest(self, settings: Settings) -> str:
+        """Return the SHA-256 of everything that decides which samples are drawn."""
+        drawn_by = settings.algorithm_config.model_dump(include=set(DRAW_KEYS), mode="json")
+        content = [self.iteration, settings.seed, drawn_by, [astuple(candidate) for candidate in self.candidates]]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def to_json(self) -> dict[str, object]:
         """Return what `--dry-run` prints."""

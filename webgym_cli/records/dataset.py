@@ -16,6 +16,10 @@ class Prepared(Record):
     """The model it starts from: a checkpoint's name, or the base model."""
     data_digest: str
     """SHA-256 of the training and validation files."""
+    plan_digest: str = ""
+    """SHA-256 of what was drawn from and of the settings of the draw; empty in a dataset made by other means."""
+    config_digest: str = ""
+    """SHA-256 of `train_config.yaml` as it was written: another one was edited by a person."""
     train_samples: int
     val_samples: int
     created_at: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
@@ -62,5 +63,6 @@ class Task(Record):
 
     @cached_property
     def key(self) -> str:
-        """16 hex digits of the SHA-256 of the content."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        """16 hex digits of the SHA-256 of the content, in whichever order it was written."""
+        content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]

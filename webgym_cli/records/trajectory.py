@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.base import Record
@@ -120,6 +120,12 @@ class Outcome(Record):
     failure_detail: str = ""
     answer: str | None = None
     scores: tuple[Score, ...] = ()
+
+    @model_validator(mode="after")
+    def _failed_without_reward(self) -> Outcome:
+        if self.failure and self.reward is not None:
+            raise ValueError(f"a failure ({self.failure}) has no reward, got {self.reward}")
+        return self
 
     @property
     def success(self) -> bool | None:
