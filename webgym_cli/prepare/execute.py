@@ -37,6 +37,8 @@ from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
+PROGRESS_EVERY = 50
+"""Samples between two progress events."""
 TRAIN_CONFIG, PREPARED = "train_config.yaml", "prepared.json"
 
 
@@ -106,8 +108,9 @@ def draw(plan: PreparePlan, run: RunDir, settings: Settings, converter: Converte
             available[short] -= 1
         else:
             taken[short].append(converted)
-            done = sum(map(len, taken.values()))
-            sink({"event": "prepare_progress", "bar": "prepare", "done": done, "total": sum(goal.values())})
+            done, total = sum(map(len, taken.values())), sum(goal.values())
+            if done % PROGRESS_EVERY == 0 or done == total:
+                sink({"event": "prepare_progress", "bar": "prepare", "done": done, "total": total})
     drawn.samples = [sample for iteration in sorted(taken) for sample in taken[iteration]]
     drawn.shortened = converter.shortened
     return drawn
