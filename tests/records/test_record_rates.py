@@ -1,0 +1,41 @@
+"""Against Newcombe, Statistics in Medicine 17 (1998): pages 857-872, table I, and 873-890, table II (method 10)."""
+
+import pytest
+
+from webgym_cli.records.rates import difference, wilson
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_as_published(successes, trials, low, high):
+    assert wilson(successes, trials) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_wilson_by_hand():
+    # z = 2, 5 of 10: centre 0.5 + 4/20 = 0.7, spread 2 * sqrt(0.025 + 0.01) = 0.374166, scale 1.4
+    assert wilson(5, 10, z=2) == pytest.approx(((0.7 - 0.374166) / 1.4, (0.7 + 0.374166) / 1.4), abs=1e-6)
+
+
+def test_without_trials_anything_is_possible():
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_the_interval_stays_within_0_and_1():
+    assert wilson(0, 1)[0] == 0.0
+    assert wilson(1, 1)[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("second", "first", "delta", "low", "high"),
+    [
+        ((56, 70), (48, 80), 0.2, 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.6, 0.1705, 0.8090),
+        ((6, 7), (2, 7), 0.5714, 0.0582, 0.8062),
+        ((5, 56), (0, 29), 0.0893, -0.0381, 0.1926),
+        ((10, 10), (0, 20), 1.0, 0.6791, 1.0),
+    ],
+)
+def test_the_difference_as_published(first, second, delta, low, high):
+    assert difference(first, second) == pytest.approx((delta, low, high), abs=5e-5)

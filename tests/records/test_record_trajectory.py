@@ -1,0 +1,140 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tests.records.made import CLICK, CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
+from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import (
+    Element,
+    Generation,
+    Observation,
+    Outcome,
+    ParseErrorKind,
+    PromptSpec,
+    Score,
+    Step,
+    Trajectory,
+)
+
+ODD = ["", "\n", "\r\n", "\x00", "\u2028\u2029\x85", '"\\', "😀é网", "<|im_end|>", "\x7f", "a" * 5000, "}\n{"]
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(ODD)
+number = st.floats(allow_nan=False, width=64)
+jsons = st.recursive(
+    st.none() | st.booleans() | st.integers() | text, lambda inner: st.lists(inner) | st.dictionaries(text, inner)
+)
+observations = st.builds(
+    Observation,
+    url=text,
+    title=text,
+    screenshot=st.integers(0, 9).map(shot),
+    elements=st.lists(
+        st.builds(
+            Element, id=st.integers(0, 99), role=text, name=text, value=text, box=st.tuples(*[st.floats(-9, 9)] * 4)
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+generations = st.builds(
+    Generation,
+    prompt_tokens=st.none() | st.integers(0),
+    token_ids=st.none() | st.lists(st.integers(0), min_size=1, max_size=3).map(tuple),
+    logprobs=st.none() | st.lists(number, min_size=1, max_size=3).map(tuple),
+    finish_reason=st.none() | text,
+)
+done = {"observation": observations, "response": text, "prompt_digest": text, "generation": generations}
+steps = st.builds(Step, index=st.integers(0, 50), action=st.just(CLICK), action_error=st.none() | text, **done)
+mistakes = st.builds(Step, index=st.integers(0, 50), parse_error=st.sampled_from(ParseErrorKind), **done)
+ends = st.builds(
+    Outcome,
+    reward=st.none() | st.floats(0, 1),
+    stop=st.sampled_from(Stop),
+    answer=st.none() | text,
+    scores=st.lists(st.builds(Score, source=st.just("environment"), value=number, detail=text), max_size=2).map(tuple),
+)
+failures = st.builds(Outcome, failure=st.sampled_from(FailureKind), failure_detail=text)
+trajectories = st.builds(
+    Trajectory,
+    id=text,
+    episode=text,
+    split=st.sampled_from(Split),
+    iteration=st.integers(0, 9999),
+    attempt=st.integers(0, 9),
+    task=st.builds(
+        Task,
+        id=text.filter(bool),
+        instruction=text,
+        rubric=st.lists(text, max_size=2).map(tuple),
+        reference_answer=st.none() | text,
+        extra=st.dictionaries(text, jsons, max_size=3),
+    ),
+    instruction=text,
+    seed=st.integers(0, 2**31),
+    policy=text,
+    prompt=st.builds(PromptSpec, interaction_mode=st.sampled_from(InteractionMode), history_window=st.integers(0, 9)),
+    steps=st.lists(steps | mistakes, max_size=2).map(tuple),
+    outcome=ends | failures,
+    started_at=text,
+    seconds=st.floats(0, 1e6),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(made=trajectories)
+def test_a_trajectory_survives_its_line(made):
+    line = made.to_line()
+    assert "\n" not in line
+    assert Trajectory.model_validate_json(line) == made
+
+
+def test_the_line_is_strict_json_even_with_infinite_numbers():
+    made = trajectory(steps=0).model_copy(
+        update={"steps": (step(generation=Generation(token_ids=(1,), logprobs=(float("-inf"),))),)}
+    )
+    line = made.to_line()
+    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert Trajectory.model_validate_json(line) == made
+
+
+def test_the_line_says_its_schema():
+    assert json.loads(trajectory().to_line())["schema"] == 1
+    with pytest.raises(ValidationError):
+        Trajectory.model_validate_json(trajectory().to_line().replace('"schema":1', '"schema":2'))
+
+
+def test_an_unknown_field_is_refused_not_lost():
+    with pytest.raises(ValidationError):
+        Trajectory.model_validate_json(trajectory().to_line().replace('"schema":1', '"schema":1,"new":0'))
+
+
+def test_a_record_can_not_be_changed():
+    with pytest.raises(ValidationError):
+        trajectory().seed = 5
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_a_failure_is_neither_success_nor_the_lack_of_it(kind):
+    assert Outcome(failure=kind).success is None
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_a_failure_with_a_reward_is_refused(kind, reward):
+    with pytest.raises(ValidationError, match="failure"):
+        Outcome(failure=kind, reward=reward)
+
+
+def test_success_is_the_whole_reward():
+    assert SOLVED.success is True
+    assert UNSOLVED.success is False
+    assert Outcome(reward=0.999, stop=Stop.ANSWERED).success is False
+    assert Outcome(stop=Stop.ANSWERED).success is None
+    assert CRASHED.success is None
+
+
+def test_only_a_cancelled_attempt_does_not_count():
+    assert [kind for kind in FailureKind if not kind.counts_as_attempt] == [FailureKind.CANCELLED]
