@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
 import openai
 
-from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.prompt import Prompt, pieces
 from webgym_cli.config.model import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
@@ -126,18 +126,19 @@ def openai_messages(prompt: Prompt, images: ImageLoader) -> list[dict[str, Any]]
     return [{"role": message.role, "content": _parts(message, left, images)} for message in prompt.messages]
 
 
-def _parts(message: Message, left: Any, images: ImageLoader) -> str | list[dict[str, Any]]:
-    texts = message.content.split(IMAGE)
-    if len(texts) == 1:
+def _parts(message: Message, left: Iterator[str], images: ImageLoader) -> str | list[dict[str, Any]]:
+    if IMAGE not in message.content:
         return message.content
-    parts: list[dict[str, Any]] = []
-    for position, text in enumerate(texts):
-        if position:
-            encoded = base64.b64encode(images(next(left))).decode()
-            parts.append({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded}"}})
-        if text:
-            parts.append({"type": "text", "text": text})
-    return parts
+    return [
+        {"type": "image_url", "image_url": {"url": _data_url(images(next(left)))}}
+        if piece is None
+        else {"type": "text", "text": piece}
+        for piece in pieces(message)
+    ]
+
+
+def _data_url(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def token_digest(ids: Sequence[int]) -> str:

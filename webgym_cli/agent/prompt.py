@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from webgym_cli.agent.tools import describe, schema
@@ -33,6 +33,15 @@ class Prompt:
         """SHA-256 of the messages and the images' addresses."""
         content = [[message.role, message.content] for message in self.messages]
         return hashlib.sha256(json.dumps([content, self.images]).encode()).hexdigest()
+
+
+def pieces(message: Message) -> Iterator[str | None]:
+    """Yield a message's texts in order; None stands for an image. Empty texts are left out."""
+    for position, text in enumerate(message.content.split(IMAGE)):
+        if position:
+            yield None
+        if text:
+            yield text
 
 
 def safe_text(text: str) -> str:

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.agent.prompt import pieces
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sample import IMAGE, Message
 
@@ -164,16 +165,9 @@ def _folder(model: str) -> Path:
 
 
 def _parts(message: Message) -> str | list[dict[str, str]]:
-    texts = message.content.split(IMAGE)
-    if len(texts) == 1:
+    if IMAGE not in message.content:
         return message.content
-    parts: list[dict[str, str]] = []
-    for position, text in enumerate(texts):
-        if position:
-            parts.append({"type": "image"})
-        if text:
-            parts.append({"type": "text", "text": text})
-    return parts
+    return [{"type": "image"} if piece is None else {"type": "text", "text": piece} for piece in pieces(message)]
 
 
 def _round(value: int, factor: int) -> int:

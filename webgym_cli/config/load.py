@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import SettingsError as SourceError
 
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.shipped import config_file
@@ -63,6 +64,8 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Flat:
     flat: Flat = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
+        if name in _sections() and value is None:  # a section in a file whose lines are all commented out
+            continue
         if isinstance(value, Mapping) and name not in _free_form():
             flat.update(flatten(value, f"{name}."))
         else:
@@ -104,11 +107,16 @@ def _environment() -> dict[str, Any]:
         section = name.removeprefix(PREFIX).lower().split("__")[0]
         if name.startswith(PREFIX) and name not in RESERVED_VARIABLES and section not in Settings.model_fields:
             _refuse_unknown(name.removeprefix(PREFIX).lower().replace("__", "."), f"environment {name}")
-    return EnvSettingsSource(_Sources)()
+    try:
+        return EnvSettingsSource(_Sources)()
+    except SourceError as error:
+        raise SettingsError(f"environment: {error}") from None
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
+        if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
+            return dict(json.loads(path.read_text(encoding="utf-8")))
         return YamlConfigSettingsSource(_Sources, yaml_file=path)()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: can't be read: {error}") from None
@@ -134,6 +142,8 @@ def _put(target: dict[str, Any], key: str, value: Any) -> None:
     *sections, name = key.split(".")
     for section in sections:
         target = target.setdefault(section, {})
+        if not isinstance(target, dict):
+            raise SettingsError(f"{key}: {key.rpartition('.')[0]} was set to a value that is no mapping")
     target[name] = value
 
 
@@ -153,6 +163,11 @@ def _free_form() -> frozenset[str]:
     return frozenset({"train.extra"})
 
 
+def _sections() -> set[str]:
+    keys = (key.split(".")[:-1] for key in known_keys())
+    return {".".join(parts[:depth]) for parts in keys for depth in range(1, len(parts) + 1)}
+
+
 def _refuse_unknown(key: str, source: str) -> None:
     keys = known_keys()
     if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
@@ -167,7 +182,7 @@ def _refuse_unknown(key: str, source: str) -> None:
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsError:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
-    source = sources.get(key, "")
+    source = next((sources[name] for name in sources if f"{key}.".startswith(f"{name}.")), "")
     message = str(first["msg"]).removeprefix("Value error, ")
     where = f"{source}: " if source and source != "default" else ""
     what = f"{key}: " if key else ""

@@ -108,9 +108,7 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
 
 def without_states(plan: TrainPlan, reason: str) -> TrainPlan:
     """Return a carried plan as a fresh one: the parent's weights with a new optimizer."""
-    kept = {
-        key: value for key, value in plan.overrides.items() if key not in ("resume_from_checkpoint", "warmup_steps")
-    }
+    kept = {key: value for key, value in plan.overrides.items() if key not in CARRYING}
     training = plan.training.model_copy(update={"carried": False})
     notes = (*plan.notes, fresh_note(reason))
     return replace(plan, mode="fresh", source=None, overrides=kept, training=training, notes=notes)
