@@ -55,7 +55,7 @@ def inspect_buffer(
 
 
 def _show(output: Output, found: dict[str, Any]) -> None:
-    columns = ("trajectories", "scored", "success", "95 %", "steps", "failures")
+    columns = ("count", "scored", "success", "95 %", "steps", "failures")
     output.table(f"{found['run']}, policy version {found['policy_version']}", ("", *columns), [("all", *_row(found))])
     for name in ("iteration", "task", "difficulty"):
         groups = found[f"by_{name}"]

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from webgym_cli.records.events import Event
 
@@ -72,8 +72,9 @@ class Output:
         from rich.table import Table
 
         table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in columns:
-            table.add_column(column, justify="left" if column == columns[0] else "right", overflow="fold")
+        for position, column in enumerate(columns):
+            justify: Literal["left", "right"] = "right" if position else "left"
+            table.add_column(column, justify=justify, overflow="fold", no_wrap=not position)
         for row in rows:
             table.add_row(*("" if cell is None else str(cell) for cell in row))
         console.print(table)
