@@ -29,8 +29,8 @@ def append(run: RunDir, trajectory: Trajectory, rank: int = 0) -> None:
 
 def iterations(run: RunDir, split: Split) -> list[int]:
     """Return the iterations that have trajectories, oldest first."""
-    folders = run.trajectories(split).glob("iteration_[0-9]*")
-    return sorted(int(folder.name.removeprefix("iteration_")) for folder in folders)
+    names = (folder.name.removeprefix("iteration_") for folder in run.trajectories(split).glob("iteration_*"))
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def scan(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.checkpoint import Checkpoint
@@ -14,9 +16,16 @@ RECORD = "checkpoint.json"
 
 
 def checkpoints(run: RunDir) -> list[Checkpoint]:
-    """Return the complete checkpoints, oldest first."""
+    """Return the complete checkpoints, oldest first. Raises `StoreError`."""
     files = run.checkpoints.glob(f"model_*/{RECORD}")
-    return sorted((Checkpoint.model_validate(read_json(file)) for file in files), key=lambda found: found.version)
+    return sorted((_read(file) for file in files), key=lambda found: found.version)
+
+
+def _read(file: Path) -> Checkpoint:
+    try:
+        return Checkpoint.model_validate(read_json(file))
+    except ValidationError as error:
+        raise StoreError(f"{file}: not a checkpoint of this version: {error.errors()[0]['msg']}") from error
 
 
 def current(run: RunDir) -> Checkpoint | None:

@@ -60,12 +60,13 @@ def append_line(path: Path, line: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as file:
+        with path.open("ab+", buffering=0) as file:  # a buffer would be written again when the file is closed
             end = file.seek(0, os.SEEK_END)
             torn = end > 0 and _last_byte(file) != b"\n"
+            payload = memoryview(("\n" if torn else "").encode() + line.encode() + b"\n")
             try:
-                file.write(("\n" if torn else "").encode() + line.encode() + b"\n")
-                file.flush()
+                while payload:
+                    payload = payload[file.write(payload) :]
                 os.fsync(file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):
@@ -89,11 +90,22 @@ def write_lines(path: Path, values: Iterable[Any]) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text) of each whole, non-empty line; a torn last line (without line end) is skipped."""
+    """Yield (line number, text) of each whole, non-empty line; a torn last line is skipped.
+
+    A last line that lacks only its line end is whole: the next append would close it and bring it back.
+    """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            if raw.endswith(b"\n") and raw.strip():
+            if raw.strip() and (raw.endswith(b"\n") or _is_json(raw)):
                 yield number, raw.decode("utf-8", errors="replace").rstrip("\n")
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        json.loads(raw)
+    except ValueError:
+        return False
+    return True
 
 
 def read_jsonl(path: Path) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 
@@ -16,9 +17,10 @@ def record(run: RunDir, event: Event) -> None:
 
 
 def events(run: RunDir, name: str) -> Iterator[Event]:
-    """Yield the events of a name, oldest first; a torn last line is skipped."""
+    """Yield the events of a name, oldest first; a line that a crash tore is skipped."""
     if run.metrics.is_file():
         for _, line in read_lines(run.metrics):
-            event = json.loads(line)
-            if event.get("event") == name:
-                yield event
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                if event.get("event") == name:
+                    yield event

@@ -12,7 +12,7 @@ from pathlib import Path
 import webgym_cli
 from webgym_cli.config.load import changed_frozen_keys, load
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import MissingStageError, SettingsError
+from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.files import read_json, write_json
 
@@ -126,11 +126,15 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
 
 
 def new_attempt(run: RunDir) -> Path:
-    """Make the log folder of this attempt and point `logs/latest` at it."""
-    numbers = [int(path.name.removeprefix("attempt_")) for path in run.logs.glob("attempt_[0-9]*")]
-    folder = run.logs / f"attempt_{max(numbers, default=0) + 1:04d}"
-    folder.mkdir(parents=True)
-    replace_link(run.logs / "latest", folder)
+    """Make the log folder of this attempt and point `logs/latest` at it. Raises `StoreError`."""
+    names = (path.name.removeprefix("attempt_") for path in run.logs.glob("attempt_*"))
+    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
+    folder = run.logs / f"attempt_{number:04d}"
+    try:
+        folder.mkdir(parents=True)
+        replace_link(run.logs / "latest", folder)
+    except OSError as error:
+        raise StoreError(f"{folder}: can't be made: {error.strerror}") from error
     return folder
 
 

@@ -1,0 +1,219 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from webgym_cli.config.load import load, load_with_sources
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import SettingsError
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_text(content)
+        return path
+
+    return write
+
+
+def test_later_layers_win_and_each_value_knows_its_source(written, monkeypatch):
+    run = written("config.json", json.dumps({"rollout": {"episodes": 1, "concurrency": 1, "max_attempts": 1}}))
+    first = written("a.yaml", "rollout: {concurrency: 2, max_attempts: 2, policy_retries: 2, test_episodes: 2}")
+    second = written("b.yaml", "rollout: {test_episodes: 3, policy_retries: 3, policy_timeout: 3}")
+    monkeypatch.setenv("WEBGYM_ROLLOUT__POLICY_RETRIES", "4")
+    monkeypatch.setenv("WEBGYM_ROLLOUT__POLICY_TIMEOUT", "4")
+    settings, sources = load_with_sources([first, second], ["rollout.policy_timeout=5"], run_config=run)
+    found = {
+        name: (getattr(settings.rollout, name), sources[f"rollout.{name}"])
+        for name in (
+            "episode_timeout", "episodes", "concurrency", "max_attempts", "test_episodes", "policy_retries",
+            "policy_timeout",
+        )
+    }  # fmt: skip
+    assert found == {
+        "episode_timeout": (1800.0, "default"),
+        "episodes": (1, f"run {run}"),
+        "concurrency": (2, f"file {first}"),
+        "max_attempts": (2, f"file {first}"),
+        "test_episodes": (3, f"file {second}"),
+        "policy_retries": (4, "environment"),
+        "policy_timeout": (5.0, "-s rollout.policy_timeout"),
+    }
+
+
+def test_a_later_file_keeps_what_it_does_not_name(written):
+    files = [written("a.yaml", "rollout: {train_max_steps: {easy: 3, hard: 4}}"), written("b.yaml", "seed: 2")]
+    steps = load([*files], ["rollout.train_max_steps.hard=5"]).rollout.train_max_steps
+    assert (steps.easy, steps.medium, steps.hard) == (3, 20, 5)
+
+
+def test_overrides_are_json_or_text():
+    settings = load(
+        overrides=[
+            "algorithm_config.deepspeed_config_filename=null",
+            'browser.args=["--a", "--b"]',
+            "log_config.run_name=a=b",
+            "algorithm_config.bf16=false",
+            'train.extra={"freeze_vision_tower": false}',
+            "train.extra.flash_attn=fa2",
+        ]
+    )
+    assert settings.algorithm_config.deepspeed_config_filename is None
+    assert settings.browser.args == ("--a", "--b")
+    assert settings.log_config.run_name == "a=b"
+    assert settings.algorithm_config.bf16 is False
+    assert settings.train.extra == {"freeze_vision_tower": False, "flash_attn": "fa2"}
+
+
+def test_the_environment_may_hold_a_section_or_a_value(monkeypatch):
+    monkeypatch.setenv("WEBGYM_LOOP", '{"iterations": 7}')
+    monkeypatch.setenv("WEBGYM_ROLLOUT__TRAIN_MAX_STEPS__EASY", "2")
+    monkeypatch.setenv("WEBGYM_SEED", "9")
+    settings = load()
+    assert (settings.loop.iterations, settings.rollout.train_max_steps.easy, settings.seed) == (7, 2, 9)
+
+
+@pytest.mark.parametrize(
+    ("override", "near"),
+    [
+        ("rollout.concurency=1", "rollout.concurrency"),
+        ("algoritm_config.learning_rate=1", "algorithm_config.learning_rate"),
+        ("rollout.learning_rate=1", "algorithm_config.learning_rate"),
+        ("sed=1", "seed"),
+        ("rollout.train_max_steps.esy=1", "rollout.train_max_steps.easy"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest(override, near):
+    with pytest.raises(SettingsError) as caught:
+        load(overrides=[override])
+    key = override.partition("=")[0]
+    assert str(caught.value) == f"-s {key}: unknown setting {key!r}; did you mean {near!r}?"
+
+
+@pytest.mark.parametrize(
+    ("variable", "key", "near"),
+    [
+        ("WEBGYM_SEEED", "seeed", "seed"),
+        ("WEBGYM_SERVE_PORT", "serve_port", "serve.port"),
+        ("WEBGYM_ROLOUT__EPISODES", "rolout.episodes", "rollout.episodes"),
+        ("WEBGYM_ROLLOUT__EPISODE", "rollout.episode", "rollout.episodes"),
+    ],
+)
+def test_an_unknown_variable_names_the_nearest(variable, key, near, monkeypatch):
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(SettingsError) as caught:
+        load()
+    assert f"unknown setting {key!r}; did you mean {near!r}?" in str(caught.value)
+    assert str(caught.value).startswith("environment")
+
+
+def test_a_variable_that_is_no_setting_of_ours_is_let_alone(monkeypatch):
+    monkeypatch.setenv("WEBGYM_HOME", "/x")
+    assert load() == Settings()
+
+
+@pytest.mark.parametrize("variable", ["WEBGYM_ROLLOUT", "WEBGYM_TRAIN__EXTRA", "WEBGYM_BROWSER__ARGS"])
+def test_a_variable_that_is_not_json_is_an_error_of_ours(variable, monkeypatch):
+    monkeypatch.setenv(variable, "{not json")
+    with pytest.raises(SettingsError, match=r"^environment.*" + variable.split("__")[0].split("_")[1].lower()):
+        load()
+
+
+def test_an_unknown_key_in_a_file_names_the_file(written):
+    path = written("a.yaml", "rollout:\n  episods: 3\n")
+    with pytest.raises(SettingsError) as caught:
+        load([path])
+    assert str(caught.value).startswith(f"file {path}: ")
+    assert "'rollout.episodes'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"), [("a: 1\nb: [1,\n", 3), ("seed: 1\n\trollout: 2\n", 2), ("a: 1\nb: c: d\n", 2)], ids=repr
+)
+def test_bad_yaml_names_the_line(content, line, written):
+    path = written("a.yaml", content)
+    with pytest.raises(SettingsError, match=rf"{path}:{line}: not YAML"):
+        load([path])
+
+
+@pytest.mark.parametrize("content", ["- a\n- b\n", "just text", "5"])
+def test_a_file_that_is_no_mapping_is_refused(content, written):
+    path = written("a.yaml", content)
+    with pytest.raises(SettingsError, match=f"{path}: the settings must be a mapping"):
+        load([path])
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"seed: \xff\xfe\x00")
+    with pytest.raises(SettingsError, match=str(path)):
+        load([path])
+
+
+def test_an_empty_file_changes_nothing(written):
+    assert load([written("a.yaml", "# nothing\n")]) == Settings()
+
+
+def test_a_section_whose_lines_are_all_commented_out_changes_nothing(written):
+    assert load([written("a.yaml", "seed: 3\nrollout:\n  # episodes: 3\n")]) == Settings(seed=3)
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("rollout.episodes=many", "rollout.episodes"),
+        ("rollout.episodes=0", "rollout.episodes"),
+        ("rollout.episodes=null", "rollout.episodes"),
+        ("browser.args=[1]", "browser.args"),
+        ("browser.sandbox=maybe", "browser.sandbox"),
+        ("policy_config.top_p=1.5", "policy_config.top_p"),
+        ("seed=-1", "seed"),
+        ("train.extra=5", "train.extra"),
+    ],
+)
+def test_a_wrong_value_names_source_and_key(override, key):
+    with pytest.raises(SettingsError) as caught:
+        load(overrides=[override])
+    assert str(caught.value).startswith(f"-s {key}: {key}")
+
+
+def test_a_wrong_value_in_a_file_names_the_file(written):
+    path = written("a.yaml", "seed: 1\nrollout: {episodes: x}\n")
+    with pytest.raises(SettingsError, match=f"^file {path}: rollout.episodes: "):
+        load([path])
+
+
+@pytest.mark.parametrize("override", ["rollout", "=3", " =3"])
+def test_an_override_needs_a_key(override):
+    with pytest.raises(SettingsError, match=r"section\.key=value"):
+        load(overrides=[override])
+
+
+def test_a_key_below_a_value_is_an_error_of_ours():
+    with pytest.raises(SettingsError, match=r"train\.extra"):
+        load(overrides=["train.extra=5", "train.extra.b=1"])
+
+
+def test_a_prompt_must_fit_beside_the_response():
+    with pytest.raises(SettingsError, match="leaves no room"):
+        load(overrides=["policy_config.max_new_tokens=100", "serve.max_model_len=100"])
+
+
+def test_settings_can_not_be_changed():
+    with pytest.raises(ValidationError):
+        Settings().seed = 3
+    with pytest.raises(ValidationError):
+        Settings().rollout.episodes = 3
+
+
+def test_loading_leaves_the_machine_learning_stack_alone():
+    code = (
+        "import sys, webgym_cli.config.load as c; c.load();"
+        "print([m for m in ('torch', 'vllm', 'transformers', 'playwright') if m in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"

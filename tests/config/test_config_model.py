@@ -1,0 +1,168 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load
+from webgym_cli.config.model import FROZEN_FOR_A_RUN, AlgorithmSettings, Settings
+from webgym_cli.config.shipped import config_file, deepspeed_file, requirements_file, shipped_root
+from webgym_cli.errors import MissingStageError, SettingsError
+from webgym_cli.store.run import RunDir, create_or_open, open_run
+
+SEED_DOCUMENT = {
+    "model_output_name": "model.pt",
+    "positive_samples_to_train": 1800,
+    "recency_bias_power": 2,
+    "val_split_ratio": 0.05,
+    "cutoff_len": 16384,
+    "per_device_train_batch_size": 3,
+    "per_device_eval_batch_size": 3,
+    "gradient_accumulation_steps": 4,
+    "learning_rate": 1e-6,
+    "max_grad_norm": 1.0,
+    "weight_decay": 0.01,
+    "num_train_epochs": 2,
+    "warmup_steps": 30,
+    "lr_scheduler_type": "constant_with_warmup",
+    "logging_steps": 1,
+    "bf16": True,
+    "do_eval": False,
+    "eval_strategy": "epoch",
+    "save_strategy": "steps",
+    "save_steps": 999999,
+    "save_total_limit": 1,
+    "save_only_model": False,
+    "preprocessing_num_workers": 16,
+    "dataloader_num_workers": 2,
+    "dataloader_pin_memory": True,
+    "remove_unused_columns": False,
+    "min_token_length": 10,
+    "gradient_checkpointing": False,
+    "plot_loss": False,
+    "deepspeed_config_filename": "ds_config_b200_zero1.json",
+    "report_to": "wandb",
+}
+"""`algorithm_config` of `update_online.yaml`, as WebGym's page on `update_prepare.py` lists it."""
+
+
+def test_algorithm_config_has_the_defaults_of_webgym():
+    made = AlgorithmSettings().model_dump()
+    assert {name: made.get(name, "missing") for name in SEED_DOCUMENT} == SEED_DOCUMENT
+
+
+def test_the_rest_of_the_page_holds_too():
+    made = Settings()
+    assert made.algorithm_config.last_n_iterations == 4
+    assert made.algorithm_config.filter_successful_only is True
+    assert made.algorithm_config.filter_same_screenshot is True
+    assert made.algorithm_config.min_trajectory_steps == 2
+    assert made.log_config.model_dump() == {
+        "run_name": "webgym-",
+        "wandb_key_env_var": "WANDB_API_KEY",
+        "entity_name": "",
+        "project_name": "rl",
+    }
+
+
+@pytest.mark.parametrize("file", sorted(shipped_root().glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_shipped_file_loads_by_its_name(file):
+    assert config_file(file.stem) == file
+    assert load([file.stem]) != Settings()
+
+
+@pytest.mark.parametrize("file", sorted(shipped_root().glob("deepspeed/*.json")), ids=lambda file: file.stem)
+def test_a_shipped_deepspeed_file_is_json_of_its_stage(file):
+    stage = json.loads(file.read_text())["zero_optimization"]["stage"]
+    assert stage == int(file.stem[-1])
+    assert deepspeed_file(file.name) == file
+
+
+def test_the_default_deepspeed_file_is_shipped():
+    assert deepspeed_file(str(AlgorithmSettings().deepspeed_config_filename)).is_file()
+
+
+@pytest.mark.parametrize("role", ["serve", "train"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_requirements_of_each_role_are_shipped(role, device):
+    assert requirements_file(role, device).read_text().strip()
+
+
+@pytest.mark.parametrize("find", [config_file, deepspeed_file])
+def test_a_file_that_is_not_there_names_the_shipped_ones(find):
+    with pytest.raises(SettingsError, match="nosuch") as caught:
+        find("nosuch")
+    assert "demo" in caught.value.hint or "ds_config_h100_zero3.json" in caught.value.hint
+
+
+def test_the_json_schema_has_a_help_text_from_the_docstrings():
+    schema = Settings.model_json_schema()
+    assert schema["$defs"]["RolloutSettings"]["properties"]["concurrency"]["description"] == (
+        "Episodes that run at once."
+    )
+    json.dumps(schema)
+
+
+def test_known_keys_are_those_of_the_settings():
+    assert set(known_keys()) == set(flatten(Settings().model_dump(mode="json")))
+
+
+@pytest.mark.parametrize(
+    ("override", "changed"),
+    [
+        ("seed=1", ["seed"]),
+        ("tasks.train=miniwob:click-test", ["tasks.train"]),
+        ("context_config.history_window=3", ["context_config.history_window"]),
+        ("policy_config.base_model=x", ["policy_config.base_model"]),
+        ("image.image_max_pixels=1000", ["image.image_max_pixels"]),
+        ("policy_config.temperature=0", []),
+        ("rollout.episodes=3", []),
+        ("algorithm_config.learning_rate=1", []),
+    ],
+)
+def test_what_a_run_keeps(override, changed):
+    assert changed_frozen_keys(Settings(), load(overrides=[override])) == changed
+
+
+def test_each_frozen_name_is_a_setting():
+    keys = known_keys()
+    assert all(any(key == name or key.startswith(f"{name}.") for key in keys) for name in FROZEN_FOR_A_RUN)
+
+
+def test_a_run_refuses_changes_by_name(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, Settings())
+    before = run.config.read_bytes()
+    with pytest.raises(SettingsError, match=r"keeps these settings: seed, context_config\.history_window$"):
+        create_or_open(run, load(overrides=["seed=1", "context_config.history_window=2", "rollout.episodes=3"]))
+    assert run.config.read_bytes() == before
+
+
+def test_a_run_takes_other_changes_and_keeps_its_provenance(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, Settings())
+    born = run.provenance.read_bytes()
+    create_or_open(run, load(overrides=["rollout.episodes=3"], run_config=run.config))
+    assert open_run(run.root)[1].rollout.episodes == 3
+    assert run.provenance.read_bytes() == born
+
+
+def test_a_folder_without_a_run_names_the_command_that_makes_one(tmp_path):
+    with pytest.raises(MissingStageError) as caught:
+        open_run(tmp_path / "x")
+    assert caught.value.hint == f"webgym rollout {tmp_path / 'x'}"
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(["\x85", "\x7f", "1e3", "null"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(name=text, args=st.lists(text, max_size=2), extra=st.dictionaries(text, text | st.integers(), max_size=2))
+def test_settings_survive_the_run_directory(name, args, extra, tmp_path_factory):
+    made = Settings.model_validate(
+        {"log_config": {"run_name": name}, "browser": {"args": args}, "train": {"extra": extra}}
+    )
+    run = RunDir(Path(tmp_path_factory.mktemp("run")))
+    create_or_open(run, made)
+    assert open_run(run.root)[1] == made

@@ -1,0 +1,268 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.records.made import png
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import RunLockedError, StoreError
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.store import checkpoints, metrics, state
+from webgym_cli.store.lock import locked
+from webgym_cli.store.run import RunDir, new_attempt, replace_link
+from webgym_cli.store.screenshots import ScreenshotStore, png_size
+
+HOLDER = """
+import sys
+from pathlib import Path
+from webgym_cli.store.lock import locked
+from webgym_cli.store.run import RunDir
+with locked(RunDir(Path(sys.argv[1])), "train runs/a"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path / "run")
+
+
+@pytest.fixture
+def holder(run):
+    """Another process that holds the run until its stdin closes."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(run.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def made(version, name=None):
+    return Checkpoint(
+        name=name or f"model_2026010{version}_000000",
+        version=version,
+        iteration=version - 1,
+        parent="base",
+        data_digest="0",
+        resumable=False,
+        steps=1,
+        created_at="2026-01-01T00:00:00.000+00:00",
+    )
+
+
+def published(run, version):
+    weights = run.checkpoints / f"model_2026010{version}_000000.partial"
+    weights.mkdir(parents=True)
+    (weights / "weights").write_text(str(version))
+    checkpoints.publish(run, Settings(), weights, made(version))
+
+
+# --- screenshots
+
+
+def test_an_image_comes_back_and_is_stored_once(tmp_path):
+    store = ScreenshotStore(tmp_path)
+    first, again = store.put(png(1)), store.put(png(1))
+    assert first == again
+    assert (first.width, first.height) == (40, 32)
+    assert store.get(first.sha256) == png(1)
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.png")] == [
+        store.path(first.sha256).relative_to(tmp_path)
+    ]
+    assert store.path(first.sha256).parent.name == first.sha256[:2]
+
+
+def test_an_altered_image_is_not_given_out(tmp_path):
+    store = ScreenshotStore(tmp_path)
+    kept = store.put(png(1))
+    store.path(kept.sha256).write_bytes(png(2))
+    with pytest.raises(StoreError, match="altered"):
+        store.get(kept.sha256)
+
+
+def test_a_missing_image_is_named(tmp_path):
+    with pytest.raises(StoreError, match=r"00/0{64}\.png: the screenshot can't be read: No such file"):
+        ScreenshotStore(tmp_path).get("0" * 64)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff" + b"0" * 50])
+def test_what_is_no_png_is_refused(content, tmp_path):
+    with pytest.raises(StoreError, match="not a PNG"):
+        ScreenshotStore(tmp_path).put(content)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_size_of_a_png():
+    assert png_size(png(width=7, height=300)) == (7, 300)
+
+
+# --- lock
+
+
+def test_a_locked_run_names_its_holder(run, holder):
+    with pytest.raises(RunLockedError) as caught, locked(run, "rollout"):
+        pass
+    assert f"`webgym train runs/a` (process {holder.pid} on " in str(caught.value)
+    assert RunLockedError.exit_code == 75
+
+
+def test_a_killed_holder_frees_the_run(run, holder):
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    with locked(run, "rollout"):
+        assert run.lock_holder.is_file()
+    assert not run.lock_holder.exists()
+
+
+def test_a_holder_that_ends_frees_the_run(run, holder):
+    holder.communicate()
+    with locked(run, "rollout"):
+        pass
+
+
+def test_the_lock_is_freed_after_an_error(run):
+    with pytest.raises(ZeroDivisionError), locked(run, "a"):
+        raise ZeroDivisionError
+    with locked(run, "b"):
+        pass
+
+
+def test_one_process_can_not_hold_a_run_twice(run):
+    with locked(run, "first"), pytest.raises(RunLockedError, match="webgym first"), locked(run, "second"):
+        pass
+
+
+def test_a_run_that_can_not_be_made_is_an_error_of_ours(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="can't be written"), locked(RunDir(tmp_path / "file" / "run"), "a"):
+        pass
+
+
+# --- links and attempts
+
+
+def test_a_link_flips_from_one_folder_to_another(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        replace_link(tmp_path / "now", tmp_path / name)
+        assert os.readlink(tmp_path / "now") == name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "now"]
+
+
+def test_a_real_folder_in_the_place_of_a_link_is_moved_aside(tmp_path):
+    (tmp_path / "now").mkdir()
+    (tmp_path / "now" / "precious").write_text("x")
+    (tmp_path / "a").mkdir()
+    replace_link(tmp_path / "now", tmp_path / "a")
+    (aside,) = tmp_path.glob("now.before-*")
+    assert (aside / "precious").read_text() == "x"
+    assert (tmp_path / "now").resolve() == (tmp_path / "a").resolve()
+
+
+def test_the_link_survives_moving_the_run(tmp_path):
+    run = RunDir(tmp_path / "run")
+    published(run, 1)
+    run.root.rename(tmp_path / "moved")
+    assert (tmp_path / "moved" / "model.pt" / "weights").read_text() == "1"
+
+
+def test_attempts_are_numbered(run):
+    assert [new_attempt(run).name for _ in range(3)] == ["attempt_0001", "attempt_0002", "attempt_0003"]
+    (run.logs / "attempt_0002").rmdir()
+    (run.logs / "attempt_0003.old").mkdir()
+    assert new_attempt(run).name == "attempt_0004"
+    assert os.readlink(run.logs / "latest") == "attempt_0004"
+
+
+def test_an_attempt_that_can_not_be_made_is_an_error_of_ours(run):
+    run.root.mkdir()
+    run.logs.write_text("a file")
+    with pytest.raises(StoreError, match="logs"):
+        new_attempt(run)
+
+
+# --- checkpoints
+
+
+def test_before_the_first_training_the_base_model_acts(run):
+    assert checkpoints.current(run) is None
+    assert checkpoints.version(run) == 0
+    assert str(checkpoints.policy_path(run, Settings())) == "Qwen/Qwen3-VL-8B-Instruct"
+    checkpoints.repair_link(run, Settings())
+    assert not run.root.exists()
+
+
+def test_published_weights_are_the_current_policy(run):
+    for version in (1, 2):
+        published(run, version)
+        assert checkpoints.version(run) == version
+        assert checkpoints.current(run) == made(version)
+        assert (run.model(Settings()) / "weights").read_text() == str(version)
+        assert checkpoints.policy_path(run, Settings()) == run.checkpoints / made(version).name
+    assert checkpoints.checkpoints(run) == [made(1), made(2)]
+
+
+def test_the_version_decides_not_the_name(run):
+    published(run, 2)
+    weights = run.checkpoints / "model_99999999_000000"
+    weights.mkdir()
+    checkpoints.publish(run, Settings(), weights, made(1, "model_99999999_000000"))
+    assert checkpoints.version(run) == 2
+
+
+def test_weights_without_a_record_are_no_checkpoint(run):
+    published(run, 1)
+    (run.checkpoints / "model_20260109_000000").mkdir()
+    assert checkpoints.version(run) == 1
+
+
+def test_a_link_that_a_crash_left_behind_is_mended(run):
+    published(run, 1)
+    published(run, 2)
+    replace_link(run.model(Settings()), run.checkpoints / made(1).name)
+    checkpoints.repair_link(run, Settings())
+    assert (run.model(Settings()) / "weights").read_text() == "2"
+
+
+def test_a_damaged_record_is_named(run):
+    published(run, 1)
+    record = run.checkpoints / made(1).name / "checkpoint.json"
+    record.write_text('{"name": "x"}')
+    with pytest.raises(StoreError, match=str(record)):
+        checkpoints.checkpoints(run)
+
+
+# --- state and metrics
+
+
+def test_a_command_is_under_way_until_it_is_finished(run):
+    assert state.underway(run) is None
+    state.begin(run, "rollout", {"split": "test", "episodes": None})
+    found = state.underway(run)
+    assert (found.command, found.options) == ("rollout", {"split": "test", "episodes": None})
+    state.finish(run)
+    state.finish(run)
+    assert state.underway(run) is None
+
+
+def test_events_come_back_by_name_with_their_time(run):
+    assert list(metrics.events(run, "train")) == []
+    for number, name in enumerate(["train", "prepare", "train"]):
+        metrics.record(run, {"event": name, "number": number})
+    found = list(metrics.events(run, "train"))
+    assert [event["number"] for event in found] == [0, 2]
+    assert all(event["at"].endswith("+00:00") for event in found)
+
+
+def test_a_torn_event_does_not_hide_the_others(run):
+    metrics.record(run, {"event": "train", "number": 0})
+    with run.metrics.open("a") as file:
+        file.write('{"event": "tra')
+    assert [event["number"] for event in metrics.events(run, "train")] == [0]
+    metrics.record(run, {"event": "train", "number": 1})
+    assert [event["number"] for event in metrics.events(run, "train")] == [0, 1]
