@@ -221,6 +221,19 @@ def test_weights_without_a_record_are_no_checkpoint(run):
     assert checkpoints.version(run) == 1
 
 
+def test_a_crash_before_the_rename_leaves_the_old_policy(run, monkeypatch):
+    published(run, 1)
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("pathlib.Path.rename", crash)
+        published(run, 2)
+    assert checkpoints.current(run) == made(1)
+    assert checkpoints.policy_path(run, Settings()).is_dir()
+
+
 def test_a_link_that_a_crash_left_behind_is_mended(run):
     published(run, 1)
     published(run, 2)

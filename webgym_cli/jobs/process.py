@@ -65,7 +65,8 @@ class Job:
         code = self._process.poll()
         if code is not None:
             self._release()
-        return code
+            return 128 - code if code < 0 else code  # a signal that met the guard before it was ready
+        return None
 
     async def wait(self, poll_seconds: float = 0.1) -> int:
         """Wait until the command and everything that it started have ended; return the exit status."""

@@ -17,8 +17,13 @@ class Terminated(BaseException):
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
     """Run to the end. SIGINT raises KeyboardInterrupt and SIGTERM `Terminated`, both after the coroutine's clean-up."""
-    with asyncio.Runner() as runner:
-        return runner.run(_supervised(main))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with asyncio.Runner() as runner:
+            return runner.run(_supervised(main))
+    finally:
+        for number, handler in before.items():  # asyncio would leave SIGTERM without one
+            signal.signal(number, handler)
 
 
 async def _supervised(main: Coroutine[Any, Any, T]) -> T:

@@ -17,8 +17,9 @@ RECORD = "checkpoint.json"
 
 def checkpoints(run: RunDir) -> list[Checkpoint]:
     """Return the complete checkpoints, oldest first. Raises `StoreError`."""
-    files = run.checkpoints.glob(f"model_*/{RECORD}")
-    return sorted((_read(file) for file in files), key=lambda found: found.version)
+    found = {file.parent.name: _read(file) for file in run.checkpoints.glob(f"model_*/{RECORD}")}
+    in_place = (checkpoint for name, checkpoint in found.items() if name == checkpoint.name)
+    return sorted(in_place, key=lambda checkpoint: checkpoint.version)
 
 
 def _read(file: Path) -> Checkpoint:

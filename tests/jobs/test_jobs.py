@@ -1,0 +1,209 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.guard import descendants
+from webgym_cli.jobs.process import Job, last_lines
+
+FAMILY = """
+import os, signal, subprocess, sys, time
+code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+kinds = [dict(), dict(start_new_session=True), dict(process_group=0)]
+children = [subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, **kind) for kind in kinds]
+for child in children:
+    child.stdout.readline()
+if os.fork() == 0:  # a daemon: its parent is gone before anybody looks
+    os.setsid()
+    if os.fork() == 0:
+        print("daemon", os.getpid(), flush=True)
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+time.sleep(0.2)
+print("pids", os.getpid(), *[child.pid for child in children], flush=True)
+"""
+"""A parent, three children that ignore TERM in as many sessions and groups, and a daemon."""
+PARENT = """
+import os, sys, time
+from pathlib import Path
+from webgym_cli.jobs.process import Job
+Job.spawn([sys.executable, "-S", "-c", sys.argv[2]], env=dict(os.environ), log=Path(sys.argv[1]), grace=0.2)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "logs" / "job.log"
+
+
+@pytest.fixture
+def spawn(log):
+    jobs = []
+
+    def start(code, grace=0.2, **options):
+        job = Job.spawn([sys.executable, "-S", "-c", code], env=dict(os.environ), log=log, grace=grace, **options)
+        jobs.append(job)
+        return job
+
+    yield start
+    for job in jobs:
+        tree = [job.pid, *descendants(job.pid)]
+        for pid in tree if job.poll() is None else []:
+            os.kill(pid, signal.SIGKILL)
+
+
+def seen(log, word, timeout=20):
+    """Return what stands behind a word in the log, as numbers, as soon as it does."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        for line in last_lines(log, 50):
+            if line.startswith(word):
+                return [int(part) for part in line.split()[1:]]
+        time.sleep(0.02)
+    raise AssertionError(f"no {word!r} in {last_lines(log)}")
+
+
+def family(log):
+    return seen(log, "pids") + seen(log, "daemon")
+
+
+def alive(pids):
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+def gone(pids, timeout=20):
+    deadline = time.monotonic() + timeout
+    while alive(pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pids)
+
+
+async def test_a_command_tells_its_exit_status_and_its_output(spawn, log):
+    job = spawn("import sys; print('out'); sys.stderr.write('err'); sys.exit(7)")
+    assert await job.wait(0.01) == 7
+    assert sorted(last_lines(log)) == ["err", "out"]
+    assert await job.stop() == 7
+
+
+async def test_a_command_that_a_signal_ends_has_128_and_its_number(spawn):
+    job = spawn("import os; os.kill(os.getpid(), 6)")
+    assert await job.wait(0.01) == 128 + 6
+
+
+async def test_a_command_that_is_not_there_ends_with_127(log):
+    job = Job.spawn(["/no/such/command"], env={}, log=log)
+    assert await job.wait(0.01) == 127
+    assert "can't start /no/such/command" in last_lines(log)[0]
+
+
+def test_a_guard_that_can_not_start_is_an_error_of_ours(log, tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(JobError, match="can't start true"):
+        Job.spawn(["true"], env={}, log=log, cwd=tmp_path / "none")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_command_gets_exactly_its_environment_and_folder(log, tmp_path):
+    code = "import os; print(os.getcwd()); print(sorted(set(os.environ) - {'LC_CTYPE'}))"
+    job = Job.spawn([sys.executable, "-S", "-c", code], env={"A": "1"}, log=log, cwd=tmp_path)
+    assert await job.wait(0.01) == 0
+    assert last_lines(log) == [str(tmp_path), "['A']"]
+
+
+async def test_a_command_is_asked_before_it_is_killed(spawn, log):
+    job = spawn(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), sys.exit(3)))\n"
+        "print('up', flush=True)\ntime.sleep(600)",
+        grace=20,
+    )
+    seen(log, "up")
+    assert await job.stop() == 3
+    assert last_lines(log, 1) == ["asked"]
+
+
+async def test_a_command_that_does_not_listen_is_killed(spawn, log):
+    job = spawn("import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)")
+    seen(log, "up")
+    assert await job.stop() == 128 + signal.SIGKILL
+
+
+async def test_a_job_can_be_stopped_at_once(spawn):
+    assert await spawn("import time; time.sleep(600)").stop() == 128 + signal.SIGTERM
+
+
+async def test_stopping_ends_the_whole_tree(spawn, log):
+    job = spawn(FAMILY + "time.sleep(600)")
+    tree = family(log)
+    assert len(alive(tree)) == 5
+    await job.stop()
+    assert alive(tree) == []
+
+
+async def test_a_normal_end_takes_what_is_left_with_it(spawn, log):
+    job = spawn(FAMILY)
+    assert await job.wait(0.01) == 0
+    tree = family(log)
+    assert len(tree) == 5
+    assert alive(tree) == []
+
+
+def test_nothing_outlives_a_killed_parent(log):
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(log), FAMILY + "time.sleep(600)"])
+    try:
+        tree = family(log)
+        guards = [pid for pid in descendants(parent.pid) if pid not in tree]
+        assert len(alive(tree)) == 5
+        assert len(guards) >= 1
+    finally:
+        parent.kill()
+        parent.wait()
+    assert gone([*tree, *guards])
+
+
+async def test_two_jobs_do_not_hold_each_other(tmp_path):
+    """The second child must not inherit the first one's lifeline."""
+    first, second = (
+        Job.spawn(["sleep", "600"], env=dict(os.environ), log=tmp_path / str(number), grace=1) for number in range(2)
+    )
+    try:
+        assert await asyncio.wait_for(first.stop(), 20) == 128 + signal.SIGTERM
+        assert second.poll() is None
+    finally:
+        await second.stop()
+
+
+async def test_a_stopped_job_holds_no_file(spawn):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await spawn("pass").wait(0.01)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_last_lines_of_a_log(tmp_path):
+    log = tmp_path / "x.log"
+    assert last_lines(log) == []
+    log.write_bytes(b"a\n\n  \n10%\r20%\r30%\nb \xff\nend")
+    assert last_lines(log, 3) == ["30%", "b \ufffd", "end"]
+    log.write_bytes(b"x" * 100_000 + b"\nend\n")
+    assert last_lines(log, 2, limit=10) == ["xxxxx", "end"]
+
+
+def test_descendants_are_found_below_a_name_with_brackets(tmp_path):
+    """/proc/<pid>/stat holds the name unquoted."""
+    odd = tmp_path / "a) S 1 (b"
+    odd.symlink_to("/bin/sleep")
+    child = subprocess.Popen([str(odd), "600"])
+    try:
+        assert child.pid in descendants(os.getpid())
+    finally:
+        child.kill()
+        child.wait()

@@ -1,0 +1,80 @@
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from webgym_cli.jobs.signals import Terminated, run_async
+
+PROGRAM = """
+import asyncio, signal, sys
+from webgym_cli.jobs.signals import Terminated, run_async
+
+async def main():
+    try:
+        print("up", flush=True)
+        await asyncio.sleep(600)
+    finally:
+        await asyncio.sleep(0.3)
+        print("cleaned", flush=True)
+
+try:
+    run_async(main())
+except BaseException as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.fixture
+def program():
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGTERM, "Terminated"), (signal.SIGINT, "KeyboardInterrupt")], ids=str
+)
+def test_a_signal_unwinds_and_is_told(program, number, raised):
+    program.send_signal(number)
+    assert program.communicate(timeout=20)[0] == f"cleaned\n{raised}\n"
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_a_second_signal_does_not_cut_the_clean_up_short(program, second):
+    program.send_signal(signal.SIGTERM)
+    program.send_signal(second)
+    assert "cleaned" in program.communicate(timeout=20)[0]
+
+
+def test_a_result_and_an_error_come_through():
+    async def gives():
+        return 5
+
+    async def fails():
+        raise ZeroDivisionError
+
+    assert run_async(gives()) == 5
+    with pytest.raises(ZeroDivisionError):
+        run_async(fails())
+
+
+def test_the_handlers_of_the_caller_are_put_back():
+    async def nothing():
+        pass
+
+    def mine(*_):
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        run_async(nothing())
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_terminated_is_no_ordinary_error():
+    assert not issubclass(Terminated, Exception)
