@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,8 @@ class Pipeline:
 
     async def collect(self, split: Split, policy: str, episodes: int | None = None) -> Event:
         """Collect what the current iteration owes and return the summary."""
-        plan = plan_rollout(self.run, self.settings, split, version(self.run), episodes)
+        require_policy(policy)
+        plan = replace(plan_rollout(self.run, self.settings, split, version(self.run), episodes), policy=policy)
         write_plan(self.run, plan)
         self._announce(plan)
         if not plan.owed:
@@ -126,8 +127,6 @@ class Pipeline:
         base_url = policy
         if policy == VLLM:
             base_url = await self._serve_current()
-        elif not policy.startswith(("http://", "https://")):
-            raise UsageError(f"rollout.policy: {policy!r} is neither vllm, oracle nor a base URL")
         newest = current(self.run)
         chat = ChatPolicy(
             base_url,
@@ -172,6 +171,15 @@ class Pipeline:
     def _record(self, event: Event) -> None:
         record(self.run, event)
         self.sink(event)
+
+
+def require_policy(policy: str) -> None:
+    """Raise `UsageError` unless this can act: `vllm`, `oracle` or a base URL."""
+    if policy not in (ORACLE, VLLM) and not policy.startswith(("http://", "https://")):
+        raise UsageError(
+            f"rollout.policy: {policy!r} is neither vllm, oracle nor a base URL",
+            hint="--policy vllm, --policy oracle or --policy http://HOST:PORT/v1",
+        )
 
 
 def require_success(summary: dict[str, Any], wanted: float | None) -> None:

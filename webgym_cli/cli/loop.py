@@ -30,12 +30,13 @@ def loop(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop import Pipeline
+    from webgym_cli.loop import Pipeline, require_policy
     from webgym_cli.store.checkpoints import version
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     wanted = iterations or settings.loop.iterations
+    require_policy(settings.rollout.policy)
     if dry_run:
         done = version(directory)
         output.show(

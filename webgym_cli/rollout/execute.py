@@ -59,7 +59,7 @@ class Rollout:
                 await asyncio.gather(*running)
                 if watcher:
                     watcher.cancel()
-        except* WebGymError as errors:
+        except* (WebGymError, OSError) as errors:  # OSError: the reader of our events is gone
             raise errors.exceptions[0] from None
         return self._summary()
 

@@ -43,14 +43,24 @@ def _pages(names: str) -> list[str]:
     return wanted
 
 
+def _has_page(task: Task) -> bool:
+    return (task.start_url or task.id).removesuffix(".html") in page_names()
+
+
 def _task(path: Path, number: int, line: str) -> Task:
     try:
         value = json.loads(line)
         if not isinstance(value, dict):
             raise UsageError(f"{path}:{number}: a task must be a JSON object", hint=f"mend line {number} of {path}")
         known = {key: value.pop(key) for key in list(value) if key in Task.model_fields and key != "extra"}
-        extra = {**value.pop("extra", {}), **value}
-        return Task.model_validate({**known, "extra": extra})
+        extra = value.pop("extra", {})
+        task = Task.model_validate({**known, "extra": {**extra, **value} if isinstance(extra, dict) else extra})
+        if task.environment == "miniwob" and not _has_page(task):
+            raise UsageError(
+                f"{path}:{number}: MiniWoB has no page {task.start_url or task.id!r}",
+                hint=f"mend line {number} of {path}: start_url takes a page's name, like click-test.html",
+            )
+        return task
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
