@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from typing import Any, NoReturn
 
-from webgym_cli.cli.output import fail
+from webgym_cli.cli.output import fail, reader_is_gone
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.signals import Terminated
 
@@ -32,7 +31,7 @@ def main() -> None:
         fail("terminated; what was finished is stored", AGAIN)
         _leave(143)
     except BrokenPipeError:  # `webgym ... | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reader_is_gone()
         _leave(0)
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         _leave(_click_error(error))

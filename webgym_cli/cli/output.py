@@ -151,6 +151,11 @@ def fail(message: str, hint: str = "") -> None:
         sys.stderr.write(f"  next: {hint}\n")
 
 
+def reader_is_gone() -> None:
+    """Send what is still to be written on stdout nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _live(stream: Any) -> bool:
     return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.cli.output import Output
+from webgym_cli.cli.output import Output, reader_is_gone
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
+from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.store.lock import locked
-from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now
+from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now, refuse_changes
 from webgym_cli.store.state import begin, finish
 
 
@@ -31,9 +32,11 @@ class Stage:
 
 
 def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tuple[RunDir, Settings]:
-    """Return the run and the settings that a command would use; writes nothing."""
+    """Return the run and the settings that a command would use, checked against those that it keeps; writes nothing."""
     directory = RunDir(run)
-    return directory, load(config or (), set_ or (), run_config=directory.config)
+    settings = load(config or (), set_ or (), run_config=directory.config)
+    refuse_changes(directory, settings)
+    return directory, settings
 
 
 @contextmanager
@@ -45,11 +48,18 @@ def stage(
         create_or_open(run, settings)
         logs = new_attempt(run)
         begin(run, command, options or {})
-        with output.progress() as board, (logs / "webgym.log").open("a", encoding="utf-8", buffering=1) as log:
+        with output.progress() as board, (logs / "webgym.log").open("ab", buffering=0) as log:
 
             def sink(event: Event) -> None:
-                log.write(json.dumps({"at": now(), **event}, ensure_ascii=False) + "\n")
+                with suppress(OSError):  # a disk that is full is told by the store, which loses nothing
+                    log.write(json.dumps({"at": now(), **event}, ensure_ascii=False).encode() + b"\n")
                 board(event)
 
-            yield Stage(run, settings, logs, sink)
+            try:
+                yield Stage(run, settings, logs, sink)
+            except BrokenPipeError:
+                reader_is_gone()
+                raise WebGymError(
+                    "the reader of the output is gone; what was finished is stored", hint=f"webgym resume {run.root}"
+                ) from None
         finish(run)

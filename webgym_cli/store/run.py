@@ -109,17 +109,20 @@ def open_run(path: Path) -> tuple[RunDir, Settings]:
     return run, load(run_config=run.config)
 
 
+def refuse_changes(run: RunDir, settings: Settings) -> None:
+    """Raise `SettingsError` where settings differ that a known run keeps."""
+    if run.exists and (changed := changed_frozen_keys(_saved(run), settings)):
+        raise SettingsError(
+            f"{run.root}: a run keeps these settings: {', '.join(changed)}",
+            hint="leave them as they are, or start another run in another folder",
+        )
+
+
 def create_or_open(run: RunDir, settings: Settings) -> None:
     """Write the settings of a new run, or of a known one after checking that they may change. Needs the lock."""
-    if run.exists:
-        before = Settings.model_validate(read_json(run.config))
-        if changed := changed_frozen_keys(before, settings):
-            raise SettingsError(
-                f"{run.root}: a run keeps these settings: {', '.join(changed)}",
-                hint="leave them as they are, or start another run in another folder",
-            )
-        if before == settings:
-            return
+    refuse_changes(run, settings)
+    if run.exists and _saved(run) == settings:
+        return
     write_json(run.config, settings.model_dump(mode="json"))
     if not run.provenance.exists():
         write_json(run.provenance, _provenance())
@@ -146,6 +149,10 @@ def replace_link(link: Path, target: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(target, link.parent))
     temporary.replace(link)
+
+
+def _saved(run: RunDir) -> Settings:
+    return Settings.model_validate(read_json(run.config))
 
 
 def _provenance() -> dict[str, object]:
