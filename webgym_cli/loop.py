@@ -15,7 +15,7 @@ from typing import Any
 
 from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.registry import make_pool
+from webgym_cli.environments.registry import make_pool, require_experts
 from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
 from webgym_cli.prepare import execute as prepare_stage
 from webgym_cli.prepare.plan import plan_dataset, refuse_empty
@@ -86,6 +86,8 @@ class Pipeline:
         """Collect what the current iteration owes and return the summary."""
         require_policy(policy)
         plan = replace(plan_rollout(self.run, self.settings, split, version(self.run), episodes), policy=policy)
+        if policy == ORACLE:
+            require_experts(owed.episode.task for owed in plan.owed)
         write_plan(self.run, plan)
         self._announce(plan)
         if not plan.owed:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
 
 ENVIRONMENTS = ("miniwob",)
 """The environments that can be made."""
+
+
+def require_experts(tasks: Iterable[Task]) -> None:
+    """Raise `UsageError` for a task that no expert solves."""
+    from webgym_cli.environments.miniwob_oracle import require_expert
+
+    for task in tasks:
+        if task.environment == "miniwob":
+            require_expert((task.start_url or task.id).removesuffix(".html"))
 
 
 def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
