@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -76,7 +77,11 @@ def family(log):
 
 
 def alive(pids):
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
+    return found
 
 
 def gone(pids, timeout=20):

@@ -13,7 +13,7 @@ import openai
 
 from webgym_cli.agent.prompt import Prompt, pieces
 from webgym_cli.config.model import PolicySettings, RolloutSettings
-from webgym_cli.errors import BoundaryError
+from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Generation
@@ -58,6 +58,10 @@ class ChatPolicy:
         name: str = "",
         api_key: str = "",
     ) -> None:
+        try:
+            httpx.URL(base_url)
+        except httpx.InvalidURL as error:
+            raise UsageError(f"rollout.policy: {base_url!r} is no address: {error}") from error
         self.name = name or model
         self._model = model
         self._sampling = sampling
@@ -74,7 +78,7 @@ class ChatPolicy:
         """Send the prompt; the reply has token ids and log-probabilities where the server gives them."""
         request = {"messages": openai_messages(prompt, self._images), **await self._parameters()}
         try:
-            answer = await self._client.chat.completions.create(**request)
+            return _reply(await self._client.chat.completions.create(**request))
         except (
             openai.APITimeoutError,
             openai.APIConnectionError,
@@ -84,7 +88,9 @@ class ChatPolicy:
             raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self._client.base_url}: {_reason(error)}") from error
         except openai.APIError as error:
             raise BoundaryError(FailureKind.POLICY_REFUSED, f"{self._client.base_url}: {_reason(error)}") from error
-        return _reply(answer)
+        except (AttributeError, TypeError, ValueError) as error:  # whatever listens there, it is no chat server
+            message = f"{self._client.base_url}: the answer is no chat completion: {_reason(error)}"
+            raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, message) from error
 
     async def close(self) -> None:
         """Close the connections."""
@@ -114,7 +120,7 @@ class ChatPolicy:
             try:
                 async with httpx.AsyncClient(timeout=PROBE_TIMEOUT) as client:
                     answer = await client.get(f"{root}/version")
-                self._is_vllm = answer.status_code == 200 and "version" in answer.text
+                self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
             except httpx.HTTPError as error:
                 raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{root}: {_reason(error)}") from error
         return self._is_vllm
@@ -148,7 +154,7 @@ def token_digest(ids: Sequence[int]) -> str:
 
 def _reply(answer: Any) -> Reply:
     if not answer.choices:
-        raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, "the server answered without a choice")
+        raise ValueError("no choice")
     choice = answer.choices[0]
     prompt_ids = getattr(answer, "prompt_token_ids", None)
     ids = getattr(choice, "token_ids", None)
@@ -160,7 +166,8 @@ def _reply(answer: Any) -> Reply:
         logprobs=tuple(entry.logprob for entry in logprobs) if logprobs else None,
         finish_reason=choice.finish_reason,
     )
-    return Reply(text=choice.message.content or "", generation=generation)
+    text = (choice.message.content or "").encode(errors="replace").decode()  # half a character can't be stored
+    return Reply(text=text, generation=generation)
 
 
 def _reason(error: Exception) -> str:

@@ -78,6 +78,7 @@ def render_call(action: Action, mode: InteractionMode) -> str:
         if value is not None:
             arguments[name] = value
     call = json.dumps({"name": FUNCTIONS[mode], "arguments": arguments}, ensure_ascii=False)
+    call = call.replace("</", "<\\/")  # the same JSON, in which no text ends the call
     return f"<tool_call>\n{call}\n</tool_call>"
 
 

@@ -65,6 +65,8 @@ class Action(Record):
             ActionName.NAVIGATE: self.url is not None,
             ActionName.ANSWER: self.text is not None,
         }
+        for text in (self.text, self.url):
+            (text or "").encode()  # half a surrogate pair is a ValueError: it could not be stored
         if not needs.get(self.name, True):
             raise ValueError(f"the action {self.name} lacks an argument")
         if self.coordinate and not all(0 <= axis <= NORMALISED for axis in self.coordinate):

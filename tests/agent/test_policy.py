@@ -1,0 +1,273 @@
+"""The policy client against a real HTTP server on loopback."""
+
+import base64
+import hashlib
+import json
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.records.made import png, shot
+from webgym_cli.agent.policy import ChatPolicy, token_digest
+from webgym_cli.agent.prompt import render
+from webgym_cli.config.model import PolicySettings, RolloutSettings
+from webgym_cli.errors import BoundaryError, WebGymError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.trajectory import Observation, PromptSpec
+
+PROMPT = render(PromptSpec(), "Do it.", "http://a/", [], Observation(url="http://a/", screenshot=shot(0)))
+CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
+ANSWER = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "policy",
+    "choices": [CHOICE],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
+}
+VLLM_ANSWER = {
+    **ANSWER,
+    "prompt_token_ids": [1, 22, 3],
+    "choices": [
+        {
+            **CHOICE,
+            "token_ids": [5, 6],
+            "logprobs": {
+                "content": [
+                    {"token": "Hi", "logprob": -0.5, "bytes": None, "top_logprobs": []},
+                    {"token": ".", "logprob": -0.25, "bytes": None, "top_logprobs": []},
+                ]
+            },
+        }
+    ],
+}
+
+
+class Server(ThreadingHTTPServer):
+    """Answers chat requests from a list: (status, body) or a function; the last one again and again."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = [(200, ANSWER)]
+        self.version = (404, {})
+        self.content_type = "application/json"
+        self.requests = []
+        self.probes = 0
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.probes += 1
+        self.say(*self.server.version if self.path == "/version" else (404, {}))
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests.append(json.loads(body))
+        answers = self.server.answers
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.say(*(answer(self) if callable(answer) else answer))
+
+    def say(self, status, body):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", self.server.content_type)
+        self.send_header("retry-after-ms", "1")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+async def ask(server):
+    policies = []
+
+    async def reply(sampling=None, times=1, url=None, **limits):
+        policy = ChatPolicy(
+            url or f"http://127.0.0.1:{server.server_port}/v1",
+            "policy",
+            PolicySettings.model_validate(sampling or {}),
+            RolloutSettings.model_validate({"policy_timeout": 10, **limits}),
+            {shot(0).sha256: png(0)}.__getitem__,
+        )
+        policies.append(policy)
+        return [await policy.reply(PROMPT) for _ in range(times)][-1]
+
+    yield reply
+    for policy in policies:
+        await policy.close()
+
+
+async def failure(asked):
+    with pytest.raises(BoundaryError) as caught:
+        await asked
+    return caught.value.kind
+
+
+async def test_the_prompt_arrives_with_its_image(ask, server):
+    reply = await ask()
+    assert reply.text == "Hi."
+    system, user = server.requests[0]["messages"]
+    assert system == {"role": "system", "content": PROMPT.messages[0].content}
+    image, text = user["content"]
+    assert image["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(png(0)).decode()}"
+    assert text == {"type": "text", "text": "Task: Do it.\nStart page: http://a/\n"}
+
+
+async def test_other_servers_get_no_parameter_that_they_do_not_know(ask, server):
+    await ask({"max_new_tokens": 5, "temperature": 0.5, "top_p": 0.75})
+    request = server.requests[0]
+    del request["messages"]
+    assert request == {"model": "policy", "max_tokens": 5, "temperature": 0.5, "top_p": 0.75}
+
+
+async def test_vllm_is_asked_for_token_ids_and_log_probabilities(ask, server):
+    server.version = (200, {"version": "0.32.0"})
+    await ask({"top_k": 7, "min_p": 0.1})
+    request = server.requests[0]
+    assert (request["top_k"], request["min_p"], request["return_token_ids"], request["logprobs"]) == (
+        7,
+        0.1,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+async def test_no_top_k_is_minus_one_for_vllm(ask, server, top_k):
+    server.version = (200, {"version": "0.32.0"})
+    await ask({"top_k": top_k})
+    assert server.requests[0]["top_k"] == -1
+
+
+async def test_the_server_is_asked_once_who_it_is(ask, server):
+    await ask(times=3)
+    assert (server.probes, len(server.requests)) == (1, 3)
+
+
+async def test_a_web_page_that_mentions_a_version_is_not_vllm(ask, server):
+    server.version = (200, b'<?xml version="1.0"?><html></html>')
+    await ask()
+    assert "return_token_ids" not in server.requests[0]
+
+
+async def test_token_ids_and_log_probabilities_are_kept(ask, server):
+    server.version, server.answers = (200, {"version": "0.32.0"}), [(200, VLLM_ANSWER)]
+    found = (await ask()).generation
+    assert found.model_dump() == {
+        "prompt_tokens": 7,
+        "prompt_token_digest": hashlib.sha256(b"1,22,3").hexdigest(),
+        "token_ids": (5, 6),
+        "logprobs": (-0.5, -0.25),
+        "finish_reason": "stop",
+    }
+    assert token_digest([1, 22, 3]) == found.prompt_token_digest
+
+
+async def test_what_the_server_did_not_give_stays_unknown(ask, server):
+    server.answers = [(200, {**ANSWER, "usage": None, "choices": [{**CHOICE, "message": {"role": "assistant"}}]})]
+    reply = await ask()
+    assert reply.text == ""
+    assert (reply.generation.prompt_tokens, reply.generation.token_ids, reply.generation.logprobs) == (None, None, None)
+
+
+async def test_half_a_character_can_be_stored(ask, server):
+    content = b'{"choices": [{"message": {"content": "a\\ud800b"}, "finish_reason": "stop", "index": 0}]}'
+    server.answers = [(200, content)]
+    assert (await ask()).text.encode().decode() == "a?b"
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 408])
+async def test_a_server_that_recovers_is_asked_again(ask, server, status):
+    server.answers = [(status, {}), (status, {}), (200, ANSWER)]
+    assert (await ask(policy_retries=2)).text == "Hi."
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [500, 429])
+async def test_a_server_that_stays_broken_is_unavailable(ask, server, status):
+    server.answers = [(status, {"error": {"message": "overloaded"}})]
+    assert await failure(ask(policy_retries=1)) is FailureKind.POLICY_UNAVAILABLE
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422])
+async def test_a_refused_request_is_not_sent_again(ask, server, status):
+    server.answers = [(status, {"error": {"message": "too long"}})]
+    assert await failure(ask(policy_retries=2)) is FailureKind.POLICY_REFUSED
+    assert len(server.requests) == 1
+
+
+async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):
+    released = threading.Event()
+    server.answers = [lambda _: (released.wait(20), (200, ANSWER))[1]]
+    start = time.monotonic()
+    try:
+        assert await failure(ask(policy_timeout=0.2, policy_retries=0)) is FailureKind.POLICY_UNAVAILABLE
+    finally:
+        released.set()
+    assert time.monotonic() - start < 15
+
+
+async def test_nobody_there_is_unavailable(ask):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        assert await failure(ask(url=url, policy_retries=0)) is FailureKind.POLICY_UNAVAILABLE
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1/v1", "http://a:b/v1"])
+async def test_an_address_that_is_none_is_an_error_of_ours(ask, url):
+    with pytest.raises(WebGymError):
+        await ask(url=url, policy_retries=0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"choices": []},
+        {"choices": [{}]},
+        {"choices": [{"message": None}]},
+        {"choices": 5},
+        {"choices": [{"message": {"content": 5}}]},
+        [],
+        "text",
+        None,
+        b"{half",
+        b"",
+    ],
+    ids=str,
+)
+async def test_an_answer_that_is_none_is_unavailable(ask, server, body):
+    server.answers = [(200, body)]
+    assert await failure(ask(policy_retries=0)) is FailureKind.POLICY_UNAVAILABLE
+
+
+async def test_a_web_page_is_no_answer(ask, server):
+    server.content_type, server.answers = "text/html", [(200, b"<html>Welcome</html>")]
+    assert await failure(ask(policy_retries=0)) is FailureKind.POLICY_UNAVAILABLE
+
+
+async def test_the_error_names_the_server_and_the_reason(ask, server):
+    server.answers = [(400, {"error": {"message": "prompt too long"}})]
+    with pytest.raises(BoundaryError, match=rf"http://127\.0\.0\.1:{server.server_port}/v1/: .*prompt too long"):
+        await ask()

@@ -1,0 +1,92 @@
+import json
+
+import pytest
+
+from webgym_cli.agent.tokens import ImageGrid, ModelTokens
+from webgym_cli.errors import SettingsError
+from webgym_cli.records.sample import Message
+
+GRID = ImageGrid(factor=32, min_pixels=4096, max_pixels=1280 * 1024)
+TEMPLATE = (
+    "{% for message in messages %}<{{ message.role }}>{% if message.content is string %}{{ message.content }}"
+    "{% else %}{% for part in message.content %}{% if part.type == 'image' %} <|image_pad|> "
+    "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %} go{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "tokens"),
+    [
+        ((1280, 1024), (1280, 1024), 1280),  # 40 x 32: exactly the limit
+        ((1000, 700), (992, 704), 682),  # 31.25 -> 31, 21.875 -> 22
+        ((48, 64), (64, 64), 4),  # 1.5 -> 2, as Python rounds
+        ((80, 64), (64, 64), 4),  # 2.5 -> 2, as Python rounds
+        ((2000, 2000), (1120, 1120), 1225),  # ratio 1.74693: 1144.87 -> 35 x 32
+        ((48, 16), (128, 64), 8),  # ratio 2.30940: 110.85 -> 4 x 32, 36.95 -> 2 x 32
+        ((1, 1), (64, 64), 4),
+    ],
+)
+def test_images_are_sized_as_the_processor_does(given, size, tokens):
+    assert GRID.size(*given) == size
+    assert GRID.tokens(*given) == tokens
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A model folder whose tokenizer has one token a word."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    words = ["?", "<|image_pad|>", "<user>", "look", "go", "here"]
+    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="?"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
+    sizes = {"patch_size": 16, "merge_size": 2, "size": {"shortest_edge": 4096, "longest_edge": 1310720}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(sizes))
+    return tmp_path
+
+
+def test_the_grid_is_read_from_the_model(model):
+    assert ModelTokens(str(model)).grid == GRID
+
+
+def test_the_newer_file_of_processors_wins(model):
+    newer = {"image_processor": {"patch_size": 14, "merge_size": 2, "min_pixels": 1, "max_pixels": 2}}
+    (model / "processor_config.json").write_text(json.dumps(newer))
+    assert ModelTokens(str(model)).grid == ImageGrid(28, 1, 2)
+
+
+def test_an_image_takes_as_many_tokens_as_its_size_says(model):
+    messages = [Message(role="user", content=" <image>look <image>here")]
+    ids = ModelTokens(str(model)).prompt_ids(messages, [(64, 64), (96, 64)])
+    assert ids == [2, *[1] * 4, 3, *[1] * 6, 5, 4]
+
+
+def test_a_response_has_no_template(model):
+    assert ModelTokens(str(model)).response_ids("look here x") == [3, 5, 0]
+
+
+def test_a_folder_without_a_tokenizer_is_no_model(tmp_path):
+    with pytest.raises(SettingsError, match=r"no tokenizer\.json"):
+        ModelTokens(str(tmp_path))
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(SettingsError, match="no folder"):
+        ModelTokens(str(tmp_path / "none"))
+
+
+def test_a_model_without_eyes_is_refused(model):
+    (model / "preprocessor_config.json").write_text("{}")
+    with pytest.raises(SettingsError, match="not a Qwen-VL model"):
+        _ = ModelTokens(str(model)).grid
+
+
+def test_a_model_without_a_chat_template_is_refused(model):
+    (model / "chat_template.jinja").unlink()
+    (model / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(SettingsError, match="no chat template"):
+        ModelTokens(str(model)).prompt_ids([Message(role="user", content="look")], [])
