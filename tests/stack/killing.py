@@ -10,10 +10,15 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+import pytest
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.browser.find import find_chromium
+from webgym_cli.errors import RoleError
 
 ARGV = (sys.executable, "-m", "webgym_cli")
 PATIENCE = 300.0
@@ -154,6 +159,35 @@ def content(run: Path) -> dict[str, tuple]:
 def events(run: Path, name: str) -> list[dict]:
     found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [event for event in found if event["event"] == name]
+
+
+def needs_chromium() -> str:
+    try:
+        return str(find_chromium(Settings().browser))
+    except RoleError as error:
+        pytest.skip(str(error))
+
+
+@contextlib.contextmanager
+def file_system(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of its own for the time of the block; skips the test where none can be mounted."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "webgym-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Fill a file system with a file and return it."""
+    filler = folder / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(512))
+    return filler
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -18,16 +17,16 @@ from tests.stack.killing import (
     Command,
     environment,
     failures,
+    file_system,
+    fill,
     finished,
+    needs_chromium,
     refused,
     stored,
     trajectories,
     webgym,
 )
 from tests.stack_fixtures import needs
-from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.find import find_chromium
-from webgym_cli.errors import RoleError
 
 DEMO = ("-c", "demo", "-s", "rollout.concurrency=4")
 ORACLE = (*DEMO, "--policy", "oracle", "--episodes")
@@ -35,10 +34,7 @@ ORACLE = (*DEMO, "--policy", "oracle", "--episodes")
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    try:
-        return str(find_chromium(Settings().browser))
-    except RoleError as error:
-        pytest.skip(str(error))
+    return needs_chromium()
 
 
 @pytest.fixture
@@ -101,7 +97,7 @@ def test_a_task_file(tmp_path, run, lines, said):
         (("-s", "rollout.policy=nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
         (("-s", "tasks.train=miniwob:click-tset"), "MiniWoB has no page 'click-tset'"),
         (("--policy", "oracle", "-s", "tasks.train=miniwob:bisect-angle"), "bisect-angle"),
-        (("--policy", "oracle", "-s", "browser.executable=/no/such/chromium"), "/no/such/chromium"),
+        ((*ORACLE, 4, "-s", "browser.executable=/no/such/chromium"), "/no/such/chromium"),
     ],
 )
 def test_settings_and_options(tmp_path, run, arguments, said):
@@ -235,14 +231,8 @@ def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of its own; returns its folder and how to make it bigger."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "webgym-test", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("no file system can be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with file_system(tmp_path / "disk", "2m") as folder:
+        yield folder
 
 
 @pytest.mark.browser
@@ -251,10 +241,7 @@ def test_a_full_disk(chromium, tmp_path, small_disk, pages):
     run = small_disk / "run"
     command = Command(tmp_path, "rollout", run, *ORACLE, 80, "-s", f"tasks.train=miniwob:{pages}")
     command.until(lambda: stored(run).count(b"\n") >= 20)
-    filler = small_disk / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(512))
+    filler = fill(small_disk)
     before = stored(run)
     assert command.finish() == 1
     message, hint = refused(command)

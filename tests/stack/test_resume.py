@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.killing import Command, content, events, failures, finished, stored, trajectories, webgym
-from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.find import find_chromium
-from webgym_cli.errors import RoleError
+from tests.stack.killing import (
+    Command,
+    content,
+    events,
+    failures,
+    finished,
+    needs_chromium,
+    stored,
+    trajectories,
+    webgym,
+)
 
 EPISODES = 60
 ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
@@ -22,10 +29,7 @@ TIMES = re.compile(rb"model_\d{8}_\d{6}|webgym-\d{8}_\d{6}|\"created_at\": \"[^\
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    try:
-        return str(find_chromium(Settings().browser))
-    except RoleError as error:
-        pytest.skip(str(error))
+    return needs_chromium()
 
 
 @pytest.fixture(scope="module")
