@@ -27,7 +27,11 @@ class RunDir:
     """The paths of a run. Nothing is created until something is written."""
 
     root: Path
-    """The run's `save_path`."""
+    """The run's `save_path`, made absolute: children work in folders of their own."""
+
+    def __post_init__(self) -> None:
+        """Make the root absolute."""
+        object.__setattr__(self, "root", self.root.absolute())
 
     @property
     def config(self) -> Path:
