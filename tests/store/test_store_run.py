@@ -279,3 +279,11 @@ def test_a_torn_event_does_not_hide_the_others(run):
     assert [event["number"] for event in metrics.events(run, "train")] == [0]
     metrics.record(run, {"event": "train", "number": 1})
     assert [event["number"] for event in metrics.events(run, "train")] == [0, 1]
+
+
+def test_a_run_named_by_a_relative_path_has_absolute_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = RunDir(Path("runs/a"))
+    monkeypatch.chdir("/")
+    assert run.root == tmp_path / "runs/a"
+    assert run.checkpoints.is_absolute()
