@@ -13,7 +13,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import EventSink
-from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.actors import Actor
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.monitor import Monitor, tally
@@ -24,6 +24,8 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 HOPELESS_AFTER = 8
 """So many failures in a row, and as many as run at once, end the rollout: something is down, retrying is no use."""
+LAST_WORD = 3.0
+"""Seconds for `watch` to tell that the server died: a better reason to end than failures in a row."""
 
 
 @dataclass(slots=True)
@@ -38,7 +40,9 @@ class Rollout:
     sink: EventSink
     monitor: Monitor = field(init=False)
     _queue: deque[Owed] = field(init=False)
-    _failed_in_a_row: list[Trajectory] = field(default_factory=list)
+    _failed_in_a_row: int = 0
+    _retried: set[str] = field(default_factory=set)
+    _watched: bool = False
 
     def __post_init__(self) -> None:
         """Line up what is owed."""
@@ -51,6 +55,7 @@ class Rollout:
         `watch` raises when something that all episodes need has died; the rollout then stops at once. Raises
         `WebGymError` when nothing could be collected.
         """
+        self._watched = watch is not None
         workers = min(self.settings.rollout.concurrency, len(self._queue))
         try:
             async with asyncio.TaskGroup() as group:
@@ -67,9 +72,14 @@ class Rollout:
         while self._queue:
             owed = self._queue.popleft()
             trajectory = await self._attempt(owed)
-            self._judge_health(trajectory)
+            if self._hopeless(trajectory, again=owed.episode.id in self._retried):
+                error = self._broken(trajectory.outcome)
+                if self._watched:
+                    await asyncio.sleep(LAST_WORD)
+                raise error
             failure = trajectory.outcome.failure
             if failure and owed.failures + 1 < self.settings.rollout.max_attempts:
+                self._retried.add(owed.episode.id)
                 self._queue.append(Owed(owed.episode, owed.attempt + 1, owed.failures + 1))
 
     async def _attempt(self, owed: Owed) -> Trajectory:
@@ -90,17 +100,19 @@ class Rollout:
         append(self.run, trajectory)
         self.sink(self.monitor.take(trajectory))
 
-    def _judge_health(self, trajectory: Trajectory) -> None:
-        if trajectory.outcome.failure is None:
-            self._failed_in_a_row.clear()
-            return
-        self._failed_in_a_row.append(trajectory)
-        if len(self._failed_in_a_row) >= max(HOPELESS_AFTER, self.settings.rollout.concurrency):
-            last = trajectory.outcome
-            raise WebGymError(
-                f"{len(self._failed_in_a_row)} episodes in a row failed: {last.failure}: {last.failure_detail}",
-                hint="webgym doctor, then run the same command again: what is stored stays",
-            )
+    def _hopeless(self, trajectory: Trajectory, *, again: bool) -> bool:
+        """Count failures in a row and tell whether there are too many.
+
+        One that failed again says little: what fails for good, a broken page for one, gathers at the queue's end.
+        """
+        self._failed_in_a_row = self._failed_in_a_row + (not again) if trajectory.outcome.failure else 0
+        return self._failed_in_a_row >= max(HOPELESS_AFTER, self.settings.rollout.concurrency)
+
+    def _broken(self, last: Outcome) -> WebGymError:
+        return WebGymError(
+            f"{self._failed_in_a_row} episodes in a row failed: {last.failure}: {last.failure_detail}",
+            hint="webgym doctor, then run the same command again: what is stored stays",
+        )
 
     def _summary(self) -> dict[str, Any]:
         plan = self.plan

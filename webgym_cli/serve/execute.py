@@ -12,7 +12,7 @@ from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
 from webgym_cli.serve import failure, ports
 from webgym_cli.serve.client import Fingerprint, ServerCallError, ServerClient
-from webgym_cli.serve.plan import ServerPlan, base_url
+from webgym_cli.serve.plan import ServerPlan, base_url, local_address
 from webgym_cli.serve.weights import check_model, digest, is_hub_id, tied_embeddings
 
 POLL_SECONDS = 1.0
@@ -112,9 +112,11 @@ class PolicyServer:
     async def watch(self) -> None:
         """Wait for as long as the server runs. Raises `JobError` when it dies; returns after `stop`."""
         while (job := self._job) is not None:
-            code = await job.wait(POLL_SECONDS)
-            if job is self._job:
-                self._job = None
+            code = job.poll()
+            # a server that was killed leaves processes behind, which its guard gives time to end: the port tells sooner
+            if code is None and await ports.listening(local_address(self.plan.host), self._port):
+                await asyncio.sleep(POLL_SECONDS)
+            elif job is self._job:
                 raise failure.died(code, self.log, "while it was serving")
 
     async def stop(self) -> None:

@@ -45,11 +45,12 @@ def reason(log: Path) -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
-def died(code: int, log: Path, when: str) -> JobError:
-    """Return the error of a server that ended by itself."""
-    killed = f" (killed by signal {code - SIGNALLED})" if code > SIGNALLED else ""
+def died(code: int | None, log: Path, when: str) -> JobError:
+    """Return the error of a server that ended by itself; its exit status is None where it isn't known yet."""
+    killed = f" (killed by signal {code - SIGNALLED})" if code and code > SIGNALLED else ""
+    status = "" if code is None else f" with exit status {code}{killed}"
     return JobError(
-        f"vLLM ended {when} with exit status {code}{killed}: {reason(log)}; log: {log}",
+        f"vLLM ended {when}{status}: {reason(log)}; log: {log}",
         hint=f"read {log}, mend the cause, then run the same command again",
         returncode=code,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 
@@ -20,6 +21,18 @@ def claim(host: str, wanted: int, last: int = 0) -> int:
         return _bind(host, last)
     except UsageError:
         return _bind(host, 0)
+
+
+async def listening(host: str, port: int) -> bool:
+    """Tell whether a server listens; only one that refuses is known not to."""
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True
+    writer.close()
+    return True
 
 
 def _bind(host: str, port: int) -> int:
