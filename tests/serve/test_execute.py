@@ -114,7 +114,7 @@ async def test_a_wrong_model_is_refused(pretend, tmp_path):
 async def test_a_start_that_dies_tells_why(pretend):
     script = 'echo "(APIServer pid=7) Traceback (most recent call last):"; echo "ValueError: no such device"; exit 3'
     server = pretend(script)
-    with pytest.raises(JobError, match="exit status 3: ValueError: no such device; log: .*vllm.log") as caught:
+    with pytest.raises(JobError, match=r"exit status 3: ValueError: no such device; log: .*vllm\.log") as caught:
         await server.start()
     assert (caught.value.exit_code, server.pid) == (4, None)
 

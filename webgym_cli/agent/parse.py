@@ -51,8 +51,8 @@ class ParseError:
 def parse(response: str, mode: InteractionMode, *, truncated: bool = False) -> Action | ParseError:
     """Return the action of a response, or the reason why there is none.
 
-    A tool call inside a leading `<think>` block, closed or not, is thought, not done. `truncated` says that the response
-    met its length limit: then a missing call has that reason.
+    A tool call inside a leading `<think>` block, closed or not, is thought, not done. `truncated` says that the
+    response met its length limit: then a missing call has that reason.
     """
     calls = _CALL.findall(_THINKING.sub("", response, count=1))
     if len(calls) > 1:
