@@ -44,7 +44,7 @@ def load_with_sources(
 ) -> tuple[Settings, dict[str, str]]:
     """Return the settings and, for each dotted key, where its value came from."""
     layers = list(_layers(files, overrides, run_config))
-    merged: dict[str, Any] = {}
+    merged = Settings().model_dump(mode="json")  # a nested section that is set in part keeps its other defaults
     sources = dict.fromkeys(flatten(Settings().model_dump(mode="json")), "default")
     for source, flat in layers:
         for key, value in flat.items():

@@ -81,7 +81,8 @@ class EpisodeRun:
 
     async def _play(self) -> Outcome:
         episode = self.owed.episode
-        self.instruction, view = await self.environment.reset(episode.task, episode.seed)
+        instruction, view = await self.environment.reset(episode.task, episode.seed)
+        self.instruction = instruction or episode.task.instruction
         for _ in range(episode.max_steps):
             action, step = await self._decide(view)
             if action is None:
@@ -102,7 +103,8 @@ class EpisodeRun:
     async def _decide(self, view: View) -> tuple[Action | None, Step]:
         """Store what is seen, ask the actor, read its response."""
         screenshot = await asyncio.to_thread(self.screenshots.put, view.png)
-        observation = Observation(url=view.url, title=view.title, screenshot=screenshot, elements=view.elements)
+        title = view.title.encode(errors="replace").decode()  # half a character can't be stored
+        observation = Observation(url=view.url, title=title, screenshot=screenshot, elements=view.elements)
         prompt = render(self.spec, self.instruction, self.owed.episode.task.start_url, self.steps, observation)
         start = time.monotonic()
         reply = await self.actor.act(prompt, self.environment)

@@ -20,7 +20,7 @@ def load_tasks(source: str) -> list[Task]:
         return [Task(id=name, start_url=f"{name}.html") for name in _pages(source.removeprefix(MINIWOB))]
     path = Path(source)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "set tasks.train to a task file or to miniwob:all"
@@ -65,5 +65,5 @@ def _task(path: Path, number: int, line: str) -> Task:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"{path}:{number}: {where}: {first['msg']}", hint=f"mend line {number} of {path}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}:{number}: not JSON: {error}", hint=f"mend line {number} of {path}") from None

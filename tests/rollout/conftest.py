@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.rollout.scripted import Script, ScriptedActor, ScriptedPool
+from webgym_cli.config.load import load
+from webgym_cli.records.task import Split
+from webgym_cli.rollout.execute import Rollout
+from webgym_cli.rollout.plan import plan_rollout, write_plan
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.run import RunDir
+
+
+class World:
+    """A run with a task file of `tasks` tasks (t0, t1, ...) and scripted episodes."""
+
+    def __init__(self, folder, tasks=4):
+        self.run = RunDir(folder / "run")
+        self.file = folder / "tasks.jsonl"
+        self.file.write_text(
+            "".join(json.dumps({"id": f"t{number}", "environment": "web"}) + "\n" for number in range(tasks))
+        )
+        self.events = []
+        self.pool = ScriptedPool(Script())
+        self.settings = self.load()
+
+    def load(self, *overrides):
+        self.settings = load(overrides=[f"tasks.train={self.file}", "rollout.concurrency=2", *overrides])
+        return self.settings
+
+    def plan(self, episodes=None, split=Split.TRAIN, iteration=0):
+        plan = plan_rollout(self.run, self.settings, split, iteration, episodes)
+        write_plan(self.run, plan)
+        return plan
+
+    async def roll(self, episodes=4, *, actor=None, watch=None, sink=None, **script):
+        self.pool = ScriptedPool(Script(**script))
+        rollout = Rollout(
+            self.plan(episodes),
+            self.run,
+            self.settings,
+            actor or ScriptedActor(),
+            self.pool,
+            sink or self.events.append,
+        )
+        return await rollout.execute(watch)
+
+    @property
+    def stored(self):
+        return list(scan(self.run, Split.TRAIN, 0))
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
