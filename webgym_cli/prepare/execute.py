@@ -20,7 +20,7 @@ from webgym_cli.config.shipped import deepspeed_file
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.convert import Converter
 from webgym_cli.prepare.filters import Drop
-from webgym_cli.prepare.plan import Candidate, PreparePlan
+from webgym_cli.prepare.plan import Candidate, PreparePlan, eligible
 from webgym_cli.prepare.sampling import quotas, shuffled
 from webgym_cli.prepare.sharegpt import dataset_info, to_sharegpt
 from webgym_cli.prepare.train_config import train_config, wandb_env
@@ -92,7 +92,7 @@ def draw(plan: PreparePlan, run: RunDir, settings: Settings, converter: Converte
     """Draw samples by iteration until each has its share; what can't be used makes room for the next."""
     algorithm = settings.algorithm_config
     reader = _Reader(run, {candidate.trajectory for candidate in plan.candidates})
-    available = Counter(candidate.iteration for candidate in plan.candidates)
+    available = eligible(plan.read, plan.candidates)
     waiting = {iteration: _order(plan.candidates, iteration, settings) for iteration in available}
     taken: dict[int, list[Sample]] = {iteration: [] for iteration in available}
     drawn = Draw()
@@ -119,7 +119,8 @@ def draw(plan: PreparePlan, run: RunDir, settings: Settings, converter: Converte
 def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Sample], list[Sample]]:
     """Return training and validation samples; a trajectory's steps stay on one side."""
     trajectories = sorted({sample.trajectory for sample in samples})
-    held_out = round(ratio * len(trajectories)) or (1 if ratio and len(trajectories) > 1 else 0)
+    most = max(0, len(trajectories) - 1)  # something must be left to train on
+    held_out = min(most, max(1, round(ratio * len(trajectories)))) if ratio else 0
     chosen = set(shuffled(trajectories, seed)[:held_out])
     train = [sample for sample in samples if sample.trajectory not in chosen]
     return train, [sample for sample in samples if sample.trajectory in chosen]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 from webgym_cli.config.model import Settings
@@ -110,7 +111,7 @@ def survey(run: RunDir, settings: Settings, iteration: int, read: list[int]) -> 
                     steps[step_reason.value] += 1
                 else:
                     candidates.append(Candidate(number, trajectory.id, step.index))
-    available = Counter(candidate.iteration for candidate in candidates)
+    available = eligible(read, candidates)
     return PreparePlan(
         iteration=iteration,
         read=tuple(read),
@@ -122,6 +123,13 @@ def survey(run: RunDir, settings: Settings, iteration: int, read: list[int]) -> 
         failures=dict(sorted(failures.items())),
         damaged=tuple(damage.lines),
     )
+
+
+def eligible(read: Sequence[int], candidates: Sequence[Candidate]) -> Counter[int]:
+    """Return the number of candidates of each iteration that was read: one without any keeps its place in the draw."""
+    found = Counter(dict.fromkeys(read, 0))
+    found.update(candidate.iteration for candidate in candidates)
+    return found
 
 
 def refuse_empty(plan: PreparePlan, run: RunDir) -> None:
