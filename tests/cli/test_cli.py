@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -50,7 +51,7 @@ def leaves():
             yield f"{name} {below}".strip(), leaf
 
 
-@pytest.mark.parametrize(("name", "command"), leaves(), ids=[name for name, _ in leaves()])
+@pytest.mark.parametrize(("name", "command"), list(leaves()), ids=[name for name, _ in leaves()])
 def test_the_help_of_each_command_has_an_example(name, command):
     assert "Example" in command.help
     assert f"webgym {name}" in command.help
@@ -158,16 +159,20 @@ def test_no_color_is_honoured_on_a_terminal(run):
     assert not re.search(rb"\x1b\[[0-9;]*(?:3|4|9)[0-7]m", shown)
 
 
+def reading(pid, timeout=30):
+    """Wait until a process reads from its stdin (x86-64: system call 0)."""
+    deadline = time.monotonic() + timeout
+    while not Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 def test_a_signal_has_its_code_and_a_word(run, number, code):
     child = subprocess.Popen(
         [*WEBGYM, "export-sharegpt", str(run.root), "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 30
-    while "pipe" not in open(f"/proc/{child.pid}/wchan").read() and time.monotonic() < deadline:
-        time.sleep(0.05)
-        if time.monotonic() > deadline - 27:
-            break
+    reading(child.pid)
     child.send_signal(number)
     said = child.communicate(timeout=30)[1]
     assert child.returncode == code

@@ -23,9 +23,9 @@ def show(run: RunOpt = None, config: ConfigOpt = None, set_: SetOpt = None, json
     Example: webgym config show -c demo -s rollout.episodes=64
     """
     from webgym_cli.config.load import flatten, load_with_sources
-    from webgym_cli.store.run import RunDir
+    from webgym_cli.store.run import open_run
 
-    run_config = RunDir(run).config if run else None
+    run_config = open_run(run)[0].config if run else None
     settings, sources = load_with_sources(config or (), set_ or (), run_config=run_config)
     output, values = Output(as_json=json), flatten(settings.model_dump(mode="json"))
     if json:

@@ -13,6 +13,7 @@ import typer
 
 from webgym_cli.cli.options import ConfigOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
+from webgym_cli.errors import UsageError
 
 
 class Format(StrEnum):
@@ -86,7 +87,10 @@ def _ids(ids: list[str] | None) -> list[str] | None:
 def _from_stdin() -> Iterator[str]:
     for line in map(str.strip, sys.stdin):
         if line.startswith("{"):
-            yield str(json_format.loads(line).get("id"))
+            try:
+                yield str(json_format.loads(line).get("id"))
+            except ValueError as error:
+                raise UsageError(f"stdin: neither an id nor JSON: {error}") from None
         elif line:
             yield line
 

@@ -25,16 +25,22 @@ def main() -> None:
         fail(str(error), error.hint)
         _leave(error.exit_code)
     except KeyboardInterrupt:
-        fail("interrupted; what was finished is stored", AGAIN)
-        _leave(130)
+        _leave(_interrupted())
     except Terminated:
         fail("terminated; what was finished is stored", AGAIN)
         _leave(143)
     except BrokenPipeError:  # `webgym ... | head`: the reader has seen enough
         reader_is_gone()
         _leave(0)
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        reader_is_gone()  # click caught it first
+        _leave(0)
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         _leave(_click_error(error))
+    if code == 130:  # so typer tells of KeyboardInterrupt
+        _interrupted()
     _leave(code if isinstance(code, int) else 0)
 
 
@@ -43,7 +49,7 @@ def _click_error(error: Exception) -> int:
     show = getattr(error, "show", None)
     if show is None:
         if type(error).__name__ == "Abort":
-            return 130
+            return _interrupted()
         raise error
     show()
     return int(getattr(error, "exit_code", 1))
@@ -51,6 +57,11 @@ def _click_error(error: Exception) -> int:
 
 def _terminated(*_: Any) -> NoReturn:
     raise Terminated
+
+
+def _interrupted() -> int:
+    fail("interrupted; what was finished is stored", AGAIN)
+    return 130
 
 
 def _leave(code: int) -> NoReturn:
