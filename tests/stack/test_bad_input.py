@@ -123,8 +123,7 @@ def test_train_needs_a_dataset_of_the_present(copy, tmp_path):
     webgym(tmp_path, "prepare", copy)
     webgym(tmp_path, "train", copy, "-s", "algorithm_config.num_train_epochs=1")
     policy = (copy / "model.pt").resolve()
-    message, hint = fails(tmp_path, 3, "train", copy)
-    assert "was already trained on it" in message
+    assert "was already trained on it" in fails(tmp_path, 3, "train", copy)[0]
     assert (copy / "model.pt").resolve() == policy
 
 
@@ -169,8 +168,7 @@ def test_a_port_in_use(tmp_path, tiny_model_dir):
     model = ("-c", "demo", "-s", f"policy_config.base_model={tiny_model_dir}")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for command in (("serve",), ("rollout", "--policy", "vllm")):
-            name, *options = command
+        for name, *options in (("serve",), ("rollout", "--policy", "vllm")):
             run = tmp_path / name
             message, hint = fails(tmp_path, 2, name, run, *options, *model, "-s", f"serve.port={port}")
             assert f"port {port} of 127.0.0.1 is in use" in message
