@@ -212,3 +212,15 @@ def test_descendants_are_found_below_a_name_with_brackets(tmp_path):
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_killed_guard_takes_its_command_along(tmp_path):
+    job = Job.spawn([sys.executable, "-c", "import time; time.sleep(60)"], env=dict(os.environ), log=tmp_path / "log")
+    deadline = time.monotonic() + 20
+    while not (children := psutil.Process(job.pid).children()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(job.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert children
+    assert not alive
+    assert asyncio.run(job.wait()) == 128 + signal.SIGKILL

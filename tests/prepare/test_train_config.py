@@ -57,10 +57,13 @@ def test_survives_yaml():
     assert yaml.safe_load(yaml.safe_dump(config()))["eval_strategy"] == "no"
 
 
-def test_evaluates_only_with_a_validation_set():
-    assert config(validation=True)["eval_dataset"] == "webgym_validation"
-    assert "eval_dataset" not in config()
-    assert config()["do_eval"] is False
+def test_evaluates_only_when_asked_and_with_a_validation_set():
+    asked = {"do_eval": True}
+    assert config(validation=True, algorithm_config=asked)["eval_dataset"] == "webgym_validation"
+    for made in (config(algorithm_config=asked), config(validation=True)):
+        assert made["do_eval"] is False
+        assert made["eval_strategy"] == "no"
+        assert "eval_dataset" not in made
 
 
 def test_bf16_on_a_cpu_is_refused_with_the_way_out():

@@ -170,7 +170,7 @@ class AlgorithmSettings(Section):
     recency_bias_power: float = Field(default=2.0, ge=0)
     """An iteration's share is proportional to (i+1)^power, i counting from the oldest that was read."""
     val_split_ratio: float = Field(default=0.05, ge=0, lt=1)
-    """Share of the trajectories held out for validation when `do_eval`."""
+    """Share of the trajectories held out into `finetune_val.json`."""
     seed: int | None = None
     """Seed of the draw; null: the run's seed."""
     cutoff_len: int = Field(default=16384, ge=16)
@@ -188,6 +188,7 @@ class AlgorithmSettings(Section):
     logging_steps: int = Field(default=1, ge=1)
     bf16: bool = True
     do_eval: bool = False
+    """Evaluate on the held-out trajectories during training."""
     eval_strategy: Literal["no", "steps", "epoch"] = "epoch"
     save_strategy: Literal["steps", "epoch"] = "steps"
     save_steps: int = Field(default=999999, ge=1)

@@ -20,6 +20,7 @@ import sys
 import time
 from pathlib import Path
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_SECONDS = 0.1
 
@@ -70,13 +71,19 @@ def sweep(grace: float) -> None:
     reap()
 
 
+def prepare_child() -> None:
+    """Run in the command's process before it starts: TERM comes should the guard be killed; SIGINT counts again."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def watch(command: list[str], lifeline: int, grace: float) -> int:
     """Run the command until it ends, the lifeline closes or TERM comes; return its exit status."""
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole foreground group; the asker decides
     try:
-        child = subprocess.Popen(command, start_new_session=True, pass_fds=())
+        child = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare_child)
     except OSError as error:
         sys.stderr.write(f"can't start {command[0]}: {error}\n")
         return 127
@@ -85,14 +92,14 @@ def watch(command: list[str], lifeline: int, grace: float) -> int:
         if ready and not os.read(lifeline, 1):
             break
     if child.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        signal_all(descendants(os.getpid()), signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(grace)
+            child.wait(grace)  # waited for by itself: the sweep reaps without telling whose status it was
         if child.poll() is None:
             child.kill()
         child.wait()
-        sweep(0)
+        sweep(max(0.0, deadline - time.monotonic()))
     else:
         sweep(grace)
     return child.returncode

@@ -101,7 +101,7 @@ def _optimisation(algorithm: AlgorithmSettings) -> dict[str, Any]:
 
 
 def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any]:
-    if not validation:  # LLaMA-Factory refuses to evaluate without a dataset
+    if not (algorithm.do_eval and validation):  # LLaMA-Factory refuses to evaluate without a dataset
         return {"do_eval": False, "eval_strategy": "no"}
     return {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION_DATASET}
 
