@@ -24,7 +24,10 @@ from tests.stack.killing import (
 
 EPISODES = 60
 ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
-TIMES = re.compile(rb"model_\d{8}_\d{6}|webgym-\d{8}_\d{6}|\"created_at\": \"[^\"]*\"")
+TIMES = re.compile(
+    rb"model_\d{8}_\d{6}|webgym-\d{8}_\d{6}|\"created_at\": \"[^\"]*\""
+    rb"|\"config_digest\": \"[^\"]*\""  # of train_config.yaml, which names the model and is compared itself
+)
 
 
 @pytest.fixture(scope="session")
