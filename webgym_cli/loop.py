@@ -28,7 +28,7 @@ from webgym_cli.rollout.execute import Rollout
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout, write_plan
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_server
-from webgym_cli.store.checkpoints import current, policy_path, repair_link, version
+from webgym_cli.store.checkpoints import checkpoints, current, policy_path, repair_link, version
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -51,8 +51,9 @@ class Pipeline:
     _served: str = field(default="")
 
     async def __aenter__(self) -> Pipeline:
-        """Mend what a crash between two renames left."""
+        """Mend what a crash left: between two renames, or between a training and the note of it."""
         repair_link(self.run, self.settings)
+        self._note_trainings()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -117,8 +118,8 @@ class Pipeline:
         plan = plan_training(self.run, self.settings)
         if resolve_device(self.settings.roles.device) == "cuda":
             await self._stop_serving()  # trainer and server don't fit into the same GPU memory
-        checkpoint = await execute_training(plan, self.run, self.settings, self.logs, self.sink)
-        self._record({**checkpoint.model_dump(mode="json"), "event": "train"})
+        await execute_training(plan, self.run, self.settings, self.logs, self.sink)
+        self._note_trainings()
 
     @asynccontextmanager
     async def _actor(self, policy: str) -> AsyncIterator[Actor]:
@@ -169,6 +170,13 @@ class Pipeline:
         self.sink({**plan.to_json(), "message": f"{facts}: {len(plan.owed)} to run{known}{lost}"})
         for line in plan.damaged:
             self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
+
+    def _note_trainings(self) -> None:
+        """Record each checkpoint whose training is not in the metrics yet."""
+        noted = {event["name"] for event in events(self.run, "train")}
+        for checkpoint in checkpoints(self.run):
+            if checkpoint.name not in noted:
+                self._record({**checkpoint.model_dump(mode="json"), "event": "train"})
 
     def _record(self, event: Event) -> None:
         record(self.run, event)

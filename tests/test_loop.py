@@ -1,0 +1,51 @@
+"""The loop's own duties, without the stages."""
+
+from __future__ import annotations
+
+import pytest
+
+from webgym_cli.config.model import Settings
+from webgym_cli.loop import Pipeline
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.store.checkpoints import publish
+from webgym_cli.store.metrics import events
+from webgym_cli.store.run import RunDir, create_or_open
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A run that was killed between publishing its checkpoint and noting it."""
+    run, settings = RunDir(tmp_path / "run"), Settings()
+    create_or_open(run, settings)
+    checkpoint = Checkpoint(
+        name="model_20250115_143022",
+        version=1,
+        iteration=0,
+        parent="base",
+        data_digest="0" * 64,
+        resumable=False,
+        steps=3,
+        created_at="2025-01-15T14:30:22+00:00",
+    )
+    weights = run.checkpoints / "weights"
+    weights.mkdir(parents=True)
+    publish(run, settings, weights, checkpoint)
+    return run, settings
+
+
+async def test_a_training_that_a_crash_left_unnoted_is_noted_once(trained):
+    run, settings = trained
+    seen = []
+    for _ in range(2):
+        async with Pipeline(run, settings, run.logs, seen.append):
+            pass
+    noted = list(events(run, "train"))
+    assert [event["name"] for event in noted] == ["model_20250115_143022"]
+    assert [event["event"] for event in seen] == ["train"]
+
+
+async def test_a_lost_link_is_mended(trained):
+    run, settings = trained
+    run.model(settings).unlink()
+    async with Pipeline(run, settings, run.logs, lambda event: None):
+        assert run.model(settings).resolve() == (run.checkpoints / "model_20250115_143022").resolve()
