@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,6 @@ class Pipeline:
     """The log folder of this attempt."""
     sink: EventSink
     _server: PolicyServer | None = field(default=None)
-    _served: str = field(default="")
 
     async def __aenter__(self) -> Pipeline:
         """Mend what a crash left: between two renames, or between a training and the note of it."""
@@ -86,7 +85,7 @@ class Pipeline:
     async def collect(self, split: Split, policy: str, episodes: int | None = None) -> Event:
         """Collect what the current iteration owes and return the summary."""
         require_policy(policy)
-        plan = replace(plan_rollout(self.run, self.settings, split, version(self.run), episodes), policy=policy)
+        plan = plan_rollout(self.run, self.settings, split, version(self.run), episodes, policy)
         if policy == ORACLE:
             require_experts(owed.episode.task for owed in plan.owed)
         write_plan(self.run, plan)
@@ -153,9 +152,8 @@ class Pipeline:
             python, device = role_python(self.settings, "serve"), resolve_device(self.settings.roles.device)
             self._server = PolicyServer(plan_server(self.settings, weights, python, device), self.logs, self.sink)
             await self._server.start()
-        elif weights != self._served:
+        elif weights != self._server.model:
             await self._server.swap(weights)
-        self._served = weights
         return self._server.base_url
 
     async def _stop_serving(self) -> None:

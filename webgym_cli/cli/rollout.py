@@ -50,9 +50,9 @@ def rollout(
     output = Output.for_events(json)
     actor = policy or settings.rollout.policy
     require_policy(actor)
-    plan = plan_rollout(directory, settings, split, version(directory), episodes)
+    plan = plan_rollout(directory, settings, split, version(directory), episodes, actor)
     if dry_run:
-        output.show({**plan.to_json(), "policy": actor})
+        output.show(plan.to_json())
         return
     options = {"split": split.value, "episodes": episodes, "policy": policy, "min_success": min_success}
     with stage("rollout", directory, settings, output, options) as at:

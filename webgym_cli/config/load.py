@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,7 @@ def _put(target: dict[str, Any], key: str, value: Any) -> None:
     target[name] = value
 
 
+@cache
 def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Any]:
     """Return every dotted key with its field, sections left out."""
     keys: dict[str, Any] = {}
@@ -163,9 +165,10 @@ def _free_form() -> frozenset[str]:
     return frozenset({"train.extra"})
 
 
-def _sections() -> set[str]:
+@cache
+def _sections() -> frozenset[str]:
     keys = (key.split(".")[:-1] for key in known_keys())
-    return {".".join(parts[:depth]) for parts in keys for depth in range(1, len(parts) + 1)}
+    return frozenset(".".join(parts[:depth]) for parts in keys for depth in range(1, len(parts) + 1))
 
 
 def _refuse_unknown(key: str, source: str) -> None:

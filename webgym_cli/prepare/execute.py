@@ -24,7 +24,7 @@ from webgym_cli.prepare.plan import Candidate, PreparePlan, eligible
 from webgym_cli.prepare.sampling import quotas, shuffled
 from webgym_cli.prepare.sharegpt import dataset_info, to_sharegpt
 from webgym_cli.prepare.train_config import train_config, wandb_env
-from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.dataset import DEEPSPEED, PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
 from webgym_cli.records.task import Split
@@ -39,7 +39,6 @@ from webgym_cli.store.screenshots import ScreenshotStore
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
 PROGRESS_EVERY = 50
 """Samples between two progress events."""
-TRAIN_CONFIG, PREPARED = "train_config.yaml", "prepared.json"
 
 
 @dataclass(slots=True)
@@ -184,8 +183,8 @@ def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Pre
     """Write `deepspeed.json`, `wandb_env.sh`, `train_config.yaml` and, last, `prepared.json`."""
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     if deepspeed is not None:
-        write_atomic(folder / "deepspeed.json", deepspeed_file(deepspeed).read_bytes())
-    write_atomic(folder / "wandb_env.sh", wandb_env(settings, run_id=None))
+        write_atomic(folder / DEEPSPEED, deepspeed_file(deepspeed).read_bytes())
+    write_atomic(folder / WANDB_ENV, wandb_env(settings, run_id=None))
     config = _train_config(run, settings, prepared)
     write_atomic(folder / TRAIN_CONFIG, config)
     written = prepared.model_copy(update={"config_digest": hashlib.sha256(config.encode()).hexdigest()})
@@ -202,7 +201,7 @@ def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
         dataset_dir=dataset,
         output_dir=run.checkpoints.resolve() / prepared.model_name,
         model=str(model.resolve() if model.is_dir() else model),
-        deepspeed=dataset / "deepspeed.json" if deepspeed is not None else None,
+        deepspeed=dataset / DEEPSPEED if deepspeed is not None else None,
         validation=prepared.val_samples > 0,
         device=resolve_device(settings.roles.device),
         samples=prepared.train_samples,

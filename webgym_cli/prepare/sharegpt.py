@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from webgym_cli.records.dataset import TRAIN, VALIDATION
 from webgym_cli.records.sample import IMAGE, Sample
 
-TRAIN, VALIDATION = "webgym_training", "webgym_validation"
-"""The datasets' names in `dataset_info.json`."""
 SPEAKERS = {"user": "human", "assistant": "gpt"}
 
 

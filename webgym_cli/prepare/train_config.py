@@ -9,11 +9,7 @@ from typing import Any, Literal
 
 from webgym_cli.config.model import AlgorithmSettings, Settings
 from webgym_cli.errors import SettingsError
-
-TRAIN_DATASET = "webgym_training"
-"""The name of the training samples in `dataset_info.json`."""
-VALIDATION_DATASET = "webgym_validation"
-"""The name of the held-out samples."""
+from webgym_cli.records.dataset import TRAIN, VALIDATION
 
 
 def train_config(
@@ -43,7 +39,7 @@ def train_config(
         "do_train": True,
         "finetuning_type": "full",
         "mask_history": True,
-        "dataset": TRAIN_DATASET,
+        "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
         "template": settings.policy_config.template,
         "image_min_pixels": settings.image.image_min_pixels,
@@ -103,7 +99,7 @@ def _optimisation(algorithm: AlgorithmSettings) -> dict[str, Any]:
 def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any]:
     if not (algorithm.do_eval and validation):  # LLaMA-Factory refuses to evaluate without a dataset
         return {"do_eval": False, "eval_strategy": "no"}
-    return {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION_DATASET}
+    return {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
 
 
 def _saving(algorithm: AlgorithmSettings) -> dict[str, Any]:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from webgym_cli.records.base import Record
 
+TRAIN, VALIDATION = "webgym_training", "webgym_validation"
+"""The datasets' names in `dataset_info.json`."""
+TRAIN_CONFIG, WANDB_ENV, DEEPSPEED, PREPARED = "train_config.yaml", "wandb_env.sh", "deepspeed.json", "prepared.json"
+"""The files by which `prepare` tells `train` what to do."""
+
 
 class Prepared(Record):
     """`prepared.json`: written last into a dataset's folder, so its presence says that the dataset is complete."""

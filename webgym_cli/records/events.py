@@ -10,7 +10,3 @@ Event = dict[str, Any]
 
 EventSink = Callable[[Event], None]
 """Takes the events of a stage, in order."""
-
-
-def ignore(event: Event) -> None:
-    """Drop an event: for callers that don't listen."""

@@ -72,9 +72,17 @@ class RolloutPlan:
 
 
 def plan_rollout(
-    run: RunDir, settings: Settings, split: Split, iteration: int, episodes: int | None = None
+    run: RunDir,
+    settings: Settings,
+    split: Split,
+    iteration: int,
+    episodes: int | None = None,
+    policy: str | None = None,
 ) -> RolloutPlan:
-    """Return the plan of an iteration. `episodes` beyond those that were planned before extend it, seeded alike."""
+    """Return the plan of an iteration. `episodes` beyond those that were planned before extend it, seeded alike.
+
+    `policy`: who acts; None: as the settings say.
+    """
     limit = settings.rollout.test_episodes if split is Split.TEST else settings.rollout.episodes
     before = read_plan(run, split, iteration)
     wanted = max(episodes if episodes is not None else limit, len(before))
@@ -84,7 +92,7 @@ def plan_rollout(
             f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
             hint="restore the task file, or start another run in another folder",
         )
-    return _less_done(run, settings, planned, split, iteration)
+    return _less_done(run, settings, planned, split, iteration, policy or settings.rollout.policy)
 
 
 def draw(tasks: Sequence[Task], settings: Settings, split: Split, iteration: int, count: int) -> tuple[Episode, ...]:
@@ -139,7 +147,7 @@ def _tasks(settings: Settings, split: Split) -> list[Task]:
 
 
 def _less_done(
-    run: RunDir, settings: Settings, planned: tuple[Episode, ...], split: Split, iteration: int
+    run: RunDir, settings: Settings, planned: tuple[Episode, ...], split: Split, iteration: int, policy: str
 ) -> RolloutPlan:
     damage = Damage()
     finished: set[str] = set()
@@ -156,7 +164,7 @@ def _less_done(
     return RolloutPlan(
         split=split,
         iteration=iteration,
-        policy=settings.rollout.policy,
+        policy=policy,
         episodes=planned,
         owed=tuple(Owed(episode, next_attempt[episode.id], failures[episode.id]) for episode in owed),
         given_up=len(open_) - len(owed),

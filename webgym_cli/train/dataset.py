@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError
-from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.dataset import PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.files import read_json
 from webgym_cli.store.run import RunDir
@@ -24,7 +24,7 @@ PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_n
 
 def read_prepared(run: RunDir) -> Prepared:
     """Return the dataset that is to be trained on. Raises `MissingStageError` when there is none or it was trained."""
-    file = run.dataset / "prepared.json"
+    file = run.dataset / PREPARED
     hint = f"webgym prepare {run.root}"
     if not file.is_file():
         raise MissingStageError(f"{run.dataset}: there is no dataset", hint=hint)
@@ -51,7 +51,7 @@ def read_prepared(run: RunDir) -> Prepared:
 
 def read_train_config(run: RunDir) -> dict[str, Any]:
     """Return `train_config.yaml`. Raises `UsageError` that names the file and the line."""
-    file = run.dataset / "train_config.yaml"
+    file = run.dataset / TRAIN_CONFIG
     hint = f"webgym prepare {run.root}"
     try:
         config = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def read_train_config(run: RunDir) -> dict[str, Any]:
 
 def read_wandb_env(run: RunDir) -> dict[str, str]:
     """Return the variables that `wandb_env.sh` exports, without running it; none where the file is missing."""
-    file = run.dataset / "wandb_env.sh"
+    file = run.dataset / WANDB_ENV
     if not file.is_file():
         return {}
     try:
