@@ -15,10 +15,10 @@ from webgym_cli.errors import EXIT_CODES
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "webgym_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
-STAGES = {"rollout", "prepare", "train", "serve"}
+STAGES = {"rollout", "prepare", "train", "serve", "rewards"}
 LAYERS = [
     {"config", "records", "errors", "__init__"},
-    {"agent", "environments", "store", "jobs", "roles"},
+    {"agent", "environments", "store", "jobs", "roles", "tasks"},
     STAGES | {"testing"},
     {"loop"},
     {"cli", "__main__"},

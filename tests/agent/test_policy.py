@@ -13,7 +13,7 @@ import pytest
 from tests.records.made import png, shot
 from webgym_cli.agent.policy import ChatPolicy, token_digest
 from webgym_cli.agent.prompt import render
-from webgym_cli.config.model import PolicySettings, RolloutSettings
+from webgym_cli.config.collect import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Observation, PromptSpec

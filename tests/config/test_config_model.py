@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from webgym_cli.config.learn import AlgorithmSettings
 from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load
-from webgym_cli.config.model import FROZEN_FOR_A_RUN, AlgorithmSettings, Settings
+from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.shipped import config_file, deepspeed_file, requirements_file, shipped_root
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.store.run import RunDir, create_or_open, open_run
@@ -99,7 +100,7 @@ def test_a_file_that_is_not_there_names_the_shipped_ones(find):
 def test_the_json_schema_has_a_help_text_from_the_docstrings():
     schema = Settings.model_json_schema()
     assert schema["$defs"]["RolloutSettings"]["properties"]["concurrency"]["description"] == (
-        "Episodes that run at once."
+        "Episodes that run at once; null: as many as the machine's cores and free memory carry."
     )
     json.dumps(schema)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from webgym_cli.config.model import BrowserSettings
+from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession, SessionOptions
 from webgym_cli.errors import BoundaryError, RoleError
@@ -110,7 +110,7 @@ async def test_a_driver_that_dies_is_replaced(chromium: str):
 
 PARENT = """
 import asyncio, sys
-from webgym_cli.config.model import BrowserSettings
+from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import SessionOptions
 

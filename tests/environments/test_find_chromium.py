@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from webgym_cli.config.model import BrowserSettings
+from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.environments.browser import find
 from webgym_cli.errors import RoleError
 

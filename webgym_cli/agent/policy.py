@@ -12,7 +12,7 @@ import httpx
 import openai
 
 from webgym_cli.agent.prompt import Prompt, pieces
-from webgym_cli.config.model import PolicySettings, RolloutSettings
+from webgym_cli.config.collect import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import IMAGE, Message

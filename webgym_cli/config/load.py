@@ -162,7 +162,7 @@ def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str,
 
 
 def _free_form() -> frozenset[str]:
-    return frozenset({"train.extra"})
+    return frozenset({"train.extra", "tasks.difficulty_ratio"})
 
 
 @cache
@@ -175,9 +175,9 @@ def _refuse_unknown(key: str, source: str) -> None:
     keys = known_keys()
     if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
         return
-    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-    if not near:  # the section may be wrong while the name is right
-        near = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]][:1]
+    # The section may be wrong while the name is right.
+    near = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
+    near = near if len(near) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     raise SettingsError(f"{source}: unknown setting {key!r}{meant}", hint="webgym config show")
 

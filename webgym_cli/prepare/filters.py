@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from webgym_cli.config.model import AlgorithmSettings
+from webgym_cli.config.learn import AlgorithmSettings
 from webgym_cli.records.trajectory import Step, Trajectory
 
 

@@ -7,7 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any, Literal
 
-from webgym_cli.config.model import AlgorithmSettings, Settings
+from webgym_cli.config.learn import AlgorithmSettings
+from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.dataset import TRAIN, VALIDATION
 

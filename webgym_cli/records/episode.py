@@ -18,3 +18,5 @@ class Episode(Record):
     task: Task
     seed: int = Field(ge=0)
     max_steps: int = Field(ge=1)
+    position: int = Field(default=0, ge=0)
+    """Where in the sampler's stream (of all tasks, or of the task's band) it was drawn."""

@@ -133,12 +133,26 @@ class Outcome(Record):
         return None if self.failure or self.reward is None else self.reward >= SUCCESS_REWARD
 
 
+class PromptVersion(StrEnum):
+    """How the policy is asked to write its response."""
+
+    VANILLA = "vanilla"
+    """The action in a sentence, then its call."""
+    COMPLETE = "complete"
+    """WebGym's memory prompt: memory, progress, intention, action, then the call."""
+
+
 class PromptSpec(Record):
     """Everything beside the steps that a prompt is rendered from."""
 
+    version: PromptVersion = PromptVersion.VANILLA
     interaction_mode: InteractionMode = InteractionMode.COORDINATES
     history_window: int = Field(default=4, ge=0)
     """How many earlier rounds are sent in full."""
+    max_images: int | None = Field(default=None, ge=1)
+    """Screenshots at most, the newest; None: one for every round of the window."""
+    thinking: bool = False
+    """Whether the model thinks first: its thoughts leave the history."""
 
 
 class Trajectory(Record):

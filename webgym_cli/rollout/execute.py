@@ -15,6 +15,7 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.actors import Actor
+from webgym_cli.rollout.admission import slots
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.monitor import Monitor, tally
 from webgym_cli.rollout.plan import Owed, RolloutPlan
@@ -40,6 +41,7 @@ class Rollout:
     sink: EventSink
     monitor: Monitor = field(init=False)
     _queue: deque[Owed] = field(init=False)
+    _slots: int = field(init=False)
     _failed_in_a_row: int = 0
     _retried: set[str] = field(default_factory=set)
     _watched: bool = False
@@ -47,6 +49,7 @@ class Rollout:
     def __post_init__(self) -> None:
         """Line up what is owed."""
         self.monitor = Monitor(self.plan)
+        self._slots = slots(self.settings.rollout)
         self._queue = deque(self.plan.owed)
 
     async def execute(self, watch: Awaitable[None] | None = None) -> dict[str, Any]:
@@ -56,7 +59,7 @@ class Rollout:
         `WebGymError` when nothing could be collected.
         """
         self._watched = watch is not None
-        workers = min(self.settings.rollout.concurrency, len(self._queue))
+        workers = min(self._slots, len(self._queue))
         try:
             async with asyncio.TaskGroup() as group:
                 watcher = group.create_task(_watch(watch)) if watch is not None else None
@@ -106,7 +109,7 @@ class Rollout:
         One that failed again says little: what fails for good, a broken page for one, gathers at the queue's end.
         """
         self._failed_in_a_row = self._failed_in_a_row + (not again) if trajectory.outcome.failure else 0
-        return self._failed_in_a_row >= max(HOPELESS_AFTER, self.settings.rollout.concurrency)
+        return self._failed_in_a_row >= max(HOPELESS_AFTER, self._slots)
 
     def _broken(self, last: Outcome) -> WebGymError:
         return WebGymError(

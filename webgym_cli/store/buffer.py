@@ -1,17 +1,21 @@
-"""The replay buffer's truth: append-only part files, one trajectory a line."""
+"""The replay buffer's truth: append-only files, one trajectory a line, and beside them one judgement a line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
+from webgym_cli.records.judgement import Judgement, judged
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.files import append_line, read_lines
 from webgym_cli.store.run import RunDir
+
+RecordT = TypeVar("RecordT", Trajectory, Judgement)
 
 
 @dataclass(slots=True)
@@ -27,6 +31,22 @@ def append(run: RunDir, trajectory: Trajectory, rank: int = 0) -> None:
     append_line(run.part(trajectory.split, trajectory.iteration, rank), trajectory.to_line())
 
 
+def append_judgement(run: RunDir, split: Split, iteration: int, judgement: Judgement, rank: int = 0) -> None:
+    """Append a judgement durably; older ones of the same trajectory stay. Raises `StoreError`."""
+    append_line(run.verdicts(split, iteration, rank), judgement.to_line())
+
+
+def judgements(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> dict[str, list[Judgement]]:
+    """Return an iteration's judgements by trajectory id, oldest first."""
+    found: dict[str, list[Judgement]] = {}
+    for part in sorted(run.verdicts(split, iteration).parent.glob("verdicts-*.jsonl")):
+        for judgement in _scan_part(part, Judgement, damage):
+            found.setdefault(judgement.trajectory, []).append(judgement)
+    for of_one in found.values():
+        of_one.sort(key=lambda judgement: judgement.judged_at)
+    return found
+
+
 def iterations(run: RunDir, split: Split) -> list[int]:
     """Return the iterations that have trajectories, oldest first."""
     names = (folder.name.removeprefix("iteration_") for folder in run.trajectories(split).glob("iteration_*"))
@@ -34,16 +54,21 @@ def iterations(run: RunDir, split: Split) -> list[int]:
 
 
 def scan(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:
-    """Yield an iteration's trajectories in the order of writing. A torn or damaged line is skipped and noted."""
-    folder = run.part(split, iteration).parent
-    for part in sorted(folder.glob("part-*.jsonl")):
-        yield from _scan_part(part, damage)
+    """Yield an iteration's trajectories in the order of writing, each with its newest judgement in its outcome.
+
+    A torn or damaged line is skipped and noted.
+    """
+    verdicts = judgements(run, split, iteration, damage)
+    for part in sorted(run.part(split, iteration).parent.glob("part-*.jsonl")):
+        for trajectory in _scan_part(part, Trajectory, damage):
+            of_this = verdicts.get(trajectory.id)
+            yield judged(trajectory, of_this[-1]) if of_this else trajectory
 
 
-def _scan_part(part: Path, damage: Damage | None) -> Iterator[Trajectory]:
+def _scan_part(part: Path, record: type[RecordT], damage: Damage | None) -> Iterator[RecordT]:
     for number, line in read_lines(part):
         try:
-            yield Trajectory.model_validate_json(line)
+            yield record.model_validate_json(line)
         except ValidationError as error:
             if damage is not None:
                 damage.lines.append(f"{part}:{number}: {error.errors()[0]['msg']}")

@@ -95,6 +95,19 @@ class RunDir:
         """The append-only file of one writer: the truth."""
         return self.trajectories(split) / f"iteration_{iteration:04d}" / f"part-{rank}.jsonl"
 
+    def verdicts(self, split: Split, iteration: int, rank: int = 0) -> Path:
+        """The append-only file of one judge's verdicts on an iteration's trajectories."""
+        return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
+
+    @property
+    def blocklist(self) -> Path:
+        """The sites that shut the browser out, one JSON object a line."""
+        return self.root / "blocklist.jsonl"
+
+    def status(self, rank: int = 0) -> Path:
+        """What a rollout is doing now: replaced each second, and left there at its end."""
+        return self.root / "status" / f"rollout-{rank}.json"
+
     def model(self, settings: Settings) -> Path:
         """The current policy: a link that is replaced by rename, so never half-written."""
         return self.root / settings.algorithm_config.model_output_name

@@ -11,7 +11,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from webgym_cli.config.model import BrowserSettings
+from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.errors import RoleError
 
 _ON_PATH = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

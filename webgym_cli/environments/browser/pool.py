@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from webgym_cli.config.model import BrowserSettings
+from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.environments.browser.family import Family
 from webgym_cli.environments.browser.find import find_chromium
 from webgym_cli.environments.browser.session import BrowserSession, SessionOptions, close_quietly, named

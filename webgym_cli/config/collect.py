@@ -1,0 +1,183 @@
+"""Settings of what collects data: tasks, policy, browser, rollout, judge. The text under a field is its help."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from webgym_cli.config.section import Section
+from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.task import Band
+from webgym_cli.records.trajectory import PromptVersion
+
+
+class TasksSettings(Section):
+    """Which tasks are rolled out."""
+
+    train: str = "miniwob:all"
+    """A task file (JSON Lines), or `miniwob:` and page names with commas between (`miniwob:all` for every page)."""
+    test: str = ""
+    """The same for evaluation; empty: the training tasks on seeds that training never sees."""
+    sampler: Literal["uniform", "ratio"] = "uniform"
+    """`uniform`: every task alike; `ratio`: so many of each difficulty band (`difficulty_ratio`)."""
+    difficulty_ratio: dict[Band, float] = Field(default_factory=dict)
+    """Weights of `easy`, `medium` and `hard` for the sampler `ratio`; shares by largest remainder."""
+    no_repeats: bool = False
+    """Draw no training task again in a later iteration before all tasks were drawn."""
+
+
+class PolicySettings(Section):
+    """The model that acts, and how it samples."""
+
+    base_model: str = "Qwen/Qwen3-VL-8B-Instruct"
+    """Where the first policy comes from: a local folder or a Hugging Face id."""
+    template: str = "qwen3_vl_nothink"
+    """LLaMA-Factory's template for this model family (`qwen3_vl` for the thinking models)."""
+    max_new_tokens: int = Field(default=3072, ge=1)
+    """Longest response, in tokens."""
+    temperature: float = Field(default=1.0, ge=0)
+    top_p: float = Field(default=0.99, gt=0, le=1)
+    top_k: int = Field(default=2, ge=-1)
+    """How many of the likeliest tokens are sampled from; -1 or 0: all."""
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    thinking: bool = False
+    """The model thinks before it acts: what stands before `</think>` is no action and leaves the history; a response
+    that never closes its thought is truncated."""
+
+
+class ContextSettings(Section):
+    """What the policy is shown."""
+
+    interaction_mode: InteractionMode = InteractionMode.COORDINATES
+    """`coordinates` (0-1000 on both axes) or `set_of_marks` (numbered elements)."""
+    history_window: int = Field(default=4, ge=0)
+    """Earlier rounds sent in full; older ones become one line of text each."""
+    max_images: int | None = Field(default=None, ge=1)
+    """Screenshots in a prompt at most, the newest ones; null: one for every round of the window."""
+    prompt_version: PromptVersion = PromptVersion.COMPLETE
+    """`vanilla`: an action and its call; `complete`: memory, progress and intention before them."""
+
+
+class ImageSettings(Section):
+    """The image sizes that serving and training share: what is trained is what is served."""
+
+    image_min_pixels: int = Field(default=32 * 32, ge=1)
+    """Smallest number of pixels of an image; written into LLaMA-Factory's configuration."""
+    image_max_pixels: int = Field(default=1280 * 1024, ge=1)
+    """Largest number of pixels. Bigger screenshots are refused: LLaMA-Factory would shrink what vLLM saw whole."""
+
+
+class BrowserSettings(Section):
+    """The browser that episodes run in."""
+
+    executable: str = ""
+    """Path of a Chromium; empty: Playwright's own, else chromium-headless-shell or chromium on this machine."""
+    args: tuple[str, ...] = ()
+    """More command-line arguments for Chromium."""
+    sandbox: Literal["auto", "on", "off"] = "auto"
+    """Chromium's sandbox; `auto`: off for root, where it can't start."""
+    device_scale_factor: float = Field(default=1.0, gt=0, le=4)
+    """Screenshot pixels per CSS pixel."""
+    action_timeout: float = Field(default=15.0, gt=0)
+    """Deadline of one action or observation, in seconds."""
+    navigation_timeout: float = Field(default=30.0, gt=0)
+    """Deadline of one page load, in seconds."""
+    width: int = Field(default=1280, ge=64, le=8192)
+    """Width of the viewport of web pages in CSS pixels (MiniWoB pages have their own)."""
+    height: int = Field(default=768, ge=64, le=8192)
+    """Height of the viewport of web pages in CSS pixels."""
+    settle_seconds: float = Field(default=3.0, ge=0, le=60)
+    """How long an observation waits at most for a page that still loads or moves."""
+    processes: int = Field(default=1, ge=1, le=8)
+    """Chromium processes that share the episodes; two help from some dozens of episodes on."""
+    contexts_per_process: int = Field(default=400, ge=1)
+    """A Chromium process is replaced after so many browser contexts."""
+    process_minutes: float = Field(default=120.0, gt=0)
+    """A Chromium process takes no new episode after so long, and is replaced."""
+    context_minutes: float = Field(default=60.0, gt=0)
+    """Hard cap on a browser context's life: then it is closed, whatever its episode does."""
+    memory_reserve_mb: int = Field(default=1024, ge=0)
+    """No further episode starts while the machine has less free memory than this."""
+    cdp_urls: tuple[str, ...] = ()
+    """Remote browsers by their CDP addresses (http:// or ws://) in place of local ones."""
+    private_hosts: tuple[str, ...] = ()
+    """Private addresses (`10.1.2.3`, `10.0.0.0/8`) or host names that pages may reach all the same."""
+
+
+class MaxSteps(Section):
+    """Step limits by difficulty band."""
+
+    easy: int = Field(default=10, ge=1)
+    medium: int = Field(default=20, ge=1)
+    hard: int = Field(default=30, ge=1)
+
+
+class RolloutSettings(Section):
+    """How episodes are run."""
+
+    policy: str = "vllm"
+    """`vllm` (our server on the run's current model), `oracle` (the environment's expert), or an OpenAI base URL."""
+    episodes: int = Field(default=1024, ge=1)
+    """Training episodes of an iteration."""
+    test_episodes: int = Field(default=100, ge=1)
+    """Episodes of an evaluation: the same tasks and seeds each time."""
+    concurrency: int | None = Field(default=None, ge=1)
+    """Episodes that run at once; null: as many as the machine's cores and free memory carry."""
+    train_max_steps: MaxSteps = MaxSteps()
+    """Step limits of training episodes."""
+    test_max_steps: MaxSteps = MaxSteps(easy=30, medium=50, hard=70)
+    """Step limits of test episodes."""
+    policy_timeout: float = Field(default=240.0, gt=0)
+    """Deadline of one policy call, in seconds."""
+    policy_retries: int = Field(default=2, ge=0)
+    """Repeats of a policy call that the server failed to answer."""
+    episode_timeout: float = Field(default=1800.0, gt=0)
+    """Deadline of an episode, in seconds."""
+    max_attempts: int = Field(default=3, ge=1)
+    """How often an episode is tried when infrastructure fails. Each attempt is stored."""
+    blocklist_hours: float = Field(default=12.0, ge=0)
+    """How long a site that blocked the browser is left out; 0: never."""
+    completion_threshold: float = Field(default=1.0, gt=0, le=1)
+    """Once this share of the owed episodes is done, the rest is cut after `completion_grace`: stored as `cancelled`
+    and owed. Below 1 it biases the sample against long episodes."""
+    completion_grace: float = Field(default=30.0, ge=0)
+    """Seconds that the last episodes are given once the threshold is reached."""
+    executor: Literal["local", "ray"] = "local"
+    """`ray`: one rollout actor on each node of a Ray cluster."""
+    ray_address: str = ""
+    """Address of the Ray cluster; empty: `RAY_ADDRESS`, else a new one on this machine."""
+
+
+class JudgeSettings(Section):
+    """The judge of episodes that the environment itself can't score: any OpenAI-compatible server."""
+
+    base_url: str = ""
+    """Base URL; empty: no judge, the rewards stay unknown until `webgym judge`."""
+    model: str = "gemini-3-flash-preview"
+    """The model that gives the verdicts."""
+    key_points_model: str = ""
+    """The model that picks the screenshots that matter; empty: `model`."""
+    blocking_model: str = ""
+    """The model that tells whether the site blocked the browser; empty: `model`."""
+    api_key_env_var: str = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; the key itself never stands in settings."""
+    structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
+    """How the server is told to answer in JSON; `none`: by the prompt alone."""
+    temperature: float = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=1024, ge=16)
+    """Longest answer, in tokens."""
+    votes: int = Field(default=1, ge=1)
+    """Independent verdicts on each fact; the majority counts, a tie is no success."""
+    retries: int = Field(default=2, ge=0)
+    """Repeats of a call whose answer can't be read; then the judgement failed."""
+    timeout: float = Field(default=120.0, gt=0)
+    """Deadline of one call, in seconds."""
+    concurrency: int = Field(default=16, ge=1)
+    """Calls at once."""
+    max_images: int = Field(default=48, ge=1)
+    """Screenshots shown for a verdict at most: the newest of those that matter."""
+    max_blocking_images: int = Field(default=20, ge=1)
+    """Screenshots shown for the question whether the site blocked the browser."""
+    check_claims: bool = True
+    """Also ask whether everything that the answer claims can be seen on the screenshots (WebGym's criterion B)."""

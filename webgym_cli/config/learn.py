@@ -1,0 +1,148 @@
+"""Settings of what learns from data: server, dataset, trainer, loop. The text under a field is its help."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from webgym_cli.config.section import Section
+
+
+class ServeSettings(Section):
+    """The vLLM server."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. In-place weight swaps use vLLM's developer endpoints: keep it on loopback."""
+    port: int = Field(default=8999, ge=0, le=65535)
+    """Port; 0 takes a free one."""
+    served_model_name: str = "policy"
+    """The model's name in requests."""
+    max_model_len: int = Field(default=32768, ge=64)
+    """Longest prompt and response together, in tokens."""
+    max_num_seqs: int = Field(default=512, ge=1)
+    """Requests in one batch."""
+    gpu_memory_utilization: float = Field(default=0.95, gt=0, le=1)
+    """Share of GPU memory that vLLM takes (CUDA only)."""
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    data_parallel_size: int = Field(default=1, ge=1)
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    """Precision of the weights; on CPUs without bf16 units float32 is the usable one."""
+    startup_timeout: float = Field(default=600.0, gt=0)
+    """Deadline until the server is healthy, in seconds."""
+    stop_grace: float = Field(default=15.0, gt=0)
+    """Seconds between TERM and KILL."""
+    cpu_kvcache_gb: int = Field(default=1, ge=1)
+    """Memory of the key-value cache in GiB (CPU only)."""
+    extra_args: tuple[str, ...] = ()
+    """More arguments for vLLM's server, as they stand."""
+
+
+class LogSettings(Section):
+    """Weights & Biases."""
+
+    run_name: str = "webgym-"
+    wandb_key_env_var: str = "WANDB_API_KEY"
+    """Name of the environment variable that holds the key; the key itself never stands in settings."""
+    entity_name: str = ""
+    project_name: str = "rl"
+
+
+class AlgorithmSettings(Section):
+    """The dataset and its training, under the names of WebGym's `update_online.yaml`."""
+
+    model_output_name: str = "model.pt"
+    """Name of the current policy in the run directory."""
+    last_n_iterations: int = Field(default=4, ge=1)
+    """How many of the newest iterations are read."""
+    filter_successful_only: bool = True
+    """Train on successful trajectories only."""
+    filter_same_screenshot: bool = True
+    """Drop steps after which the screen looked the same."""
+    filter_retokenized: bool = True
+    """Drop responses whose text has other token ids than were sampled: training would see what was never served."""
+    min_trajectory_steps: int = Field(default=2, ge=1)
+    """Trajectories with fewer steps are dropped."""
+    positive_samples_to_train: int | None = Field(default=1800, ge=1)
+    """Steps in the dataset; null: all that are eligible."""
+    recency_bias_power: float = Field(default=2.0, ge=0)
+    """An iteration's share is proportional to (i+1)^power, i counting from the oldest that was read."""
+    val_split_ratio: float = Field(default=0.05, ge=0, lt=1)
+    """Share of the trajectories held out into `finetune_val.json`."""
+    seed: int | None = None
+    """Seed of the draw; null: the run's seed."""
+    cutoff_len: int = Field(default=16384, ge=16)
+    """Longest training sample in tokens, images counted."""
+    per_device_train_batch_size: int = Field(default=3, ge=1)
+    per_device_eval_batch_size: int = Field(default=3, ge=1)
+    gradient_accumulation_steps: int = Field(default=4, ge=1)
+    learning_rate: float = Field(default=1e-6, gt=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    num_train_epochs: float = Field(default=2, gt=0)
+    warmup_steps: int = Field(default=30, ge=0)
+    """Warm-up of a fresh optimizer; a training that keeps its optimizer's moments has none."""
+    lr_scheduler_type: str = "constant_with_warmup"
+    logging_steps: int = Field(default=1, ge=1)
+    bf16: bool = True
+    do_eval: bool = False
+    """Evaluate on the held-out trajectories during training."""
+    eval_strategy: Literal["no", "steps", "epoch"] = "epoch"
+    save_strategy: Literal["steps", "epoch"] = "steps"
+    save_steps: int = Field(default=999999, ge=1)
+    """Steps between checkpoints within a training; the last one is always written."""
+    save_total_limit: int = Field(default=1, ge=1)
+    save_only_model: bool = False
+    """Leave out the optimizer's states; the next training then starts with a fresh optimizer."""
+    preprocessing_num_workers: int = Field(default=16, ge=1)
+    dataloader_num_workers: int = Field(default=2, ge=0)
+    dataloader_pin_memory: bool = True
+    remove_unused_columns: bool = False
+    min_token_length: int = Field(default=10, ge=0)
+    """Samples whose response is shorter, in tokens, are dropped."""
+    gradient_checkpointing: bool = False
+    plot_loss: bool = False
+    deepspeed_config_filename: str | None = "ds_config_b200_zero1.json"
+    """A shipped DeepSpeed configuration or a path; null: no DeepSpeed."""
+    report_to: Literal["wandb", "none"] = "wandb"
+
+
+class TrainSettings(Section):
+    """How the trainer is run."""
+
+    nproc_per_node: int | None = Field(default=None, ge=1)
+    """Processes on this machine; null: one a GPU, one on CPU."""
+    keep_optimizer_state: bool = True
+    """Carry Adam's moments from one iteration's training into the next."""
+    time_limit_minutes: float = Field(default=1440.0, gt=0)
+    """Deadline of one training."""
+    stop_grace: float = Field(default=30.0, gt=0)
+    """Seconds between TERM and KILL."""
+    keep_checkpoints: int = Field(default=2, ge=1)
+    """Newest checkpoints that keep their optimizer's states; older ones keep only the weights."""
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """More LLaMA-Factory settings, written into `train_config.yaml` as they stand."""
+
+
+class RolesSettings(Section):
+    """Where the role environments are."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Flavour of the environments; `auto`: cuda where an NVIDIA driver answers."""
+    serve: str = ""
+    """A Python interpreter, or the folder of an environment, that has vLLM; empty: the one that `webgym setup` made."""
+    train: str = ""
+    """The same for LLaMA-Factory."""
+
+
+class LoopSettings(Section):
+    """The order of things in `webgym loop`."""
+
+    iterations: int = Field(default=3, ge=1)
+    """Iterations that the run shall have in all."""
+    demonstration_iterations: int = Field(default=0, ge=0)
+    """So many first iterations collect the expert's demonstrations (the SFT baseline) in place of the policy's own."""
+    demonstration_episodes: int | None = Field(default=None, ge=1)
+    """Episodes of such an iteration; null: as many as of any other (rollout.episodes)."""
+    evaluate: bool = True
+    """Evaluate on the test split before the first and after each training."""
