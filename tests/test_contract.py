@@ -18,8 +18,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = {"rollout", "prepare", "train", "serve", "rewards"}
 LAYERS = [
     {"config", "records", "errors", "__init__"},
-    {"agent", "environments", "store", "jobs", "roles", "tasks"},
-    STAGES | {"testing"},
+    {"agent", "environments", "store", "jobs", "roles", "tasks", "testing"},
+    STAGES,
     {"loop"},
     {"cli", "__main__"},
 ]
