@@ -16,7 +16,7 @@ def site_of(url: str) -> str:
     By the list of public suffixes that ships with tldextract: nothing is fetched.
     """
     try:
-        host = (urlsplit(url if "//" in url else f"//{url}").hostname or "").rstrip(".")
+        host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
         return ""
     found = _suffixes()(host)
