@@ -48,7 +48,7 @@ class Rollout:
 
     def __post_init__(self) -> None:
         """Line up what is owed."""
-        self.monitor = Monitor(self.plan)
+        self.monitor = Monitor(self.plan, slots(self.settings.rollout))
         self._slots = slots(self.settings.rollout)
         self._queue = deque(self.plan.owed)
 

@@ -1,0 +1,137 @@
+"""Latencies and rates in bounded memory, whatever the length of a run."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+ERROR = 0.025
+"""Largest relative error of a quantile."""
+SHORTEST, LONGEST = 1e-4, 1e5
+"""Seconds between which that holds; what is shorter or longer counts as these."""
+
+_GROWTH = (1 + ERROR) / (1 - ERROR)
+_PER_LOG = 1 / math.log(_GROWTH)
+_FIRST, _LAST = (math.ceil(math.log(bound) * _PER_LOG) for bound in (SHORTEST, LONGEST))
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts durations in buckets whose bounds grow by the same factor: at most some 400 numbers.
+
+    A quantile (the value of rank ceil(q * count)) is off by at most `ERROR` of itself between `SHORTEST` and `LONGEST`.
+    Histograms can be added up: that of two processes is exactly that of all their durations.
+    """
+
+    buckets: dict[int, int] = field(default_factory=dict)
+    """Count by bucket: number i holds durations up to growth^i seconds."""
+    count: int = 0
+    total: float = 0.0
+    """Sum in seconds, exact."""
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        bucket = _FIRST
+        if seconds > SHORTEST:
+            bucket = min(_LAST, math.ceil(math.log(seconds) * _PER_LOG))
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        self.count += 1
+        self.total += seconds
+
+    def merge(self, other: Histogram) -> None:
+        """Count all durations of another one too."""
+        for bucket, count in other.buckets.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        self.count += other.count
+        self.total += other.total
+
+    def quantile(self, share: float) -> float | None:
+        """Return the duration in seconds that this share (0 to 1) does not exceed; None without durations."""
+        rank = max(1, math.ceil(share * self.count))
+        for bucket in sorted(self.buckets):
+            rank -= self.buckets[bucket]
+            if rank <= 0:
+                return float(2 * _GROWTH**bucket / (_GROWTH + 1))
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Return count, p50, p95 and total, in seconds."""
+        return {
+            "count": self.count,
+            "p50": _rounded(self.quantile(0.5)),
+            "p95": _rounded(self.quantile(0.95)),
+            "total": round(self.total, 3),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts and the buckets that `from_json` reads."""
+        return {**self.facts(), "buckets": {str(bucket): count for bucket, count in self.buckets.items()}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Histogram:
+        """Return the histogram that `to_json` wrote."""
+        buckets = {int(bucket): int(count) for bucket, count in value["buckets"].items()}
+        return cls(buckets, sum(buckets.values()), float(value["total"]))
+
+
+@dataclass(slots=True)
+class Latency:
+    """Durations over all, and over the last minutes (between `KEPT - 1` and `KEPT` times `WIDTH` seconds)."""
+
+    overall: Histogram = field(default_factory=Histogram)
+    _parts: deque[tuple[int, Histogram]] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def add(self, seconds: float, now: float) -> None:
+        """Count a duration that ended `now` (seconds of a clock that never goes back)."""
+        self.overall.add(seconds)
+        number = int(now // WIDTH)
+        if not self._parts or self._parts[-1][0] != number:
+            self._parts.append((number, Histogram()))
+        self._parts[-1][1].add(seconds)
+
+    def recent(self, now: float) -> Histogram:
+        """Return the durations of the last minutes."""
+        found = Histogram()
+        for number, part in self._parts:
+            if number > now // WIDTH - KEPT:
+                found.merge(part)
+        return found
+
+
+WIDTH = 60.0
+"""Seconds that are forgotten together."""
+KEPT = 5
+"""So many of them are kept."""
+
+
+@dataclass(slots=True)
+class Rate:
+    """How often something happens a second, lately."""
+
+    since: float
+    """When the counting began, in seconds of the clock."""
+    width: float = 10.0
+    """Seconds that are forgotten together."""
+    kept: int = 6
+    """So many of them are kept."""
+    _parts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, count: int, now: float) -> None:
+        """Count what happened `now`."""
+        number = int(now // self.width)
+        if number not in self._parts:
+            self._parts = {old: found for old, found in self._parts.items() if old > number - self.kept}
+        self._parts[number] = self._parts.get(number, 0) + count
+
+    def per_second(self, now: float) -> float:
+        """Return the rate over the kept time, or since the counting began if that is shorter (at least a second)."""
+        number = int(now // self.width)
+        start = max(self.since, (number - self.kept + 1) * self.width)
+        counted = sum(count for part, count in self._parts.items() if part > number - self.kept)
+        return counted / max(1.0, now - start)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else float(f"{seconds:.4g}")
