@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from webgym_cli.records.base import Record
-from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
 
 
@@ -19,9 +19,9 @@ class Verdict(Record):
     passed: bool
     """The majority of the votes; a tie has not passed."""
     reason: str = ""
-    """The reason of one of the votes that decided."""
+    """The reason of the first of the votes that decided."""
     votes: tuple[bool, ...] = ()
-    """Each vote, in order."""
+    """Each vote that could be read, in order."""
 
 
 class Judgement(Record):
@@ -46,10 +46,12 @@ class Judgement(Record):
     reference: Verdict | None = None
     """Whether the answer matches the reference answer."""
     success: bool | None = None
-    """None with a failure, and only then."""
+    """None with a failure, and only then: a judgement is a verdict or says why there is none."""
     failure: FailureKind | None = None
     """`judge_failed` or `site_blocked`."""
     failure_detail: str = ""
+    unavailable: bool = False
+    """With `judge_failed`: the judge was down or refused the request, so that it has judged nothing."""
     calls: int = 0
     """Requests to the judge, repeats included."""
     seconds: float = 0.0
@@ -58,22 +60,46 @@ class Judgement(Record):
 
     model_config = ConfigDict(populate_by_name=True)
 
+    @model_validator(mode="after")
+    def _verdict_or_failure(self) -> Judgement:
+        if (self.success is None) != (self.failure is not None):
+            raise ValueError(f"success is None with a failure and only then: {self.success}, {self.failure}")
+        return self
+
     def to_line(self) -> str:
         """Return the stored form: one line of JSON without a line end."""
         return self.model_dump_json(by_alias=True)
 
 
+def scored_by_environment(trajectory: Trajectory) -> bool:
+    """Whether the environment itself tells how the episode went: its reward then stands, whatever a judge says."""
+    outcome = trajectory.outcome
+    scored = any(score.source == "environment" for score in outcome.scores)
+    return scored or outcome.stop is Stop.TERMINATED or trajectory.task.environment == "miniwob"
+
+
+def needs_judge(trajectory: Trajectory) -> bool:
+    """Whether a trajectory's reward is a judge's to give: it worked, and its environment has no opinion."""
+    return trajectory.outcome.failure in (None, FailureKind.JUDGE_FAILED) and not scored_by_environment(trajectory)
+
+
 def judged(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
-    """Return the trajectory with the judgement in its outcome. A failure of infrastructure stays what it is."""
+    """Return the trajectory with the judgement in its outcome.
+
+    A failure of infrastructure stays what it is. A reward of the environment's own stays too; the judge's opinion
+    stands beside it among the scores.
+    """
     before = trajectory.outcome
-    if before.failure is not None:
+    if before.failure not in (None, FailureKind.JUDGE_FAILED):
         return trajectory
-    if judgement.success is None:
-        outcome = before.model_copy(
-            update={"reward": None, "failure": judgement.failure, "failure_detail": judgement.failure_detail}
-        )
-    else:
+    changes: dict[str, Any] = {}
+    if judgement.success is not None:
         value = float(judgement.success)
         score = Score(source="judge", value=value, detail=judgement.models.get("verdict", ""))
-        outcome = before.model_copy(update={"reward": value, "scores": (*before.scores, score)})
-    return trajectory.model_copy(update={"outcome": Outcome.model_validate(outcome.model_dump())})
+        changes = {"reward": value, "scores": (*before.scores, score), "failure": None, "failure_detail": ""}
+    else:
+        changes = {"reward": None, "failure": judgement.failure, "failure_detail": judgement.failure_detail}
+    if scored_by_environment(trajectory):
+        changes = {name: value for name, value in changes.items() if name == "scores"}
+    outcome = Outcome.model_validate({**before.model_dump(), **changes})
+    return trajectory.model_copy(update={"outcome": outcome})

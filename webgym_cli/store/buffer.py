@@ -59,10 +59,15 @@ def scan(run: RunDir, split: Split, iteration: int, damage: Damage | None = None
     A torn or damaged line is skipped and noted.
     """
     verdicts = judgements(run, split, iteration, damage)
+    for trajectory in stored(run, split, iteration, damage):
+        of_this = verdicts.get(trajectory.id)
+        yield judged(trajectory, of_this[-1]) if of_this else trajectory
+
+
+def stored(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:
+    """Yield an iteration's trajectories as they were written, without what a judge said of them later."""
     for part in sorted(run.part(split, iteration).parent.glob("part-*.jsonl")):
-        for trajectory in _scan_part(part, Trajectory, damage):
-            of_this = verdicts.get(trajectory.id)
-            yield judged(trajectory, of_this[-1]) if of_this else trajectory
+        yield from _scan_part(part, Trajectory, damage)
 
 
 def _scan_part(part: Path, record: type[RecordT], damage: Damage | None) -> Iterator[RecordT]:

@@ -1,0 +1,1 @@
+"""Rewards: what a judge says of episodes that their environment can't score. It fails closed."""
