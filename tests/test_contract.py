@@ -24,9 +24,15 @@ LAYERS = [
     {"cli", "__main__"},
 ]
 """From the ground up: a room imports from its own floor or below, a stage never from another stage."""
-ALONE = ["jobs/guard.py", "roles/cpu_hook.py", "testing/tiny_model_build.py", "train/start_state_build.py"]
+ALONE = [
+    "jobs/guard.py",
+    "jobs/reaper.py",
+    "roles/cpu_hook.py",
+    "testing/tiny_model_build.py",
+    "train/start_state_build.py",
+]
 """Files that run where webgym is not installed."""
-STANDARD_ONLY = ["jobs/guard.py"]
+STANDARD_ONLY = ["jobs/guard.py", "jobs/reaper.py"]
 
 
 def name(file: Path) -> str:

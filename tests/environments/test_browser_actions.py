@@ -11,8 +11,9 @@ import pytest
 
 from webgym_cli.environments.browser.actions import perform, to_normalised, web_addresses_only
 from webgym_cli.environments.browser.observe import HANDS, Sighting, look, observe_script
+from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.browser.session import BrowserSession, SessionOptions
+from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 
 pytestmark = pytest.mark.browser

@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from webgym_cli.config.collect import BrowserSettings
+from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.browser.session import BrowserSession, SessionOptions
+from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, RoleError
 from webgym_cli.records.failure import FailureKind
 
@@ -99,20 +100,21 @@ async def test_only_one_browser_is_started_again(chromium: str):
 async def test_a_driver_that_dies_is_replaced(chromium: str):
     async with BrowserPool(BrowserSettings()) as pool:
         session: BrowserSession = await pool.session(SMALL)
-        driver = next(pid for pid in pool.processes() if psutil.Process(pid).ppid() == os.getpid())
+        first = pool.processes()
+        driver = next(pid for pid in first if psutil.Process(pid).ppid() == os.getpid())
         os.kill(driver, signal.SIGKILL)
-        assert await failure_of(session.evaluate("() => 1")) is FailureKind.BROWSER_CRASHED
+        assert await failure_of(session.goto("about:blank")) is FailureKind.BROWSER_CRASHED
         session = await pool.session(SMALL)
         assert await session.evaluate("() => 3") == 3
         everything = pool.processes()
-    assert alive([driver, *everything]) == []
+    assert alive([*first, *everything]) == []
 
 
 PARENT = """
 import asyncio, sys
 from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.browser.session import SessionOptions
+from webgym_cli.environments.browser.options import SessionOptions
 
 async def main():
     async with BrowserPool(BrowserSettings()) as pool:
@@ -124,8 +126,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_outlives_a_killed_parent(chromium: str, how: signal.Signals):
+@pytest.mark.parametrize("how", ["kill", "kill with the driver", "interrupt"])
+def test_nothing_outlives_a_killed_parent(chromium: str, how: str):
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT],
         stdout=subprocess.PIPE,
@@ -137,10 +139,14 @@ def test_nothing_outlives_a_killed_parent(chromium: str, how: signal.Signals):
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(pids) > 3
     # An interrupt from a terminal reaches the whole process group, a kill only the parent.
-    if how is signal.SIGINT:
-        os.killpg(parent.pid, how)
+    if how == "interrupt":
+        os.killpg(parent.pid, signal.SIGINT)
+    elif how == "kill":
+        os.kill(parent.pid, signal.SIGKILL)
     else:
-        os.kill(parent.pid, how)
+        drivers = [pid for pid in pids if psutil.Process(pid).ppid() == parent.pid]
+        for pid in (parent.pid, *drivers):
+            os.kill(pid, signal.SIGKILL)
     parent.wait(30)
     deadline = time.monotonic() + 20
     while alive(pids) and time.monotonic() < deadline:

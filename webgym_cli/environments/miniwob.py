@@ -9,8 +9,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import StepResult, View
 from webgym_cli.environments.browser.actions import perform
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, observe_script, sightings
+from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.browser.session import BrowserSession, SessionOptions
+from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.miniwob_oracle import Scene, expert_tasks, next_action, require_expert
 from webgym_cli.environments.miniwob_pages import (
     HEIGHT,
@@ -79,8 +80,7 @@ class MiniWobPool:
         while self._idle:
             session = self._idle.pop()
             try:
-                async with session.guard("moving the mouse"):
-                    await session.mouse.move(*_AWAY)
+                await session.move(*_AWAY)
                 return await self._loaded(session, url)
             except BoundaryError:
                 # It waited in a browser that died meanwhile, or is broken otherwise: a new one tells.

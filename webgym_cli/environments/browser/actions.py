@@ -86,8 +86,7 @@ async def _click(session: BrowserSession, action: Action) -> str | None:
     point = await _point(session, action)
     if isinstance(point, str):
         return point
-    async with session.guard("clicking"):
-        await session.mouse.click(*point)
+    await session.click(*point)
     return None
 
 
@@ -95,8 +94,7 @@ async def _hover(session: BrowserSession, action: Action) -> str | None:
     point = await _point(session, action)
     if isinstance(point, str):
         return point
-    async with session.guard("moving the mouse"):
-        await session.mouse.move(*point)
+    await session.move(*point)
     return None
 
 
@@ -107,13 +105,12 @@ async def _type(session: BrowserSession, action: Action) -> str | None:
     text = action.text or ""
     enter = text.endswith("\n")
     text = text.removesuffix("\n").removesuffix("\r")
-    async with session.guard("clicking"):
-        await session.mouse.click(*point)
+    await session.click(*point)
     ready = await session.evaluate(f"([point, text]) => {HANDS}.prepare(point, text)", [list(point), text])
     if "error" in ready:
         return str(ready["error"])
     async with session.guard("typing"):
-        keyboard = session.page.keyboard
+        keyboard = session.keyboard
         if ready.get("typing"):
             if not text and not ready["empty"]:
                 await keyboard.press("Delete")
@@ -136,9 +133,7 @@ async def _scroll(session: BrowserSession, action: Action) -> str | None:
     if isinstance(point, str):
         return point
     distance = max(session.options.height - _SCROLL_OVERLAP, session.options.height // 2)
-    async with session.guard("scrolling"):
-        await session.mouse.move(*point)
-        await session.mouse.wheel(0, distance if down else -distance)
+    await session.wheel(*point, distance if down else -distance)
     return None
 
 

@@ -1,13 +1,17 @@
-"""The processes behind one browser pool: found among our own descendants, and ended by pid."""
+"""The processes behind one browser: found among our own descendants, and ended by pid, by a reaper if we are killed."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import subprocess
+import sys
 import uuid
 from dataclasses import dataclass, field
 
 import psutil
+
+from webgym_cli.jobs import reaper
 
 _GRACE = 5.0
 """Seconds between asking and killing."""
@@ -22,6 +26,7 @@ class Family:
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Its value: tells this pool's browser from any other below this process."""
     _members: dict[int, psutil.Process] = field(default_factory=dict)
+    _reaper: subprocess.Popen[bytes] | None = None
 
     def learn(self) -> None:
         """Look at our descendants and remember the marked browser, its driver and all of their children."""
@@ -34,6 +39,25 @@ class Family:
         for driver in drivers.values():
             for member in (driver, *_descendants(driver)):
                 self._members[member.pid] = member
+
+    def entrust(self) -> None:
+        """Let a reaper end the processes known now, should we be killed together with the driver."""
+        if self._reaper is None:
+            self._reaper = subprocess.Popen(
+                [sys.executable, "-I", "-S", reaper.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        if self._reaper.stdin is not None:
+            lines = (f"{pid} {began}\n" for pid in self._members if (began := reaper.start_time(pid)))
+            self._reaper.stdin.write("".join(lines).encode())
+            self._reaper.stdin.flush()
+
+    def command_lines(self) -> list[list[str]]:
+        """Return the arguments of the remembered processes that still run."""
+        return [_arguments(process) for process in self._members.values()]
 
     def alive(self) -> list[int]:
         """Return the pids of the remembered processes that still run."""
@@ -51,12 +75,25 @@ class Family:
             if not left:
                 break
         self._members.clear()
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        reaper_, self._reaper = self._reaper, None
+        if reaper_ is not None:
+            reaper_.communicate()
 
     def _is_marked(self, process: psutil.Process) -> bool:
         try:
             return process.environ().get(self.variable) == self.mark
         except (psutil.Error, OSError):
             return False
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

@@ -1,44 +1,25 @@
-"""One isolated browser context with the page that the policy sees: the boundary where Playwright's errors get names."""
+"""One isolated browser context with the page that the policy sees: where the browser's errors get their names."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.environments.browser.channel import Channel, DirectChannel, DirectConnection
+from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, ScriptError, close_quietly, named, says
+from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, CDPSession, Dialog, Mouse, Page
+    from playwright.async_api import BrowserContext, Dialog, Download, Keyboard, Page, Response
 
-_CRASH_SIGNS = ("crashed", "has been closed", "connection closed", "target closed", "browser closed", "disconnected")
-_LOST_CONTEXT = ("execution context was destroyed", "cannot find context with specified id", "frame was detached")
-"""How Playwright says that the page was replaced while it was asked something."""
-_CLOSE_TIMEOUT = 5.0
+_POPUP_TIMEOUT = 3.0
 _MAX_DIALOGS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
-    """How a context is made."""
-
-    width: int
-    """Width of the viewport in CSS pixels."""
-    height: int
-    """Height of the viewport in CSS pixels."""
-    device_scale_factor: float = 1.0
-    action_timeout: float = 15.0
-    """Deadline of everything but a page load, in seconds."""
-    navigation_timeout: float = 30.0
-    """Deadline of a page load, in seconds."""
-    init_scripts: tuple[str, ...] = ()
-    """Scripts that run in every document before its own."""
-    context_arguments: dict[str, Any] = field(default_factory=dict)
-    """More arguments for Playwright's `new_context`."""
 
 
 class BrowserSession:
@@ -47,30 +28,51 @@ class BrowserSession:
     Every method ends within its deadline or raises `BoundaryError`; after `BROWSER_CRASHED` only `close` is of use.
     """
 
-    def __init__(self, context: BrowserContext, page: Page, options: SessionOptions) -> None:
+    def __init__(
+        self,
+        context: BrowserContext,
+        page: Page,
+        options: SessionOptions,
+        direct: DirectConnection | None,
+        closed: Callable[[], None],
+    ) -> None:
         self.options = options
         self.dialogs: list[str] = []
         """What the page's dialogs said, oldest first; each was accepted at once (prompts with their default)."""
+        self.downloads: list[str] = []
+        """The names of files that pages offered; none is kept."""
         self.uses = 0
         """How many episodes it has served; counted by its owner."""
         self._sound = True
         self._crashed: set[Page] = set()
         self._context = context
         self._pages = [page]
-        self._screens: dict[Page, CDPSession] = {}
+        self._direct = direct
+        self._context_id = ""
+        self._channels: dict[Page, Channel] = {}
+        self._when_closed: Callable[[], None] | None = closed
+        self._expiry = asyncio.get_running_loop().call_later(options.life_seconds, self._expire)
+        self._closing: asyncio.Task[None] | None = None
         context.on("page", self._opened)
         context.on("dialog", self._answer_dialog)
 
     @classmethod
-    async def open(cls, context: BrowserContext, options: SessionOptions) -> BrowserSession:
-        """Make the context's first page."""
+    async def open(
+        cls,
+        context: BrowserContext,
+        options: SessionOptions,
+        direct: DirectConnection | None = None,
+        closed: Callable[[], None] = lambda: None,
+    ) -> BrowserSession:
+        """Make the context's first page. `direct`: the short way to the browser's pages, where there is one."""
         context.set_default_timeout(options.action_timeout * 1000)
         context.set_default_navigation_timeout(options.navigation_timeout * 1000)
         for script in options.init_scripts:
             await context.add_init_script(script)
         page = await context.new_page()
-        session = cls(context, page, options)
+        session = cls(context, page, options, direct, closed)
         session._watch(page)
+        await session._channel(page)
         return session
 
     @property
@@ -81,12 +83,13 @@ class BrowserSession:
     @property
     def pristine(self) -> bool:
         """Whether nothing happened that another episode could notice: no failure, no popup, no dialog."""
-        return self._sound and len(self._pages) == 1 and not self.dialogs and not self.page.is_closed()
+        alone = len(self._pages) == 1 and not self.page.is_closed()
+        return self._sound and alone and not self.dialogs and self._closing is None
 
     @property
-    def mouse(self) -> Mouse:
-        """The current page's mouse; use it within `guard`."""
-        return self.page.mouse
+    def keyboard(self) -> Keyboard:
+        """The current page's keyboard; use it within `guard`."""
+        return self.page.keyboard
 
     @property
     def url(self) -> str:
@@ -95,19 +98,22 @@ class BrowserSession:
 
     async def title(self) -> str:
         """Return the current page's title."""
-        return str(await self.evaluate("() => document.title"))
+        return str(await self.evaluate("() => document.title.toWellFormed()"))
 
-    async def goto(self, url: str) -> None:
-        """Load an address and wait for its `load` event. Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`."""
+    async def goto(self, url: str, *, until: str = "load") -> Response | None:
+        """Load an address and wait for an event of it: `load`, or `commit` when its answer begins.
+
+        Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`.
+        """
         async with self.guard("loading the page", self.options.navigation_timeout, navigation=True):
-            await self.page.goto(url, wait_until="load")
+            return await self.page.goto(url, wait_until="commit" if until == "commit" else "load")
 
-    async def go_back(self) -> bool:
+    async def go_back(self, *, until: str = "load") -> bool:
         """Go back in history; a popup without history closes. Returns False when there is nowhere to go."""
         async with self.guard("going back", self.options.navigation_timeout, navigation=True):
             before = self.page.url
             if await self.page.evaluate("() => history.length") > 1:
-                await self.page.go_back(wait_until="load")
+                await self.page.go_back(wait_until="commit" if until == "commit" else "load")
                 if self.page.url != before:
                     return True
             if len(self._pages) == 1:
@@ -115,34 +121,84 @@ class BrowserSession:
             await self.page.close()
             return True
 
-    async def evaluate(self, expression: str, argument: object = None) -> Any:
-        """Run JavaScript in the page. When the page is replaced meanwhile, it is asked once more."""
+    async def evaluate(self, function: str, argument: object = None) -> Any:
+        """Call a JavaScript function in the page. When the page is replaced meanwhile, it is asked once more."""
         async with self.guard("running a script in the page"):
             try:
-                return await self.page.evaluate(expression, argument)
-            except _playwright_error() as error:
-                if not any(sign in str(error).lower() for sign in _LOST_CONTEXT):
+                return await self._call(function, argument)
+            except Exception as error:
+                if not says(error, LOST_CONTEXT) and not self._moved_on(error):
                     raise
             await self.page.wait_for_load_state("domcontentloaded")
-            return await self.page.evaluate(expression, argument)
+            return await self._call(function, argument)
 
     async def screenshot(self) -> bytes:
         """Return the viewport as PNG bytes, without the text caret's blinking if the page has our style."""
         async with self.guard("taking a screenshot"):
-            page = self.page
-            screen = self._screens.get(page)
-            if screen is None:
-                screen = self._screens[page] = await self._context.new_cdp_session(page)
-            taken = await screen.send("Page.captureScreenshot", {"format": "png"})
-            return base64.b64decode(taken["data"])
+            try:
+                return await self._capture()
+            except Exception as error:
+                if not self._moved_on(error):
+                    raise
+            return await self._capture()
+
+    async def click(self, x: float, y: float) -> None:
+        """Click a point of the viewport with the mouse."""
+        async with self.guard("clicking"):
+            channel = await self._channel(self.page)
+            button = {"button": "left", "clickCount": 1}
+            try:
+                # All at once: the browser carries them out in this order.
+                await asyncio.gather(
+                    channel.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y}),
+                    channel.send("Input.dispatchMouseEvent", {"type": "mousePressed", "x": x, "y": y, **button}),
+                    channel.send("Input.dispatchMouseEvent", {"type": "mouseReleased", "x": x, "y": y, **button}),
+                )
+            except Exception as error:
+                if not self._moved_on(error):  # the click closed the page
+                    raise
+
+    async def move(self, x: float, y: float) -> None:
+        """Move the mouse to a point of the viewport."""
+        async with self.guard("moving the mouse"):
+            channel = await self._channel(self.page)
+            await channel.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
+
+    async def wheel(self, x: float, y: float, distance: float) -> None:
+        """Turn the wheel over a point: down by so many CSS pixels, or up."""
+        async with self.guard("scrolling"):
+            channel = await self._channel(self.page)
+            turn = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": distance}
+            await asyncio.gather(
+                channel.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y}),
+                channel.send("Input.dispatchMouseEvent", turn),
+            )
+
+    async def meet_popups(self) -> None:
+        """Wait until a page that an action just opened is the current one. The driver hears of it later than we do."""
+        if self._direct is None:
+            return
+        async with self.guard("waiting for a new page"):
+            deadline = asyncio.get_running_loop().time() + _POPUP_TIMEOUT
+            # Playwright has no event for "all pages that Chrome has are known".
+            while self._direct.open_pages(self._context_id) > len(self._pages):
+                if asyncio.get_running_loop().time() > deadline:
+                    return
+                await asyncio.sleep(0.01)
 
     async def close(self) -> None:
         """Close the context. Never raises and never hangs: what can't be closed ends with its browser."""
-        await close_quietly(self._context)
+        self._expiry.cancel()
+        if self._closing is None:
+            self._closing = asyncio.create_task(close_quietly(self._context))
+        await self._closing
+        when_closed, self._when_closed = self._when_closed, None
+        if when_closed is not None:
+            when_closed()
 
     @asynccontextmanager
     async def guard(self, doing: str, seconds: float | None = None, *, navigation: bool = False) -> AsyncIterator[None]:
-        """The one place where a deadline is set and Playwright's exceptions become `BoundaryError`."""
+        """The one place where a deadline is set and the browser's exceptions become `BoundaryError`."""
         limit = seconds or self.options.action_timeout
         done = False
         try:
@@ -156,7 +212,7 @@ class BrowserSession:
             crashed = self.page in self._crashed
             kind = FailureKind.BROWSER_CRASHED if crashed else FailureKind.PAGE_TIMEOUT
             raise BoundaryError(kind, f"{doing} took longer than {limit:g} s") from error
-        except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
+        except Exception as error:  # the boundary to the browser: Playwright's driver raises bare Exceptions too
             failure = named(error, doing, navigation=navigation)
             if self.page in self._crashed:
                 # What is asked of a crashed page fails in many words; the cause is one.
@@ -165,6 +221,49 @@ class BrowserSession:
         finally:
             # Cancelled counts as well: nobody knows how far the browser got.
             self._sound = self._sound and done
+
+    async def _call(self, function: str, argument: object) -> Any:
+        channel = await self._channel(self.page)
+        expression = f"({function})({json.dumps(argument)})"
+        asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        answer = await channel.send("Runtime.evaluate", asked)
+        if "exceptionDetails" in answer:
+            details = answer["exceptionDetails"]
+            raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
+        return answer["result"].get("value")
+
+    async def _capture(self) -> bytes:
+        channel = await self._channel(self.page)
+        taken = await channel.send("Page.captureScreenshot", {"format": "png"})
+        return base64.b64decode(taken["data"])
+
+    async def _channel(self, page: Page) -> Channel:
+        channel = self._channels.get(page)
+        if channel is None:
+            session = await self._context.new_cdp_session(page)
+            channel = session
+            if self._direct is not None:
+                about = (await session.send("Target.getTargetInfo"))["targetInfo"]
+                self._context_id = about.get("browserContextId", "")
+                channel = await self._direct.attach(about["targetId"])
+                await session.detach()
+            self._channels[page] = channel
+        return channel
+
+    def _moved_on(self, error: Exception) -> bool:
+        """Tell whether the current page closed while another one is left, which is now the current one."""
+        if len(self._pages) < 2 or not says(error, (*PAGE_GONE, *LOST_CONTEXT)):
+            return False
+        channel = self._channels.get(self.page)
+        gone = self.page.is_closed() or (isinstance(channel, DirectChannel) and not channel.is_open)
+        if gone:
+            self._closed(self.page)
+        return gone
+
+    def _expire(self) -> None:
+        """End the context's life, with whatever an episode is doing with it."""
+        self._sound = False
+        self._closing = asyncio.create_task(close_quietly(self._context))
 
     def _opened(self, page: Page) -> None:
         if page in self._pages:
@@ -175,15 +274,19 @@ class BrowserSession:
     def _watch(self, page: Page) -> None:
         page.on("close", self._closed)
         page.on("crash", self._page_crashed)
+        page.on("download", self._refuse_download)
 
     def _page_crashed(self, page: Page) -> None:
         self._crashed.add(page)
 
     def _closed(self, page: Page) -> None:
-        self._screens.pop(page, None)
-        # The last page stays: asking it raises Playwright's own error, which then gets its name.
+        self._channels.pop(page, None)
+        # The last page stays: asking it raises the browser's own error, which then gets its name.
         if len(self._pages) > 1 and page in self._pages:
             self._pages.remove(page)
+
+    def _refuse_download(self, download: Download) -> None:
+        self.downloads.append(download.suggested_filename[:200])
 
     async def _answer_dialog(self, dialog: Dialog) -> None:
         if len(self.dialogs) < _MAX_DIALOGS:
@@ -192,35 +295,3 @@ class BrowserSession:
             await dialog.accept()
         except Exception as error:  # noqa: BLE001  Playwright's boundary: the page may be gone, the next call says so
             self.dialogs.append(f"a dialog could not be answered: {error}")
-
-
-async def close_quietly(context: BrowserContext) -> None:
-    """Close a context within a deadline, whatever state its browser is in."""
-    try:
-        async with asyncio.timeout(_CLOSE_TIMEOUT):
-            await context.close()
-    except Exception:  # noqa: BLE001  Playwright's boundary: what is gone already needs no closing
-        return
-
-
-def named(error: Exception, doing: str, *, navigation: bool = False) -> BoundaryError:
-    """Return Playwright's exception as one of ours."""
-    from playwright.async_api import Error
-    from playwright.async_api import TimeoutError as PlaywrightTimeout
-
-    text = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-    message = f"{doing} failed: {text}"
-    lowered = text.lower()
-    if any(sign in lowered for sign in _CRASH_SIGNS):
-        return BoundaryError(FailureKind.BROWSER_CRASHED, message)
-    if isinstance(error, PlaywrightTimeout):
-        return BoundaryError(FailureKind.PAGE_TIMEOUT, message)
-    if navigation and isinstance(error, Error):
-        return BoundaryError(FailureKind.NAVIGATION_FAILED, message)
-    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message)
-
-
-def _playwright_error() -> type[Exception]:
-    from playwright.async_api import Error
-
-    return Error

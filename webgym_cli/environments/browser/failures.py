@@ -1,0 +1,61 @@
+"""What goes wrong at the browser's boundary, and which of our failures it is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from webgym_cli.environments.browser.channel import ChannelError
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext
+
+_CLOSE_TIMEOUT = 5.0
+
+CRASH_SIGNS = ("crashed", "has been closed", "connection closed", "target closed", "browser closed", "disconnected")
+LOST_CONTEXT = (
+    "execution context was destroyed",
+    "cannot find context with specified id",
+    "cannot find default execution context",
+    "frame was detached",
+    "navigated or closed",
+)
+"""How the browser says that the page was replaced while it was asked something."""
+PAGE_GONE = ("target closed", "no session with given id", "session closed", "not attached")
+"""How it says that this page closed; another one of the context may be current now."""
+
+
+class ScriptError(Exception):
+    """A script of ours threw in the page."""
+
+
+def named(error: Exception, doing: str, *, navigation: bool = False) -> BoundaryError:
+    """Return an exception of Playwright, of a channel or of a script as one of ours."""
+    from playwright.async_api import Error
+    from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+    text = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    message = f"{doing} failed: {text}"
+    if not isinstance(error, ScriptError) and says(error, (*CRASH_SIGNS, *PAGE_GONE)):
+        return BoundaryError(FailureKind.BROWSER_CRASHED, message)
+    if isinstance(error, PlaywrightTimeout):
+        return BoundaryError(FailureKind.PAGE_TIMEOUT, message)
+    if navigation and isinstance(error, Error | ChannelError):
+        return BoundaryError(FailureKind.NAVIGATION_FAILED, message)
+    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message)
+
+
+def says(error: Exception, signs: tuple[str, ...]) -> bool:
+    """Tell whether an error's text holds one of these signs."""
+    return any(sign in str(error).lower() for sign in signs)
+
+
+async def close_quietly(context: BrowserContext) -> None:
+    """Close a context within a deadline, whatever state its browser is in."""
+    try:
+        async with asyncio.timeout(_CLOSE_TIMEOUT):
+            await context.close()
+    except Exception:  # noqa: BLE001  Playwright's boundary: what is gone already needs no closing
+        return

@@ -1,0 +1,27 @@
+"""How a browser context is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How a context is made."""
+
+    width: int
+    """Width of the viewport in CSS pixels."""
+    height: int
+    """Height of the viewport in CSS pixels."""
+    device_scale_factor: float = 1.0
+    action_timeout: float = 15.0
+    """Deadline of everything but a page load, in seconds."""
+    navigation_timeout: float = 30.0
+    """Deadline of a page load, in seconds."""
+    life_seconds: float = 3600.0
+    """Hard cap on the context's life: then it closes, whatever is done with it."""
+    init_scripts: tuple[str, ...] = ()
+    """Scripts that run in every document before its own."""
+    context_arguments: dict[str, Any] = field(default_factory=dict)
+    """More arguments for Playwright's `new_context`."""

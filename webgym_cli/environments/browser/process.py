@@ -1,0 +1,191 @@
+"""One Chromium process with its driver: started, shared by many contexts, retired in time, confirmed gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webgym_cli.config.collect import BrowserSettings
+from webgym_cli.environments.browser.channel import DirectConnection
+from webgym_cli.environments.browser.failures import close_quietly, named
+from webgym_cli.environments.browser.family import Family
+from webgym_cli.environments.browser.find import find_chromium
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Playwright
+
+_ARGUMENTS = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-partial-raster",
+    "--disable-quic",
+    "--disable-smooth-scrolling",
+    "--disable-sync",
+    "--font-render-hinting=none",
+    "--no-first-run",
+    "--remote-debugging-port=0",
+)
+_THROUGH_GATE = ("--proxy-bypass-list=<-loopback>", "--force-webrtc-ip-handling-policy=disable_non_proxied_udp")
+"""With a gate nothing goes past it: not to this machine, and not by WebRTC."""
+_LAUNCH_TIMEOUT = 60.0
+_CLOSE_TIMEOUT = 10.0
+
+
+class BrowserProcess:
+    """A local Chromium, or a remote one by its CDP address. Use `start`; after `stop` nothing of it is alive.
+
+    When our own process is killed, the driver sees its pipe end and takes the browser with it.
+    """
+
+    def __init__(self, settings: BrowserSettings, proxy: str = "", cdp_url: str = "") -> None:
+        self.sessions = 0
+        """Contexts that are open now."""
+        self.made = 0
+        """Contexts that were ever opened."""
+        self._settings = settings
+        self._proxy = proxy
+        self._cdp_url = cdp_url
+        self._family = Family()
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._direct: DirectConnection | None = None
+        self._born = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the browser is connected."""
+        return self._browser is not None and self._browser.is_connected()
+
+    @property
+    def retired(self) -> bool:
+        """Whether it has reached its cap of contexts or of age: it takes no new session."""
+        old = time.monotonic() - self._born > self._settings.process_minutes * 60
+        return old or self.made >= self._settings.contexts_per_process
+
+    def processes(self) -> list[int]:
+        """Return the pids of the driver and of the browser's processes that are alive now."""
+        self._family.learn()
+        return self._family.alive()
+
+    async def start(self) -> None:
+        """Start the browser. Raises `BoundaryError` (`BROWSER_CRASHED`) within a deadline; nothing is left then."""
+        name = self._cdp_url or str(await asyncio.to_thread(find_chromium, self._settings))
+        try:
+            async with asyncio.timeout(_LAUNCH_TIMEOUT):
+                await self._launch(name)
+        except TimeoutError as error:
+            await self.stop()
+            message = f"{name} did not start within {_LAUNCH_TIMEOUT:g} s"
+            raise BoundaryError(FailureKind.BROWSER_CRASHED, message) from error
+        except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
+            await self.stop()
+            detail = " ".join(str(error).split())[:800]
+            raise BoundaryError(FailureKind.BROWSER_CRASHED, f"{name} can't be started: {detail}") from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def session(self, options: SessionOptions, closed: Callable[[], None]) -> BrowserSession:
+        """Return a session in a fresh context; `closed` is called once when it closes. Raises `BoundaryError`."""
+        browser, context = self._browser, None
+        self.sessions += 1
+        self.made += 1
+
+        def gone() -> None:
+            self.sessions -= 1
+            closed()
+
+        try:
+            async with asyncio.timeout(options.navigation_timeout):
+                if browser is None:
+                    raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser has been closed")
+                context = await browser.new_context(
+                    viewport={"width": options.width, "height": options.height},
+                    device_scale_factor=options.device_scale_factor,
+                    **options.context_arguments,
+                )
+                session = await BrowserSession.open(context, options, self._direct, gone)
+                context = None
+                return session
+        except BoundaryError:
+            gone()
+            raise
+        except TimeoutError as error:
+            gone()
+            raise BoundaryError(FailureKind.PAGE_TIMEOUT, "no browser context within the deadline") from error
+        except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
+            gone()
+            raise named(error, "opening a browser context") from error
+        finally:
+            if context is not None:
+                await close_quietly(context)
+
+    async def stop(self) -> None:
+        """Ask browser and driver to end, each within a deadline; kill what stays."""
+        direct, self._direct = self._direct, None
+        browser, self._browser = self._browser, None
+        playwright, self._playwright = self._playwright, None
+        await asyncio.to_thread(self._family.learn)
+        endings = (
+            direct.close() if direct else None,
+            browser.close() if browser else None,
+            playwright.stop() if playwright else None,
+        )
+        for ending in endings:
+            if ending is None:
+                continue
+            try:
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                    await ending
+            except Exception:  # noqa: BLE001  Playwright's boundary: whatever it says, the processes are ended below
+                continue
+        await asyncio.to_thread(self._family.end)
+
+    async def _launch(self, name: str) -> None:
+        from playwright.async_api import async_playwright
+
+        self._playwright = await async_playwright().start()
+        chromium = self._playwright.chromium
+        if self._cdp_url:
+            self._browser = await chromium.connect_over_cdp(name, timeout=_LAUNCH_TIMEOUT * 1000)
+            return
+        self._browser = await chromium.launch(
+            executable_path=name,
+            args=[*_ARGUMENTS, *(_THROUGH_GATE if self._proxy else ()), *self._settings.args],
+            proxy={"server": self._proxy} if self._proxy else None,
+            chromium_sandbox=self._sandboxed(),
+            env={**os.environ, self._family.variable: self._family.mark},
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+            timeout=_LAUNCH_TIMEOUT * 1000,
+        )
+        await asyncio.to_thread(self._family.learn)
+        await asyncio.to_thread(self._family.entrust)
+        self._direct = await DirectConnection.open(await asyncio.to_thread(self._address))
+
+    def _address(self) -> str:
+        """Return the WebSocket address that the browser wrote into its profile."""
+        for arguments in self._family.command_lines():
+            for argument in arguments:
+                if argument.startswith("--user-data-dir="):
+                    file = Path(argument.partition("=")[2]) / "DevToolsActivePort"
+                    if file.is_file():
+                        port, path = file.read_text(encoding="utf-8").split()
+                        return f"ws://127.0.0.1:{port}{path}"
+        raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser did not tell its DevTools address")
+
+    def _sandboxed(self) -> bool:
+        if self._settings.sandbox == "auto":
+            return not (hasattr(os, "geteuid") and os.geteuid() == 0)
+        return self._settings.sandbox == "on"
