@@ -12,7 +12,7 @@ from pydantic import Field
 
 from webgym_cli.records.base import Record
 
-EnvironmentName = Literal["miniwob", "web", "webarena", "tools"]
+EnvironmentName = Literal["miniwob", "web", "webarena", "tools", "sites"]
 """The environments that a task can name."""
 
 
