@@ -47,11 +47,12 @@ def _register() -> None:
     from webgym_cli.cli.rollout import rollout
     from webgym_cli.cli.serve import serve
     from webgym_cli.cli.setup import setup
+    from webgym_cli.cli.status import status
     from webgym_cli.cli.train import train
 
     app.command()(setup)
     app.command()(doctor)
-    for command in (rollout, prepare, train, resume, loop, serve, inspect_buffer, export_sharegpt, init_model):
+    for command in (rollout, prepare, train, resume, status, loop, serve, inspect_buffer, export_sharegpt, init_model):
         app.command(command.__name__.replace("_", "-"))(command)
     app.add_typer(config.app, name="config")
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from webgym_cli.records.events import Event
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import Progress
+
+    from webgym_cli.cli.board import Board
+
+_REFRESH = 4
+"""Drawings of the live bars a second."""
 
 
 class Output:
@@ -90,11 +95,25 @@ class Output:
 
     def event(self, event: Event) -> None:
         """Write an event: JSON on stdout, else one plain line on stderr for those that are meant for people."""
+        if event.get("transient"):
+            return
         if self.as_json:
             self.data(event)
             sys.stdout.flush()
         if message := event.get("message"):
             self.note(str(message))
+
+    def draw(self, picture: RenderableType) -> None:
+        """Write something for people on stdout, a terminal."""
+        _console(sys.stdout).print(picture)
+
+    @contextmanager
+    def redrawn(self) -> Iterator[Callable[[RenderableType], None]]:
+        """Give a function that draws on stdout, a terminal, each time in the same place."""
+        from rich.live import Live
+
+        with Live(console=_console(sys.stdout), auto_refresh=False) as live:
+            yield lambda picture: live.update(picture, refresh=True)
 
     @contextmanager
     def progress(self) -> Iterator[ProgressBoard]:
@@ -105,41 +124,83 @@ class Output:
 
 
 class ProgressBoard:
-    """Turns events into bars: an event with `done` and `total` moves the bar named by its `event`."""
+    """Turns events into bars and a board, live on stderr.
+
+    An event with `done` and `total` moves the bar named by its `bar` or `event`. An event `status` is a rollout's
+    snapshot: it is drawn as the board, which stands in for the rollout's bar until the rollout's summary comes.
+    """
 
     def __init__(self, output: Output) -> None:
         self._output = output
         self._bars: Progress | None = None
+        self._board: Board | None = None
         self._tasks: dict[str, Any] = {}
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Live bars for the time of the block, on a terminal."""
+        """Live for the time of the block, on a terminal."""
         if self._output.quiet or not _live(sys.stderr):
             yield
             return
+        from rich.live import Live
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, TextColumn("{task.fields[facts]}"), console=_console(sys.stderr)) as self._bars:
-            yield
+        console = _console(sys.stderr)
+        self._bars = Progress(*columns, TextColumn("{task.fields[facts]}"), console=console, auto_refresh=False)
+        with Live(
+            get_renderable=self._picture,
+            console=console,
+            refresh_per_second=_REFRESH,
+            redirect_stdout=sys.stdout.isatty(),  # else rich would send the data to stderr
+        ):
+            try:
+                yield
+            finally:
+                self._show(None)
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
         if self._bars is None:
             self._output.event(event)
             return
-        if self._output.as_json:
+        if event.get("event") == "status":
+            self._show(event)
+            return
+        if self._output.as_json and not event.get("transient"):
             self._output.data(event)
+        if event.get("event") == "rollout":
+            self._show(None)
         if "total" in event:
             self._move(event, self._bars)
         elif message := event.get("message"):
             self._bars.console.print(str(message), markup=False, highlight=False)
 
+    def _show(self, status: Event | None) -> None:
+        """Draw the board of a status, or take it away."""
+        from webgym_cli.cli.board import Board
+
+        self._board = Board(status) if status else None
+        for name, task in self._tasks.items():
+            if self._bars is not None:
+                self._bars.update(task, visible=self._has_bar(name))
+
+    def _has_bar(self, name: str) -> bool:
+        return self._board is None or self._board.bar != name
+
+    def _picture(self) -> RenderableType:
+        from rich.console import Group
+
+        assert self._bars is not None
+        if self._board is None:
+            return self._bars
+        bars = sum(task.visible for task in self._bars.tasks)
+        return Group(self._board.leaving(bars), *([self._bars] if bars else []))
+
     def _move(self, event: Event, bars: Progress) -> None:
         name = str(event.get("bar", event["event"]))
         if name not in self._tasks:
-            self._tasks[name] = bars.add_task(name, total=event["total"], facts="")
+            self._tasks[name] = bars.add_task(name, total=event["total"], facts="", visible=self._has_bar(name))
         facts = str(event.get("facts", ""))
         bars.update(self._tasks[name], completed=event["done"], total=event["total"], facts=facts)
 
@@ -163,4 +224,11 @@ def _live(stream: Any) -> bool:
 def _console(stream: Any) -> Console:
     from rich.console import Console
 
-    return Console(file=stream, highlight=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 160)
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,  # what pages and tasks say is text
+        emoji=False,
+        soft_wrap=not stream.isatty(),
+        width=None if stream.isatty() else 160,
+    )

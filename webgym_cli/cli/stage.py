@@ -51,6 +51,9 @@ def stage(
         with output.progress() as board, (logs / "webgym.log").open("ab", buffering=0) as log:
 
             def sink(event: Event) -> None:
+                if event.get("transient"):
+                    board(event)
+                    return
                 with suppress(OSError):  # a disk that is full is told by the store, which loses nothing
                     log.write(json.dumps({"at": now(), **event}, ensure_ascii=False).encode() + b"\n")
                 board(event)

@@ -65,6 +65,24 @@ def merge(snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
     )
 
 
+def ended(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the last snapshot of a rank that does nothing any more: no episode runs, its pace is that over all."""
+    stages = {name: {**stage, "now": 0} for name, stage in snapshot["stages"].items()}
+    pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
+    still = {"running": 0, "episodes": [], "queues": {}, "stages": stages, "episodes_per_second": 0.0}
+    return complete({**snapshot, **still, "steps_per_second": pace})
+
+
+def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the snapshot without what only `merge` needs."""
+
+    def lean(value: dict[str, Any]) -> dict[str, Any]:
+        return {key: found for key, found in value.items() if key != "buckets"}
+
+    stages = {name: {**lean(stage), "recent": lean(stage["recent"])} for name, stage in snapshot["stages"].items()}
+    return {**snapshot, "stages": stages}
+
+
 def oldest(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the oldest running episodes, oldest first."""
     return sorted(episodes, key=lambda episode: -episode["age"])[:RUNNING]

@@ -1,0 +1,223 @@
+"""Draws a rollout's snapshot for a terminal of any size: the same board while it runs and in `webgym status`."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+WIDE = 110
+"""Columns from which on the board tells more."""
+NARROW = 72
+"""Columns below which failures stand in a line."""
+_SITES = 5
+_FAILURES = 7
+_GAP = (0, 2, 0, 0)
+
+
+class Board:
+    """The board of one snapshot (`Monitor.snapshot`, or several merged). Takes the terminal's width and height."""
+
+    def __init__(self, snapshot: dict[str, Any], state: str = "running", below: int = 0) -> None:
+        self._snapshot = snapshot
+        self._state = state
+        self._below = below
+
+    @property
+    def bar(self) -> str:
+        """The name of the bar that the board stands in for."""
+        return str(self._snapshot["bar"])
+
+    def leaving(self, lines: int) -> Board:
+        """Return the board with so many lines of the terminal left to others."""
+        return Board(self._snapshot, self._state, lines)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it: the head, the stages beside the failures, and as many episodes as there is room for."""
+        width, height = options.max_width, console.size.height - self._below - 1
+        head = [*_head(self._snapshot, self._state, width), Text()]
+        middle = _middle(self._snapshot, width)
+        used = len(head) + len(console.render_lines(middle, options))
+        yield Group(*head, middle)
+        room = height - used - 2  # an empty line and the columns' names
+        if self._snapshot["episodes"] and room > 0:
+            yield Group(Text(), *_episodes(self._snapshot, width, room))
+
+
+def visible(text: str) -> str:
+    """Return text from outside as one line that can't move the cursor, colour anything or turn the line's direction."""
+    return "".join("·" if unicodedata.category(letter) in _HIDDEN else letter for letter in text)
+
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Categories of Unicode that a terminal obeys or can't show."""
+
+
+def duration(seconds: float | None) -> str:
+    """Return a short text of a duration: `8 ms`, `1.24 s`, `31 s`, `4:05`, `1:02:03`; empty for None."""
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 100:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def success(snapshot: dict[str, Any]) -> str:
+    """Return the success rate with its 95 % interval in words."""
+    rate, (low, high) = snapshot["success_rate"], snapshot["interval"]
+    return (
+        "no reward known" if rate is None else f"success {rate:.1%} ({100 * low:.1f}-{high:.1%}) of {snapshot['known']}"
+    )
+
+
+def address(url: str) -> str:
+    """Return an address without what says little: scheme, `www.`, a slash at the end."""
+    return visible(url).split("://", 1)[-1].removeprefix("www.").removesuffix("/")
+
+
+def _head(snapshot: dict[str, Any], state: str, width: int) -> list[Any]:
+    done, total = snapshot["done"], snapshot["total"]
+    style = {"running": "green", "finished": "green"}.get(state, "red")
+    who = _cut(_line((f"{snapshot['bar']}", "bold"), (visible(snapshot["policy"])[:40], ""), (state, style)))
+    count = Text(f"{done}/{total}", style="bold")
+    bar = ProgressBar(total=max(1, total), completed=done, width=max(10, width - who.cell_len - len(count) - 4))
+    first = Table.grid(padding=_GAP)
+    first.add_row(who, count, bar)
+    left = snapshot["eta"] if state == "running" else None
+    pace = _line(
+        (success(snapshot), "bold"),
+        (f"{snapshot['steps_per_second']:.1f} steps/s", ""),
+        (f"{duration(snapshot['elapsed'])} elapsed", ""),
+        (f"ETA {duration(left)}" if left is not None else "", ""),
+    )
+    return [first, _cut(pace), _cut(_counts(snapshot))]
+
+
+def _counts(snapshot: dict[str, Any]) -> Text:
+    """Return slots, queues and what became of episodes that are not among the done ones."""
+    more = [(name, snapshot[name]) for name in ("unjudged", "skipped", "cut", "given_up") if snapshot[name]]
+    ranks = [(f"{snapshot['ranks']} ranks", "")] if snapshot["ranks"] > 1 else []
+    queues = [(f"{visible(name)} {depth}", "") for name, depth in snapshot["queues"].items()]
+    return _line(
+        *ranks,
+        (f"{snapshot['running']} of {snapshot['slots']} slots busy", ""),
+        *queues,
+        *((f"{name.replace('_', ' ')} {count}", "yellow") for name, count in more),
+    )
+
+
+def _middle(snapshot: dict[str, Any], width: int) -> Any:
+    stages = _stages(snapshot, wide=width >= WIDE)
+    if not snapshot["failures"]:
+        return stages
+    if width < NARROW:
+        kinds = "  ".join(f"{kind} {count}" for kind, count in _most(snapshot["failures"]))
+        return Group(stages, _cut(Text(f"failures: {kinds}", style="red")))
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    grid.add_row(stages, _failures(snapshot), _sites(snapshot))
+    return grid
+
+
+def _stages(snapshot: dict[str, Any], *, wide: bool) -> Table:
+    """Return the latencies of the last minutes (of all, where there were none lately), beside those over all."""
+    table = _table(("stage", "left"), ("p50", "right"), ("p95", "right"), ("now", "right"))
+    if wide:
+        for name in ("p50 all", "p95 all", "count"):
+            table.add_column(name, justify="right", no_wrap=True)
+    for name, stage in snapshot["stages"].items():
+        if stage["count"] or stage["now"]:
+            lately = stage["recent"] if stage["recent"]["count"] else stage
+            cells = [name, duration(lately["p50"]), duration(lately["p95"]), str(stage["now"])]
+            if wide:
+                cells += [duration(stage["p50"]), duration(stage["p95"]), str(stage["count"])]
+            _row(table, *cells)
+    return table
+
+
+def _failures(snapshot: dict[str, Any]) -> Table:
+    table = _table(("failures", "left"), ("", "right"))
+    found = _most(snapshot["failures"])
+    shown = found if len(found) <= _FAILURES else found[: _FAILURES - 1]
+    for kind, count in shown:
+        _row(table, Text(visible(kind), style="red"), str(count))
+    if len(shown) < len(found):
+        _row(table, Text("other kinds", style="red"), str(sum(count for _, count in found[len(shown) :])))
+    return table
+
+
+def _sites(snapshot: dict[str, Any]) -> Table:
+    table = _table(("by site", "left"), ("", "right"))
+    found = _most({site: sum(kinds.values()) for site, kinds in snapshot["failures_by_site"].items()})
+    for site, count in found[:_SITES]:
+        _row(table, visible(site), str(count))
+    return table
+
+
+def _episodes(snapshot: dict[str, Any], width: int, room: int) -> list[Any]:
+    wide = width >= WIDE
+    table = _table(("episode", "left"), ("step", "right"), ("stage", "left"), ("for", "right"), expand=True)
+    table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=2)
+    table.add_column("address", no_wrap=True, overflow="ellipsis", ratio=3)
+    running = snapshot["episodes"]
+    hidden = snapshot["running"] - len(running[:room])
+    if hidden > 0:
+        room = max(1, room - 1)
+    for episode in running[:room]:
+        _row(
+            table,
+            episode["id"] if wide else episode["id"].rsplit("-", 1)[-1],
+            f"{episode['step']}/{episode['max_steps']}",
+            episode["stage"],
+            duration(episode["stage_seconds"]),
+            visible(episode["task"]),
+            address(episode["url"]),
+        )
+    more = snapshot["running"] - len(running[:room])
+    return [table, *([Text(f"and {more} more, younger", style="dim")] if more > 0 else [])]
+
+
+def _table(*columns: tuple[str, Any], expand: bool = False) -> Table:
+    table = Table(
+        box=None,
+        padding=_GAP,
+        pad_edge=False,
+        header_style="dim",
+        expand=expand,
+        show_edge=False,
+        collapse_padding=True,
+    )
+    for name, justify in columns:
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _row(table: Table, *cells: str | Text) -> None:
+    """Add a row of plain text: nothing in it is markup."""
+    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+
+
+def _line(*parts: tuple[str, str]) -> Text:
+    """Return the parts that are not empty, two spaces apart."""
+    return Text("  ").join(Text(text, style=style) for text, style in parts if text)
+
+
+def _cut(text: Text) -> Text:
+    """Return the text so that it stays on one line."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _most(counts: dict[str, int]) -> Sequence[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
