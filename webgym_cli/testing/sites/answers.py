@@ -1,0 +1,60 @@
+"""Compares what an agent answers with what is right: by words and numbers, not by their spelling."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal
+
+ALTERNATIVES = "|OR|"
+"""Stands between answers that are all right."""
+_TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+")
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_WORDS = "zero one two three four five six seven eight nine ten eleven twelve"
+_IN_DIGITS = {word: str(number) for number, word in enumerate(_WORDS.split())}
+
+
+def says(answer: str, expected: str) -> bool:
+    """Tell whether the answer contains the expected words and numbers in a row, or one of the alternatives.
+
+    Case, accents' encoding, punctuation and the way a number is written (1,204.50 or 1204.5) don't count.
+    """
+    told = _tokens(answer)
+    return any(_contains(told, _tokens(one)) for one in expected.split(ALTERNATIVES))
+
+
+def stray_numbers(answer: str, *allowed: str) -> list[str]:
+    """Return the numbers of the answer that none of the allowed texts contains: whoever lists all has not answered."""
+    known = {token for text in allowed for token in _tokens(text)}
+    told = [_normal(token) for token in _TOKEN.findall(answer) if token[0].isdigit()]
+    return [number for number in told if number not in known]
+
+
+def same_text(one: str, other: str) -> bool:
+    """Tell whether two texts have the same words and numbers in the same order."""
+    return _tokens(one) == _tokens(other)
+
+
+def _contains(told: list[str], wanted: list[str]) -> bool:
+    width = len(wanted)
+    return width > 0 and any(told[at : at + width] == wanted for at in range(len(told) - width + 1))
+
+
+def _tokens(text: str) -> list[str]:
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return [_normal(token) for token in _TOKEN.findall(plain)]
+
+
+def _normal(token: str) -> str:
+    """Return a number in one way of writing; a word as it is, small numbers in words as digits."""
+    if not token[0].isdigit():
+        return _IN_DIGITS.get(token, token)
+    if ":" in token:
+        return ":".join(part.lstrip("0") or "0" if at == 0 else part for at, part in enumerate(token.split(":")))
+    if _GROUPED.fullmatch(token):
+        token = token.replace(",", "")
+    elif re.fullmatch(r"\d+,\d+", token):
+        token = token.replace(",", ".")
+    if not re.fullmatch(r"\d+(?:\.\d+)?", token) or not token.isascii():
+        return token
+    return format(Decimal(token).normalize(), "f")

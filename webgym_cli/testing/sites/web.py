@@ -1,0 +1,121 @@
+"""The pages' side of a web server: visits, replies, routes and templates. Knows nothing of sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+World = TypeVar("World")
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request, read completely."""
+
+    method: str
+    """`GET` or `POST`."""
+    path: str
+    """Decoded, without the query."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """The last value of each name."""
+    form: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """All values of each posted field."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """What stood in the path where the route has `{name}`."""
+
+    def field(self, name: str) -> str:
+        """Return a posted field without the spaces around it; empty when it was not sent."""
+        return self.form.get(name, ("",))[-1].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a site answers: a page, or the way to another one."""
+
+    body: str = ""
+    """HTML."""
+    status: int = 200
+    location: str | None = None
+    """Where to go instead."""
+
+
+Handler = Callable[[World, Visit], Reply]
+Route = tuple[str, str, Handler[World]]
+"""Method, path (`/product/{id}`), handler."""
+
+
+def dispatch(routes: Sequence[Route[World]], world: World, visit: Visit) -> Reply:
+    """Answer a visit by the first route that fits; else with a page that says 404 or 405."""
+    known = False
+    for method, pattern, handler in routes:
+        parts = _match(pattern, visit.path)
+        if parts is None:
+            continue
+        known = True
+        if method == visit.method:
+            return handler(world, replace(visit, parts=parts))
+    if known:
+        return notice("That can't be done here", f"This page does not take {visit.method} requests.", 405)
+    return missing()
+
+
+def missing() -> Reply:
+    """Return the page for what does not exist."""
+    return notice("Page not found", "There is no such page on this site.", 404)
+
+
+def notice(title: str, message: str, status: int) -> Reply:
+    """Return a page with one message."""
+    return page("notice.html", status, title=title, message=message)
+
+
+def redirect(location: str) -> Reply:
+    """Send the visitor on, as after a form that changed something."""
+    return Reply(status=303, location=location)
+
+
+def page(template: str, status: int = 200, /, **values: Any) -> Reply:
+    """Return a template filled with values. Everything is escaped."""
+    return Reply(templates().get_template(template).render(values), status)
+
+
+def whole(text: str, least: int, most: int) -> int | None:
+    """Return the number that the text writes, if it is a whole one within the limits."""
+    digits = text.strip()
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
+        return None
+    number = int(digits)
+    return number if least <= number <= most else None
+
+
+@cache
+def templates() -> Environment:
+    """Return the templates of this package."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _match(pattern: str, path: str) -> dict[str, str] | None:
+    wanted, found = pattern.split("/"), path.split("/")
+    if len(wanted) != len(found):
+        return None
+    parts: dict[str, str] = {}
+    for want, have in zip(wanted, found, strict=True):
+        if want.startswith("{"):
+            parts[want[1:-1]] = have
+        elif want != have:
+            return None
+    return parts
