@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from webgym_cli.agent.thoughts import spoken
 from webgym_cli.agent.tools import CALL_NAMES, FUNCTIONS
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind
 
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_THINKING = re.compile(r"^\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 ARGUMENT_FIELDS = {
     "element_id": "element_id",
@@ -48,13 +48,16 @@ class ParseError:
     detail: str = ""
 
 
-def parse(response: str, mode: InteractionMode, *, truncated: bool = False) -> Action | ParseError:
+def parse(
+    response: str, mode: InteractionMode, *, truncated: bool = False, thinking: bool = False
+) -> Action | ParseError:
     """Return the action of a response, or the reason why there is none.
 
-    A tool call inside a leading `<think>` block, closed or not, is thought, not done. `truncated` says that the
-    response met its length limit: then a missing call has that reason.
+    A tool call within a thought is thought, not done; `thinking`: the model thinks first, and what stands before the
+    last `</think>` is its thought. `truncated` says that the response met its length limit: then a missing call has
+    that reason. What stands around the call is free text.
     """
-    calls = _CALL.findall(_THINKING.sub("", response, count=1))
+    calls = _CALL.findall(spoken(response, thinking=thinking))
     if len(calls) > 1:
         return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} tool calls")
     if not calls:

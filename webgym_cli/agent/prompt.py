@@ -1,24 +1,33 @@
 """Renders what the policy is sent: a pure function of the episode so far, so a stored trajectory gives it again.
 
 The window holds the last `history_window` rounds in full (observation and response) and the current observation;
-older steps are one line each. Text that comes from a page or a model can't forge images or turns.
+older steps are one line each. Of these rounds only the newest `max_images` have their screenshot. Text that comes
+from a page or a model can't forge images or turns. Rendering costs the window plus a few microseconds an older step.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from webgym_cli.agent.tools import describe, schema
+from webgym_cli.agent.complete import COMPLETE
+from webgym_cli.agent.foreign import safe_text
+from webgym_cli.agent.layout import Window
+from webgym_cli.agent.thoughts import remembered
+from webgym_cli.agent.vanilla import VANILLA
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
-from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step, Trajectory
+from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
 
-_PLACEHOLDER = re.compile(r"<(/?(?:image|video|audio))>", re.IGNORECASE)
-_THINKING = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
+__all__ = ["Prompt", "pieces", "render", "render_step", "safe_text", "system_prompt"]
+
+LAYOUTS = {PromptVersion.VANILLA: VANILLA, PromptVersion.COMPLETE: COMPLETE}
+"""The texts of each prompt version."""
+NO_IMAGE = "(This screenshot is left out.)\n"
+"""Stands for a screenshot beyond `max_images`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,40 +53,27 @@ def pieces(message: Message) -> Iterator[str | None]:
             yield text
 
 
-def safe_text(text: str) -> str:
-    """Return foreign text in which nothing reads as a media placeholder or as a chat template's control token."""
-    return _PLACEHOLDER.sub(r"&lt;\1&gt;", text).replace("<|", "&lt;|")
-
-
-def system_prompt(mode: InteractionMode) -> str:
+@cache
+def system_prompt(mode: InteractionMode, version: PromptVersion = PromptVersion.VANILLA) -> str:
     """Return the system message."""
-    see = (
-        "a screenshot of a web page"
-        if mode is InteractionMode.COORDINATES
-        else "a screenshot of a web page with numbered marks on its elements, and a list of them"
-    )
-    return (
-        f"You operate a web browser to carry out a task. Each turn shows {see}. "
-        "Reply with exactly one call of this function:\n"
-        f"<tools>\n{json.dumps(schema(mode))}\n</tools>\n"
-        "Write the call as JSON between tags, after your reasoning if you need any:\n"
-        '<tool_call>\n{"name": <function>, "arguments": <object>}\n</tool_call>\n'
-        "When the task asks for information, give it with the action answer."
-    )
+    return LAYOUTS[version].system(mode)
 
 
 def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[Step], current: Observation) -> Prompt:
     """Return the prompt for the current observation, given the finished steps of the episode."""
-    first = max(0, len(past) - spec.history_window)
-    messages = [Message(role="system", content=system_prompt(spec.interaction_mode))]
+    window = Window(spec, instruction, start_url, past, current)
+    layout = LAYOUTS[spec.version]
+    messages = [Message(role="system", content=system_prompt(spec.interaction_mode, spec.version))]
     images: list[str] = []
-    for index in range(first, len(past) + 1):
-        observation = past[index].observation if index < len(past) else current
-        head = _head(instruction, start_url, past[:first]) if index == first else ""
-        images.append(observation.screenshot.sha256)
-        messages.append(Message(role="user", content=IMAGE + head + _turn(past, index, observation)))
+    for index in range(window.first, len(past) + 1):
+        picture = IMAGE if index >= window.first_image else NO_IMAGE
+        if picture == IMAGE:
+            images.append(window.observation(index).screenshot.sha256)
+        head = layout.head(window) if index == window.first else ""
+        messages.append(Message(role="user", content=picture + head + layout.turn(window, index)))
         if index < len(past):
-            messages.append(Message(role="assistant", content=safe_text(_THINKING.sub("", past[index].response))))
+            reply = remembered(past[index].response, thinking=spec.thinking)
+            messages.append(Message(role="assistant", content=safe_text(reply)))
     return Prompt(messages=tuple(messages), images=tuple(images))
 
 
@@ -87,33 +83,3 @@ def render_step(trajectory: Trajectory, index: int, *, window: int | None = None
     steps = trajectory.steps
     url = trajectory.task.start_url
     return render(spec, trajectory.instruction, url, steps[:index], steps[index].observation)
-
-
-def _head(instruction: str, start_url: str, older: Sequence[Step]) -> str:
-    lines = [f"Task: {safe_text(instruction)}", f"Start page: {safe_text(start_url)}"]
-    if older:
-        lines += ["Earlier steps:", *(_summary(step) for step in older)]
-    return "\n".join(lines) + "\n"
-
-
-def _summary(step: Step) -> str:
-    done = describe(step.action) if step.action else f"no action ({step.parse_error})"
-    effect = {True: "page changed", False: "page unchanged", None: "executed"}[step.page_changed]
-    return safe_text(f"Step {step.index + 1} on [{step.observation.title}]: {done} -> {effect}")
-
-
-def _turn(past: Sequence[Step], index: int, observation: Observation) -> str:
-    """Return what stands under a screenshot: what went wrong before it, and the marked elements."""
-    lines = []
-    if index > 0 and (before := past[index - 1]).parse_error:
-        lines.append(f"The last reply was no action: {before.parse_error}.")
-    elif index > 0 and past[index - 1].action_error:
-        lines.append(f"The last action failed: {safe_text(str(past[index - 1].action_error))}.")
-    if observation.elements:
-        lines += ["Elements:", *(_listed(element) for element in observation.elements)]
-    return "\n".join(lines)
-
-
-def _listed(element: Element) -> str:
-    value = f" = {json.dumps(element.value, ensure_ascii=False)}" if element.value else ""
-    return safe_text(f"[{element.id}] {element.role} {json.dumps(element.name, ensure_ascii=False)}{value}")

@@ -36,7 +36,13 @@ class EpisodeRun:
     def spec(self) -> PromptSpec:
         """What the prompt is rendered from, beside the steps."""
         context = self.settings.context_config
-        return PromptSpec(interaction_mode=context.interaction_mode, history_window=context.history_window)
+        return PromptSpec(
+            version=context.prompt_version,
+            interaction_mode=context.interaction_mode,
+            history_window=context.history_window,
+            max_images=context.max_images,
+            thinking=self.settings.policy_config.thinking,
+        )
 
     async def run(self) -> Trajectory:
         """Run to the end and return the trajectory; a failure of infrastructure is its outcome, not an exception.
@@ -110,7 +116,8 @@ class EpisodeRun:
         reply = await self.actor.act(prompt, self.environment)
         seconds = time.monotonic() - start
         truncated = reply.generation.finish_reason == "length"
-        parsed = parse(reply.text, self.spec.interaction_mode, truncated=truncated)
+        spec = self.spec
+        parsed = parse(reply.text, spec.interaction_mode, truncated=truncated, thinking=spec.thinking)
         step = Step(
             index=len(self.steps),
             observation=observation,

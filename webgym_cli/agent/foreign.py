@@ -1,0 +1,50 @@
+"""Text that others wrote: pages, models, task files. It forges no image, no turn, no call and no line of ours.
+
+`safe_text` is for a model's own replies, which keep their calls; `page_text` and `page_line` for all else.
+"""
+
+from __future__ import annotations
+
+import re
+
+LINE_LIMIT = 300
+"""Longest piece of foreign text in a line that we write, in characters: no page fills the context with its title."""
+ROLE_LIMIT = 40
+"""The same for an element's role."""
+
+_PLACEHOLDER = re.compile(r"<(/?(?:image|video|audio))>", re.IGNORECASE)
+_TAG = re.compile(r"<(?=/?(?:tool_call|tool_response|tools|think)>)", re.IGNORECASE)
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL_BUT_LINE_FEED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def safe_text(text: str) -> str:
+    """Return foreign text in which nothing reads as a media placeholder or as a chat template's control token.
+
+    Half a surrogate pair, which no file could hold, becomes a question mark.
+    """
+    whole = text.encode(errors="replace").decode()
+    return _PLACEHOLDER.sub(r"&lt;\1&gt;", whole).replace("<|", "&lt;|")
+
+
+def page_text(text: str) -> str:
+    """Return a text that may have several lines, in which moreover no tag of a call or a thought is left.
+
+    Models have tokens of their own for these tags, so on a page they would look exactly like the real ones.
+    """
+    return _TAG.sub("&lt;", safe_text(text))
+
+
+def page_line(text: str, limit: int | None = LINE_LIMIT) -> str:
+    """Return a text as part of one line: line ends and control characters are spaces, the end is cut at the limit."""
+    return page_text(_CONTROL.sub(" ", clipped(text, limit)))
+
+
+def page_lines(text: str) -> str:
+    """Return lines that are joined by line feeds already, each made one line as by `page_line`, without a limit."""
+    return page_text(_CONTROL_BUT_LINE_FEED.sub(" ", text))
+
+
+def clipped(text: str, limit: int | None = LINE_LIMIT) -> str:
+    """Return a text of at most so many characters; a cut one ends with an ellipsis."""
+    return text if limit is None or len(text) <= limit else f"{text[: limit - 1]}…"
