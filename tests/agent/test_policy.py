@@ -57,6 +57,7 @@ class Server(ThreadingHTTPServer):
         self.version = (404, {})
         self.content_type = "application/json"
         self.requests = []
+        self.headers = {}
         self.probes = 0
 
 
@@ -68,6 +69,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.requests.append(json.loads(body))
+        self.server.headers = self.headers
         answers = self.server.answers
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         self.say(*(answer(self) if callable(answer) else answer))
@@ -130,6 +132,7 @@ async def test_the_prompt_arrives_with_its_image(ask, server):
     image, text = user["content"]
     assert image["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(png(0)).decode()}"
     assert text == {"type": "text", "text": "Task: Do it.\nStart page: http://a/\n"}
+    assert server.headers["Content-Type"] == "application/json"
 
 
 async def test_other_servers_get_no_parameter_that_they_do_not_know(ask, server):
@@ -193,6 +196,25 @@ async def test_half_a_character_can_be_stored(ask, server):
     content = b'{"choices": [{"message": {"content": "a\\ud800b"}, "finish_reason": "stop", "index": 0}]}'
     server.answers = [(200, content)]
     assert (await ask()).text.encode().decode() == "a?b"
+
+
+THOUGHTS = {
+    "a template that opened the thought": ("So.\n", "\n\nDone.", "stop", "<think>\nSo.\n</think>\n\nDone."),
+    "a model that opened it": ("\nSo.\n", "\n\nDone.", "stop", "<think>\nSo.\n</think>\n\nDone."),
+    "a thought that was cut": ("So I", None, "length", "<think>\nSo I"),
+    "nothing but a thought": ("So.", None, "stop", "<think>\nSo.</think>"),
+    "an empty thought": ("", "Done.", "stop", "Done."),
+    "no thought": (None, "Done.", "stop", "Done."),
+    "a thought that is no text": ({"a": 1}, "Done.", "stop", "Done."),
+}
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize(("thought", "content", "finish", "text"), THOUGHTS.values(), ids=THOUGHTS)
+async def test_a_thought_that_the_server_told_apart_is_put_back(ask, server, name, thought, content, finish, text):
+    message = {"role": "assistant", "content": content, name: thought}
+    server.answers = [(200, {**ANSWER, "choices": [{**CHOICE, "message": message, "finish_reason": finish}]})]
+    assert (await ask({"thinking": True})).text == text
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])

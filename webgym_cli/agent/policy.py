@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
 import openai
 
-from webgym_cli.agent.prompt import Prompt, pieces
+from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.thoughts import rejoined
+from webgym_cli.agent.wire import EncodedImages, ImageLoader, request_body
 from webgym_cli.config.collect import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Generation
-
-ImageLoader = Callable[[str], bytes]
-"""SHA-256 of a screenshot -> its PNG bytes."""
 
 PROBE_TIMEOUT = 10.0
 """Deadline of the question whether a server is vLLM, in seconds."""
@@ -30,6 +27,9 @@ class Reply:
     """A policy's answer."""
 
     text: str
+    """The whole response. A thought that the server's reasoning parser took out stands in front again, between
+    `<think>` and `</think>`. The sampled token ids need not begin with `<think>`: the chat template may have opened
+    the thought in the prompt, and `prepare` allows for that."""
     generation: Generation
 
 
@@ -65,7 +65,7 @@ class ChatPolicy:
         self.name = name or model
         self._model = model
         self._sampling = sampling
-        self._images = images
+        self._images = EncodedImages(images)
         self._client = openai.AsyncOpenAI(
             base_url=base_url,
             api_key=api_key or "none",
@@ -76,9 +76,12 @@ class ChatPolicy:
 
     async def reply(self, prompt: Prompt) -> Reply:
         """Send the prompt; the reply has token ids and log-probabilities where the server gives them."""
-        request = {"messages": openai_messages(prompt, self._images), **await self._parameters()}
+        from openai.types.chat import ChatCompletion
+
+        body = request_body(prompt, self._images, await self._parameters())
         try:
-            return _reply(await self._client.chat.completions.create(**request))
+            # The client's typed method would walk through the whole request again, at several times the cost.
+            return _reply(await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body))
         except (
             openai.APITimeoutError,
             openai.APIConnectionError,
@@ -105,8 +108,8 @@ class ChatPolicy:
             "top_p": sampling.top_p,
         }
         if await self._knows_vllm():
-            parameters["logprobs"] = True
-            parameters["extra_body"] = {
+            parameters |= {
+                "logprobs": True,
                 "top_k": sampling.top_k if sampling.top_k > 0 else -1,
                 "min_p": sampling.min_p,
                 "return_token_ids": True,
@@ -124,27 +127,6 @@ class ChatPolicy:
             except httpx.HTTPError as error:
                 raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{root}: {_reason(error)}") from error
         return self._is_vllm
-
-
-def openai_messages(prompt: Prompt, images: ImageLoader) -> list[dict[str, Any]]:
-    """Return the prompt in the OpenAI chat format, images inline as data URLs."""
-    left = iter(prompt.images)
-    return [{"role": message.role, "content": _parts(message, left, images)} for message in prompt.messages]
-
-
-def _parts(message: Message, left: Iterator[str], images: ImageLoader) -> str | list[dict[str, Any]]:
-    if IMAGE not in message.content:
-        return message.content
-    return [
-        {"type": "image_url", "image_url": {"url": _data_url(images(next(left)))}}
-        if piece is None
-        else {"type": "text", "text": piece}
-        for piece in pieces(message)
-    ]
-
-
-def _data_url(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def token_digest(ids: Sequence[int]) -> str:
@@ -166,8 +148,18 @@ def _reply(answer: Any) -> Reply:
         logprobs=tuple(entry.logprob for entry in logprobs) if logprobs else None,
         finish_reason=choice.finish_reason,
     )
-    text = (choice.message.content or "").encode(errors="replace").decode()  # half a character can't be stored
+    text = _text(choice).encode(errors="replace").decode()  # half a character can't be stored
     return Reply(text=text, generation=generation)
+
+
+def _text(choice: Any) -> str:
+    """Return what was generated: with the thought in front where a reasoning parser told it apart."""
+    message = choice.message
+    content: str | None = message.content
+    thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
+    if isinstance(thought, str) and thought:
+        return rejoined(thought, content, truncated=choice.finish_reason == "length")
+    return content or ""
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,67 @@
+"""A prompt as the bytes of a chat request. An image is read and encoded once for all requests that show it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from webgym_cli.agent.prompt import Prompt, pieces
+from webgym_cli.records.sample import IMAGE
+
+ImageLoader = Callable[[str], bytes]
+"""SHA-256 of a screenshot -> its PNG bytes."""
+
+CACHE_BYTES = 128 * 2**20
+"""Encoded images kept at most: the windows of some 100 episodes with screenshots of 200 kB."""
+
+
+class EncodedImages:
+    """Images as parts of a message, the most recently used ones kept.
+
+    A screenshot stands in as many consecutive prompts as the window has rounds. Reading, checking and encoding it
+    again for each took longer than all the rest of a request.
+    """
+
+    def __init__(self, load: ImageLoader, limit: int = CACHE_BYTES) -> None:
+        """`limit`: bytes kept at most; a single larger image is not kept."""
+        self._load = load
+        self._limit = limit
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._size = 0
+
+    def part(self, sha256: str) -> bytes:
+        """Return the JSON of the message part that holds an image as a data URL. Raises what the loader raises."""
+        found = self._kept.get(sha256)
+        if found is not None:
+            self._kept.move_to_end(sha256)
+            return found
+        encoded = base64.b64encode(self._load(sha256))
+        part = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,' + encoded + b'"}}'
+        self._kept[sha256] = part
+        self._size += len(part)
+        while self._size > self._limit:
+            _, oldest = self._kept.popitem(last=False)
+            self._size -= len(oldest)
+        return part
+
+
+def request_body(prompt: Prompt, images: EncodedImages, parameters: Mapping[str, Any]) -> bytes:
+    """Return the JSON body of a chat request in OpenAI's format: the parameters and the prompt's messages."""
+    left = iter(prompt.images)
+    messages = []
+    for message in prompt.messages:
+        if IMAGE in message.content:
+            parts = [images.part(next(left)) if piece is None else _text_part(piece) for piece in pieces(message)]
+            content = b"[" + b",".join(parts) + b"]"
+        else:
+            content = json.dumps(message.content).encode()
+        messages.append(b'{"role":"%b","content":%b}' % (message.role.encode(), content))
+    frame = json.dumps({**parameters, "messages": []}).encode()
+    return frame.removesuffix(b"]}") + b",".join(messages) + b"]}"
+
+
+def _text_part(text: str) -> bytes:
+    return json.dumps({"type": "text", "text": text}).encode()
