@@ -18,6 +18,7 @@ WIDE = 110
 """Columns from which on the board tells more."""
 NARROW = 72
 """Columns below which failures stand in a line."""
+_GOING_ON = ("running", "silent")
 _SITES = 5
 _FAILURES = 7
 _GAP = (0, 2, 0, 0)
@@ -102,17 +103,17 @@ def _head(snapshot: dict[str, Any], state: str, width: int) -> list[Any]:
         (f"{duration(snapshot['elapsed'])} elapsed", ""),
         (f"ETA {duration(left)}" if left is not None else "", ""),
     )
-    return [first, _cut(pace), _cut(_counts(snapshot))]
+    return [first, _cut(pace), _cut(_counts(snapshot, state))]
 
 
-def _counts(snapshot: dict[str, Any]) -> Text:
+def _counts(snapshot: dict[str, Any], state: str) -> Text:
     """Return slots, queues and what became of episodes that are not among the done ones."""
     more = [(name, snapshot[name]) for name in ("unjudged", "skipped", "cut", "given_up") if snapshot[name]]
     ranks = [(f"{snapshot['ranks']} ranks", "")] if snapshot["ranks"] > 1 else []
     queues = [(f"{visible(name)} {depth}", "") for name, depth in snapshot["queues"].items()]
     return _line(
         *ranks,
-        (f"{snapshot['running']} of {snapshot['slots']} slots busy", ""),
+        (f"{snapshot['running']} of {snapshot['slots']} slots busy" if state in _GOING_ON else "", ""),
         *queues,
         *((f"{name.replace('_', ' ')} {count}", "yellow") for name, count in more),
     )

@@ -50,7 +50,7 @@ def merge(snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return complete(
         {
             **first,
-            **{key: round(sum(snapshot[key] for snapshot in snapshots), 3) for key in _SUMS},
+            **{key: round(sum(snapshot[key] for snapshot in snapshots), 5) for key in _SUMS},
             "ranks": len(snapshots),
             "total": max(snapshot["total"] for snapshot in snapshots),
             "started_at": min(snapshot["started_at"] for snapshot in snapshots),

@@ -1,0 +1,222 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.records.made import trajectory
+from webgym_cli.errors import StoreError
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.files import write_json, write_lines
+from webgym_cli.store.lock import locked
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.status import (
+    SILENT_AFTER,
+    RolloutState,
+    StoredCounts,
+    holder,
+    process_lives,
+    read_status,
+    write_status,
+)
+
+WRITER = """
+import sys
+from pathlib import Path
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.status import write_status
+write_status(RunDir(Path(sys.argv[1])), 0, {"started_at": "2026-01-01T00:00:00+00:00", "split": "train"})
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path / "run")
+
+
+def snapshot(started=0, **changes):
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=started)
+    return {"started_at": at.isoformat(), "split": "train", "iteration": 0, **changes}
+
+
+def altered(run, rank=0, **changes):
+    """Rewrite fields of a status file."""
+    value = json.loads(run.status(rank).read_text())
+    write_json(run.status(rank), {**value, **changes})
+
+
+def only(run):
+    (status,) = read_status(run)
+    return status
+
+
+def test_a_status_comes_back(run):
+    write_status(run, 0, snapshot(number=7))
+    status = only(run)
+    assert (status.pid, status.host, status.rank) == (os.getpid(), socket.gethostname(), 0)
+    assert status.snapshot == snapshot(number=7)
+    assert (status.state, status.seen()) == (RolloutState.RUNNING, RolloutState.RUNNING)
+    assert status.may_go_on()
+    assert os.listdir(run.status().parent) == ["rollout-0.json"]
+
+
+def test_without_a_rollout_there_is_none(run):
+    assert read_status(run) == []
+
+
+def test_a_killed_writer_is_lost(run):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(run.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "written\n"
+    assert only(run).seen() is RolloutState.RUNNING
+    process.kill()
+    while process_lives(process.pid):  # from the kill on a zombie, until it is waited for
+        os.sched_yield()
+    assert only(run).seen() is RolloutState.LOST
+    process.communicate()
+    assert only(run).seen() is RolloutState.LOST
+    assert not only(run).may_go_on()
+
+
+def test_another_process_of_the_same_number_is_not_the_writer(run):
+    write_status(run, 0, snapshot())
+    altered(run, process_started=12345.0)
+    assert only(run).seen() is RolloutState.LOST
+
+
+@pytest.mark.parametrize(("here", "goes_on"), [(True, True), (False, False)])
+def test_a_writer_without_a_word_is_silent(run, here, goes_on):
+    write_status(run, 0, snapshot())
+    if not here:
+        altered(run, host="elsewhere", pid=2**22 + 1)
+    status = only(run)
+    just, late = (status.updated_at + timedelta(seconds=SILENT_AFTER + extra) for extra in (-0.1, 0.1))
+    assert status.seen(just) is RolloutState.RUNNING
+    assert status.seen(late) is RolloutState.SILENT
+    assert status.may_go_on(late) is goes_on
+
+
+@pytest.mark.parametrize("state", [RolloutState.FINISHED, RolloutState.FAILED, RolloutState.INTERRUPTED])
+def test_what_ended_stays_as_it_ended(run, state):
+    write_status(run, 0, snapshot(), state)
+    altered(run, pid=2**22 + 1, updated_at="2020-01-01T00:00:00Z")
+    altered(run, started_at="2020-01-01T00:00:00Z")
+    assert only(run).seen() is state
+    assert not only(run).may_go_on()
+
+
+@pytest.mark.parametrize("content", ["", '{"rank": 0, "pi', "[]", '{"rank": 0}', '{"schema": 2}'])
+def test_what_can_not_be_read_is_left_out(run, content):
+    write_status(run, 1, snapshot())
+    run.status(0).write_text(content)
+    assert only(run).rank == 1
+
+
+def test_the_ranks_of_one_rollout_come_in_their_order(run):
+    for rank in (1, 10, 0, 2):
+        write_status(run, rank, snapshot(started=rank))
+    assert [status.rank for status in read_status(run)] == [0, 1, 2, 10]
+
+
+def test_ranks_of_an_earlier_rollout_are_left_out(run):
+    for rank in range(3):
+        write_status(run, rank, snapshot())
+    altered(run, 2, updated_at="2026-01-01T00:00:30Z")
+    write_status(run, 0, snapshot(started=60))
+    assert [status.rank for status in read_status(run)] == [0, 1]
+    write_status(run, 0, snapshot(started=90, split="test"))
+    assert [status.rank for status in read_status(run)] == [0]
+
+
+def test_a_reader_never_sees_a_part(run):
+    ready, done = threading.Event(), threading.Event()
+
+    def write():
+        for number in range(100):
+            write_status(run, 0, snapshot(number=number, weight="x" * 50_000))
+            ready.set()
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    ready.wait()
+    seen = []
+    while not done.is_set():
+        seen.append(only(run).snapshot["number"])
+    writer.join()
+    assert seen == sorted(seen)
+    assert only(run).snapshot["number"] == 99
+
+
+def test_a_status_that_can_not_be_written_is_an_error_of_ours(run):
+    run.root.mkdir()
+    run.status().parent.write_text("a file")
+    with pytest.raises(StoreError, match=r"rollout-0\.json: can't be written"):
+        write_status(run, 0, snapshot())
+
+
+# --- who holds the run
+
+
+def test_the_holder_of_a_run_is_told(run):
+    assert holder(run) is None
+    with locked(run, "rollout runs/a"):
+        assert holder(run)["command"] == "rollout runs/a"
+    assert holder(run) is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"pid": 1}'])
+def test_a_damaged_note_of_the_holder_is_nobody(run, content):
+    run.root.mkdir()
+    run.lock_holder.write_text(content)
+    assert holder(run) is None
+
+
+def test_a_dead_holder_is_nobody_but_one_elsewhere_counts(run):
+    note = {"pid": 2**22 + 1, "host": socket.gethostname(), "command": "loop", "since": "x"}
+    write_json(run.lock_holder, note)
+    assert holder(run) is None
+    write_json(run.lock_holder, {**note, "host": "elsewhere"})
+    assert holder(run)["host"] == "elsewhere"
+
+
+# --- what is stored
+
+
+def test_stored_lines_are_counted_and_only_new_ones_read(run):
+    counts = StoredCounts(run)
+    assert counts.rows() == []
+    write_lines(run.plan(Split.TRAIN, 0), [{"number": number} for number in range(4)])
+    append(run, trajectory(0))
+    append(run, trajectory(1), rank=1)
+    append(run, trajectory(0, split=Split.TEST, iteration=2))
+    row = {"split": "train", "iteration": 0, "planned": 4, "stored": 2, "judgements": 0}
+    test = {"split": "test", "iteration": 2, "planned": 0, "stored": 1, "judgements": 0}
+    assert counts.rows() == [row, test]
+    append(run, trajectory(2))
+    judgement = Judgement(
+        trajectory="train-0000-00000", models={}, settings_digest="0", success=True, judged_at="2026-01-01T00:00:00Z"
+    )
+    append_judgement(run, Split.TRAIN, 0, judgement)
+    first = run.part(Split.TRAIN, 0)
+    first.write_bytes(b"x" * (first.stat().st_size - 1) + b"\n")  # read again, these would be one line
+    append(run, trajectory(3))
+    assert counts.rows() == [{**row, "stored": 4, "judgements": 1}, test]
+
+
+def test_a_file_that_was_cut_is_counted_anew(run):
+    counts = StoredCounts(run)
+    for number in range(3):
+        append(run, trajectory(number))
+    assert counts.rows()[0]["stored"] == 3
+    run.part(Split.TRAIN, 0).write_text("one\n")
+    assert counts.rows()[0]["stored"] == 1
