@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from webgym_cli.environments.browser.actions import perform, to_normalised, web_addresses_only
+from webgym_cli.environments.browser.actions import perform, to_normalised
+from webgym_cli.environments.browser.addresses import AddressRules
 from webgym_cli.environments.browser.observe import HANDS, Sighting, look, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
@@ -19,6 +20,7 @@ from webgym_cli.records.action import Action, ActionName, InteractionMode
 pytestmark = pytest.mark.browser
 
 SIZE = (400, 300)
+RULES = AddressRules()
 PAGE = """<!doctype html><title>Form</title>
 <style>body { margin: 8px } div.below { margin-top: 600px }</style>
 <form id="form" onsubmit="event.preventDefault(); document.title = 'sent ' + this.q.value">
@@ -60,7 +62,7 @@ async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, 
         action = Action(name=name, element_id=seen.element.id, text=text)
     else:
         action = Action(name=name, coordinate=to_normalised(seen.point, SIZE), text=text)
-    return await perform(session, action, web_addresses_only)
+    return await perform(session, action, RULES.refuse_url)
 
 
 async def test_what_is_listed(session: BrowserSession):
@@ -88,11 +90,11 @@ async def test_what_is_listed(session: BrowserSession):
 async def test_typing(session: BrowserSession, mode: InteractionMode):
     assert await act(session, mode, ActionName.TYPE, "Query", "new words") is None
     assert (await find(session, "Query")).element.value == "new words"
-    assert await session.title() == "Form"
+    assert await session.evaluate("() => document.title") == "Form"
     assert await act(session, mode, ActionName.TYPE, "Query", "") is None
     assert (await find(session, "Query")).element.value == ""
     assert await act(session, mode, ActionName.TYPE, "Query", "go\n") is None
-    assert await session.title() == "sent go"
+    assert await session.evaluate("() => document.title") == "sent go"
     assert await act(session, mode, ActionName.TYPE, "Notes", "two\nlines " + "long " * 30) is None
     assert (await session.evaluate("() => document.querySelector('textarea').value")).startswith("two\nlines long")
     assert await act(session, mode, ActionName.TYPE, "Secret", "abc") is None
@@ -116,11 +118,11 @@ async def test_clicking_hovering_dialogs(session: BrowserSession, mode: Interact
     assert await act(session, mode, ActionName.CLICK, "Agree") is None
     assert (await find(session, "Agree")).element.value == "checked"
     assert await act(session, mode, ActionName.HOVER, "Hover") is None
-    assert await session.title() == "hovered"
+    assert await session.evaluate("() => document.title") == "hovered"
     assert await act(session, mode, ActionName.CLICK, "Deep text") is None
-    assert await session.title() == "span"
+    assert await session.evaluate("() => document.title") == "span"
     assert await act(session, mode, ActionName.CLICK, "Ask") is None
-    assert await session.title() == "true"
+    assert await session.evaluate("() => document.title") == "true"
     assert session.dialogs == ["confirm: Sure?"] and not session.pristine
 
 
@@ -130,19 +132,19 @@ async def test_popups_become_the_page_and_going_back_leaves_them(session: Browse
         if session.url.endswith("other.html"):
             break
         await asyncio.sleep(0.02)
-    assert await find(session, "There") and await session.title() == "Other"
+    assert await find(session, "There") and await session.evaluate("() => document.title") == "Other"
     assert (await session.screenshot()).startswith(b"\x89PNG")
     back = Action(name=ActionName.GO_BACK)
-    assert await perform(session, back, web_addresses_only) is None
+    assert await perform(session, back, RULES.refuse_url) is None
     assert session.url.endswith("form.html") and await find(session, "Ask")
-    assert await perform(session, Action(name=ActionName.WAIT, seconds=0.01), web_addresses_only) is None
+    assert await perform(session, Action(name=ActionName.WAIT, seconds=0.01), RULES.refuse_url) is None
 
 
 async def test_scrolling_by_a_page(session: BrowserSession):
     for direction, shown in (("down", True), ("up", False)):
         for _ in range(3):
             assert (
-                await perform(session, Action(name=ActionName.SCROLL, direction=direction), web_addresses_only) is None
+                await perform(session, Action(name=ActionName.SCROLL, direction=direction), RULES.refuse_url) is None
             )
             await session.evaluate(f"() => {HANDS}.settle(300)")
         assert ("Below" in [seen.element.name for seen in await look(session)]) is shown
@@ -151,7 +153,7 @@ async def test_scrolling_by_a_page(session: BrowserSession):
 async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
     seen = await find(session, "Ask")
     await session.evaluate("() => window.scrollTo(0, 10000)")
-    assert await perform(session, Action(name=ActionName.CLICK, element_id=seen.element.id), web_addresses_only) is None
+    assert await perform(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url) is None
     assert session.dialogs
 
 
@@ -166,14 +168,14 @@ async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
 )
 async def test_refusals(session: BrowserSession, action: Action, reason: str):
     await look(session)
-    refused = await perform(session, action, web_addresses_only)
+    refused = await perform(session, action, RULES.refuse_url)
     assert refused is not None and reason in refused
 
 
 async def test_gone_elements(session: BrowserSession):
     seen = await find(session, "Ask")
     await session.evaluate("() => document.querySelector('body > button').remove()")
-    refused = await perform(session, Action(name=ActionName.CLICK, element_id=seen.element.id), web_addresses_only)
+    refused = await perform(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
     assert refused is not None and "no longer" in refused
 
 

@@ -44,7 +44,7 @@ async def test_sessions_are_isolated(browsers: BrowserPool, tmp_path: Path):
     await one.evaluate("() => { localStorage.setItem('k', 'v'); }")
     assert await one.evaluate("() => localStorage.getItem('k')") == "v"
     assert await two.evaluate("() => localStorage.getItem('k')") is None
-    assert await one.title() == "one" and one.url == page.as_uri()
+    assert await one.evaluate("() => document.title") == "one" and one.url == page.as_uri()
     assert (await one.screenshot()).startswith(b"\x89PNG")
     await asyncio.gather(one.close(), two.close())
     await one.close()

@@ -20,6 +20,8 @@ class View:
     """The screenshot, with marks drawn in set_of_marks mode."""
     elements: tuple[Element, ...] = ()
     """The marked elements, ids 0..n-1 in document order; empty in coordinates mode."""
+    notices: tuple[str, ...] = ()
+    """What the browser told beside the picture since the view before."""
 
 
 @dataclass(frozen=True, slots=True)

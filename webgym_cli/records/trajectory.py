@@ -50,6 +50,8 @@ class Observation(Record):
     """The image that was sent to the policy (with marks in set_of_marks mode)."""
     elements: tuple[Element, ...] = ()
     """The marked elements; empty in coordinates mode."""
+    notices: tuple[str, ...] = ()
+    """What the browser told beside the picture: dialogs that were answered, downloads that were refused."""
 
 
 class ParseErrorKind(StrEnum):

@@ -1,14 +1,21 @@
 // Runs in every document before its own scripts. Installs one hidden object, the hands, that Python asks to
 //   settle()      wait until the page stands still and has drawn, bounded in time;
+//   calm()        the same for pages of the open web, which load and change when they like;
 //   prepare()     get a field ready for text, or put the text into a field that takes no keys;
 //   scrollable()  say where the wheel has to turn.
 (() => {
   const KEY = Symbol.for("webgym.hands");
   if (window[KEY]) return;
 
+  const QUIET_MS = 100, IMPATIENT_MS = 300;
+
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
-  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  // A page that is not drawn gets no frames: then time has to do.
+  const frame = () => new Promise((done) => {
+    requestAnimationFrame(done);
+    setTimeout(done, 100);
+  });
 
   const loading = () => document.fonts.status === "loading" ||
     Array.prototype.some.call(document.images, (image) => !image.complete && image.loading !== "lazy");
@@ -51,6 +58,21 @@
       await frame();
       await frame();
     }
+  };
+
+  // A page that did not become calm once is not waited for as long again: it ticks, streams or never finishes loading.
+  let patience = Infinity;
+  const calm = async (limit) => {
+    const end = performance.now() + Math.min(limit, patience);
+    let changed = performance.now();
+    const observer = new MutationObserver(() => { changed = performance.now(); });
+    observer.observe(document, { childList: true, subtree: true, characterData: true });
+    await frame();
+    await frame();
+    const restless = () => document.readyState !== "complete" || moving() || performance.now() - changed < QUIET_MS;
+    while (performance.now() < end && restless()) await frame();
+    observer.disconnect();
+    patience = restless() ? IMPATIENT_MS : Infinity;
   };
 
   const focused = () => {
@@ -138,5 +160,5 @@
     return best || middle;
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, prepare, scrollable }) });
+  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, calm, prepare, scrollable }) });
 })();

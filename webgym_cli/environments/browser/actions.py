@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 from webgym_cli.environments.browser.observe import EYES, HANDS
 from webgym_cli.environments.browser.session import BrowserSession
@@ -28,17 +27,6 @@ _MOST_KEYS = 60
 """Longer texts are inserted at once instead of being typed key by key."""
 _SCROLL_OVERLAP = 50
 """Pixels of the old page that stay in sight after scrolling."""
-
-
-def web_addresses_only(url: str) -> str | None:
-    """Allow http and https addresses with a host."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return f"{url!r} is not an address"
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        return f"only http and https addresses can be visited, not {url!r}"
-    return None
 
 
 async def perform(session: BrowserSession, action: Action, check_address: AddressCheck) -> str | None:

@@ -10,10 +10,17 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from typing import Any, Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
+
+from webgym_cli.environments.browser.traffic import DOMAINS, EVENTS, Traffic
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page
 
 
 class Channel(Protocol):
@@ -37,6 +44,7 @@ class DirectConnection:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
         self._pages: dict[str, str] = {}
+        self._traffic: dict[str, Traffic] = {}
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
@@ -52,6 +60,12 @@ class DirectConnection:
         """Return a channel to a page by its target id."""
         answer = await self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         return DirectChannel(self, str(answer["sessionId"]), target)
+
+    async def listen(self, channel: DirectChannel, traffic: Traffic) -> None:
+        """Let a page's traffic be noted from now on. Raises `ChannelError`."""
+        self._traffic[channel.session] = traffic
+        for domain in DOMAINS:
+            await channel.send(f"{domain}.enable")
 
     async def call(self, method: str, params: dict[str, Any] | None = None, session: str = "") -> dict[str, Any]:
         """Send a command to the browser, or to a page's session. Raises `ChannelError`."""
@@ -89,7 +103,7 @@ class DirectConnection:
                 if "id" in message:
                     self._answer(message)
                 else:
-                    self._note(message["method"], message["params"])
+                    self._note(message)
         except websockets.WebSocketException:
             pass  # an unclean end, as when the browser is killed: told to whoever waits, just below
         finally:
@@ -104,13 +118,18 @@ class DirectConnection:
         else:
             answer.set_result(message.get("result", {}))
 
-    def _note(self, method: str, params: dict[str, Any]) -> None:
-        if method == "Target.targetCreated":
+    def _note(self, message: dict[str, Any]) -> None:
+        method, params = message["method"], message["params"]
+        if method.startswith(DOMAINS):
+            if traffic := self._traffic.get(message.get("sessionId", "")):
+                traffic.note(method, params)
+        elif method == "Target.targetCreated":
             info = params["targetInfo"]
             self._pages[info["targetId"]] = info.get("browserContextId", "")
         elif method == "Target.targetDestroyed":
             self._pages.pop(params["targetId"], None)
         elif method == "Target.detachedFromTarget":
+            self._traffic.pop(params["sessionId"], None)
             self._fail("target closed", params["sessionId"])
 
     def _fail(self, reason: str, session: str | None = None) -> None:
@@ -124,7 +143,8 @@ class DirectChannel:
 
     def __init__(self, connection: DirectConnection, session: str, target: str) -> None:
         self._connection = connection
-        self._session = session
+        self.session = session
+        """Id of the protocol's session."""
         self.target = target
         """The page's target id."""
 
@@ -135,4 +155,41 @@ class DirectChannel:
 
     async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the command's result. Raises `ChannelError`."""
-        return await self._connection.call(method, params, self._session)
+        return await self._connection.call(method, params, self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How one page is talked to."""
+
+    channel: Channel
+    traffic: Traffic
+    context: str
+    """Chrome's id of the page's context."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the page is still there, as far as the browser has told."""
+        return not isinstance(self.channel, DirectChannel) or self.channel.is_open
+
+
+async def open_link(context: BrowserContext, page: Page, direct: DirectConnection | None, *, watch: bool) -> Link:
+    """Return the link to a page: direct where there is a connection, else through the driver.
+
+    `watch` follows its traffic. Raises `ChannelError`, or Playwright's own error.
+    """
+    session = await context.new_cdp_session(page)
+    about = (await session.send("Target.getTargetInfo"))["targetInfo"]
+    traffic = Traffic(about["targetId"])
+    channel: Channel = session
+    if direct is not None:
+        await session.detach()
+        straight = channel = await direct.attach(about["targetId"])
+        if watch:
+            await direct.listen(straight, traffic)
+    elif watch:
+        for event in EVENTS:
+            session.on(event, partial(traffic.note, event))
+        for domain in DOMAINS:
+            await session.send(f"{domain}.enable")
+    return Link(channel, traffic, about.get("browserContextId", ""))

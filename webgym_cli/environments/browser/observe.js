@@ -15,7 +15,7 @@
     month: "month", week: "week", "datetime-local": "datetime", color: "color", file: "file", password: "password" };
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
-  const MIN_SIDE = 3;
+  const MIN_SIDE = 3, MOST_VISITED = 20000;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
   const listening = new WeakSet();
   let marks = [];
@@ -30,7 +30,7 @@
   };
 
   const oneLine = (text) => {
-    const line = (text || "").slice(0, 400).replace(/\s+/g, " ").trim();
+    const line = (text || "").slice(0, 400).replace(/\s+/g, " ").trim().toWellFormed();
     return line.length > 80 ? line.slice(0, 79) + "…" : line;
   };
 
@@ -195,8 +195,10 @@
 
   const look = ({ limit, detail }) => {
     const found = [];
+    let visited = 0;
     inside(document, (element) => {
-      if (found.length >= limit * 2) return;
+      // On a heavy page the rest is left out: what comes late in the document is seldom in sight.
+      if (found.length >= limit * 2 || ++visited > MOST_VISITED) return;
       const sure = interest(element, element.parentElement);
       const find = sure && seen(element, sure);
       if (find) found.push(find);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,10 @@ class SessionOptions:
     """Deadline of a page load, in seconds."""
     life_seconds: float = 3600.0
     """Hard cap on the context's life: then it closes, whatever is done with it."""
+    wait_until: Literal["load", "commit"] = "load"
+    """A page load ends with the `load` event, or once the answer begins: some pages never finish loading."""
+    watch_traffic: bool = False
+    """Follow navigations and requests, so that an observation can wait for what an action set off."""
     init_scripts: tuple[str, ...] = ()
     """Scripts that run in every document before its own."""
     context_arguments: dict[str, Any] = field(default_factory=dict)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.environments.browser.channel import Channel, DirectChannel, DirectConnection
+from webgym_cli.environments.browser.channel import DirectConnection, Link, open_link
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, ScriptError, close_quietly, named, says
 from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.traffic import Traffic
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Dialog, Download, Keyboard, Page, Response
+    from playwright.async_api import BrowserContext, Dialog, Download, Keyboard, Page
 
 _POPUP_TIMEOUT = 3.0
 _MAX_DIALOGS = 20
@@ -48,8 +49,7 @@ class BrowserSession:
         self._context = context
         self._pages = [page]
         self._direct = direct
-        self._context_id = ""
-        self._channels: dict[Page, Channel] = {}
+        self._links: dict[Page, Link] = {}
         self._when_closed: Callable[[], None] | None = closed
         self._expiry = asyncio.get_running_loop().call_later(options.life_seconds, self._expire)
         self._closing: asyncio.Task[None] | None = None
@@ -72,7 +72,7 @@ class BrowserSession:
         page = await context.new_page()
         session = cls(context, page, options, direct, closed)
         session._watch(page)
-        await session._channel(page)
+        await session._link(page)
         return session
 
     @property
@@ -96,30 +96,30 @@ class BrowserSession:
         """The current page's address."""
         return self.page.url
 
-    async def title(self) -> str:
-        """Return the current page's title."""
-        return str(await self.evaluate("() => document.title.toWellFormed()"))
-
-    async def goto(self, url: str, *, until: str = "load") -> Response | None:
-        """Load an address and wait for an event of it: `load`, or `commit` when its answer begins.
-
-        Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`.
-        """
+    async def goto(self, url: str) -> None:
+        """Load an address, until `options.wait_until`. Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`."""
         async with self.guard("loading the page", self.options.navigation_timeout, navigation=True):
-            return await self.page.goto(url, wait_until="commit" if until == "commit" else "load")
+            await self.page.goto(url, wait_until=self.options.wait_until)
 
-    async def go_back(self, *, until: str = "load") -> bool:
+    async def go_back(self) -> bool:
         """Go back in history; a popup without history closes. Returns False when there is nowhere to go."""
         async with self.guard("going back", self.options.navigation_timeout, navigation=True):
             before = self.page.url
             if await self.page.evaluate("() => history.length") > 1:
-                await self.page.go_back(wait_until="commit" if until == "commit" else "load")
+                await self.page.go_back(wait_until=self.options.wait_until)
                 if self.page.url != before:
                     return True
             if len(self._pages) == 1:
                 return False
             await self.page.close()
             return True
+
+    async def set_cookies(self, name: str, value: str, hosts: Iterable[str]) -> None:
+        """Give the context a cookie that pages' scripts can't read, on each of these hosts."""
+        async with self.guard("setting cookies"):
+            await self._context.add_cookies(
+                [{"name": name, "value": value, "domain": host, "path": "/", "httpOnly": True} for host in hosts]
+            )
 
     async def evaluate(self, function: str, argument: object = None) -> Any:
         """Call a JavaScript function in the page. When the page is replaced meanwhile, it is asked once more."""
@@ -145,7 +145,7 @@ class BrowserSession:
     async def click(self, x: float, y: float) -> None:
         """Click a point of the viewport with the mouse."""
         async with self.guard("clicking"):
-            channel = await self._channel(self.page)
+            channel = (await self._link(self.page)).channel
             button = {"button": "left", "clickCount": 1}
             try:
                 # All at once: the browser carries them out in this order.
@@ -161,18 +161,23 @@ class BrowserSession:
     async def move(self, x: float, y: float) -> None:
         """Move the mouse to a point of the viewport."""
         async with self.guard("moving the mouse"):
-            channel = await self._channel(self.page)
+            channel = (await self._link(self.page)).channel
             await channel.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
 
     async def wheel(self, x: float, y: float, distance: float) -> None:
         """Turn the wheel over a point: down by so many CSS pixels, or up."""
         async with self.guard("scrolling"):
-            channel = await self._channel(self.page)
+            channel = (await self._link(self.page)).channel
             turn = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": distance}
             await asyncio.gather(
                 channel.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y}),
                 channel.send("Input.dispatchMouseEvent", turn),
             )
+
+    async def traffic(self) -> Traffic:
+        """Return what the current page is doing; quiet unless `watch_traffic` is set."""
+        async with self.guard("watching the page"):
+            return (await self._link(self.page)).traffic
 
     async def meet_popups(self) -> None:
         """Wait until a page that an action just opened is the current one. The driver hears of it later than we do."""
@@ -181,7 +186,8 @@ class BrowserSession:
         async with self.guard("waiting for a new page"):
             deadline = asyncio.get_running_loop().time() + _POPUP_TIMEOUT
             # Playwright has no event for "all pages that Chrome has are known".
-            while self._direct.open_pages(self._context_id) > len(self._pages):
+            context = (await self._link(self._pages[0])).context
+            while self._direct.open_pages(context) > len(self._pages):
                 if asyncio.get_running_loop().time() > deadline:
                     return
                 await asyncio.sleep(0.01)
@@ -223,7 +229,7 @@ class BrowserSession:
             self._sound = self._sound and done
 
     async def _call(self, function: str, argument: object) -> Any:
-        channel = await self._channel(self.page)
+        channel = (await self._link(self.page)).channel
         expression = f"({function})({json.dumps(argument)})"
         asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
         answer = await channel.send("Runtime.evaluate", asked)
@@ -233,29 +239,23 @@ class BrowserSession:
         return answer["result"].get("value")
 
     async def _capture(self) -> bytes:
-        channel = await self._channel(self.page)
+        channel = (await self._link(self.page)).channel
         taken = await channel.send("Page.captureScreenshot", {"format": "png"})
         return base64.b64decode(taken["data"])
 
-    async def _channel(self, page: Page) -> Channel:
-        channel = self._channels.get(page)
-        if channel is None:
-            session = await self._context.new_cdp_session(page)
-            channel = session
-            if self._direct is not None:
-                about = (await session.send("Target.getTargetInfo"))["targetInfo"]
-                self._context_id = about.get("browserContextId", "")
-                channel = await self._direct.attach(about["targetId"])
-                await session.detach()
-            self._channels[page] = channel
-        return channel
+    async def _link(self, page: Page) -> Link:
+        link = self._links.get(page)
+        if link is None:
+            link = await open_link(self._context, page, self._direct, watch=self.options.watch_traffic)
+            self._links[page] = link
+        return link
 
     def _moved_on(self, error: Exception) -> bool:
         """Tell whether the current page closed while another one is left, which is now the current one."""
         if len(self._pages) < 2 or not says(error, (*PAGE_GONE, *LOST_CONTEXT)):
             return False
-        channel = self._channels.get(self.page)
-        gone = self.page.is_closed() or (isinstance(channel, DirectChannel) and not channel.is_open)
+        link = self._links.get(self.page)
+        gone = self.page.is_closed() or (link is not None and not link.is_open)
         if gone:
             self._closed(self.page)
         return gone
@@ -280,7 +280,7 @@ class BrowserSession:
         self._crashed.add(page)
 
     def _closed(self, page: Page) -> None:
-        self._channels.pop(page, None)
+        self._links.pop(page, None)
         # The last page stays: asking it raises the browser's own error, which then gets its name.
         if len(self._pages) > 1 and page in self._pages:
             self._pages.remove(page)

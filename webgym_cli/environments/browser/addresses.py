@@ -1,0 +1,87 @@
+"""Which addresses the policy's browser may reach: the web, and nothing of this machine or its private network."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRules:
+    """What may be reached although it is private, and which names stand for fixed places."""
+
+    networks: tuple[IPNetwork, ...] = ()
+    """Private networks that are allowed."""
+    names: frozenset[str] = frozenset()
+    """Host names that are allowed, whatever they resolve to."""
+    places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Host name -> where its connections really go: address and port."""
+
+    @classmethod
+    def of(cls, private_hosts: Iterable[str]) -> AddressRules:
+        """Read the setting `browser.private_hosts`: addresses, networks and host names."""
+        networks, names = [], set()
+        for entry in private_hosts:
+            try:
+                networks.append(ipaddress.ip_network(entry.strip("[]"), strict=False))
+            except ValueError:
+                names.add(entry.lower().rstrip("."))
+        return cls(tuple(networks), frozenset(names))
+
+    def with_places(self, places: Mapping[str, tuple[str, int]]) -> AddressRules:
+        """Return the same rules with names that stand for fixed places."""
+        return replace(self, places=places)
+
+    def place(self, host: str) -> tuple[str, int] | None:
+        """Return the fixed place that a host name stands for."""
+        return self.places.get(host)
+
+    def refuse_url(self, url: str) -> str | None:
+        """Say why an address may not be visited, as far as its text tells; None when it may."""
+        try:
+            parts = urlsplit(url)
+            host, _ = (parts.hostname or "").rstrip("."), parts.port
+        except ValueError:
+            return f"{url!r} is not an address"
+        if parts.scheme not in ("http", "https") or not host:
+            return f"only http and https addresses can be visited, not {url!r}"
+        return self.refuse_host(host)
+
+    def refuse_host(self, host: str) -> str | None:
+        """Say why a host may not be reached, as far as its name tells; None when it may."""
+        if host in self.names or self.place(host):
+            return None
+        if host == "localhost" or host.endswith(".localhost"):
+            return f"{host} is a private address"
+        try:
+            address = ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            return None
+        return self.refuse_address(address)
+
+    def refuse_address(self, address: IPAddress) -> str | None:
+        """Say why an IP address may not be reached; None when it may."""
+        real = _embedded(address)
+        if any(real in network for network in self.networks) or _public(real):
+            return None
+        return f"{address} is a private address"
+
+
+def _embedded(address: IPAddress) -> IPAddress:
+    """Return the IPv4 address that an IPv6 one carries (mapped, NAT64, 6to4), else the address itself."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.ipv4_mapped or address.sixtofour or address
+    return address
+
+
+def _public(address: IPAddress) -> bool:
+    return address.is_global and not address.is_multicast

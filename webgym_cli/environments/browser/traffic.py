@@ -1,0 +1,84 @@
+"""What a page is still doing: a navigation under way, requests without an answer. Told by Chrome's own events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+DOMAINS = ("Page", "Network")
+"""The protocol's domains that must be on for these events."""
+EVENTS = (
+    "Page.frameRequestedNavigation",
+    "Page.frameStartedNavigating",
+    "Page.frameNavigated",
+    "Page.frameStoppedLoading",
+    "Network.requestWillBeSent",
+    "Network.loadingFinished",
+    "Network.loadingFailed",
+)
+_AWAITED = frozenset({"Document", "XHR", "Fetch", "Script", "Stylesheet"})
+"""Kinds of requests whose answer changes what is seen; pictures are watched in the page itself."""
+_MOST = 500
+"""Requests that are followed at once: a page that sends more is not waited for."""
+
+
+class Traffic:
+    """One page's traffic since the last `mark`."""
+
+    def __init__(self, main_frame: str) -> None:
+        """`main_frame`: id of the page's main frame, which is also the page's target id."""
+        self._main = main_frame
+        self._navigating = False
+        self._requests: set[str] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def navigating(self) -> bool:
+        """Whether another document was asked for and has not come yet."""
+        return self._navigating
+
+    @property
+    def busy(self) -> bool:
+        """Whether a navigation or a request that began since the mark has not ended."""
+        return self._navigating or bool(self._requests)
+
+    def mark(self) -> None:
+        """Forget the requests so far: those that never end are not waited for again."""
+        self._requests.clear()
+
+    async def change(self, seconds: float) -> None:
+        """Wait for the next event, or so long."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def note(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take one of the `EVENTS`."""
+        if method.startswith("Page."):
+            self._note_frame(method, params)
+        elif method not in EVENTS:
+            return
+        elif method == "Network.requestWillBeSent":
+            if params.get("type") in _AWAITED and len(self._requests) < _MOST:
+                self._requests.add(params["requestId"])
+        else:
+            self._requests.discard(params["requestId"])
+        self._changed.set()
+
+    def _note_frame(self, method: str, params: Mapping[str, Any]) -> None:
+        frame = params["frame"]["id"] if "frame" in params else params.get("frameId")
+        if frame != self._main:
+            return
+        if method == "Page.frameRequestedNavigation":
+            self._navigating = self._navigating or params.get("disposition") == "currentTab"
+        elif method == "Page.frameStartedNavigating":
+            if "samedocument" not in str(params.get("navigationType", "")).lower():
+                self._navigating = True
+        else:
+            self._navigating = False
+            if method == "Page.frameNavigated":
+                self._requests.clear()  # they belonged to the document before
