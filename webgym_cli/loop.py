@@ -22,6 +22,8 @@ from webgym_cli.prepare.plan import plan_dataset, refuse_empty
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.task import Split
+from webgym_cli.rewards.execute import Judging, judge_in_words
+from webgym_cli.rewards.plan import JudgeQuery, plan_judging
 from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.rollout.actors import Actor, ModelActor, OracleActor
 from webgym_cli.rollout.execute import Rollout
@@ -98,6 +100,17 @@ class Pipeline:
         if split is Split.TRAIN:
             record(self.run, summary)
         self.sink({**summary, "message": _in_words(summary)})
+        return summary
+
+    async def judge(self, query: JudgeQuery) -> Event:
+        """Judge the stored trajectories that are asked for and return the summary."""
+        plan = plan_judging(self.run, self.settings.judge, query)
+        self.sink({**plan.to_json(), "message": f"{len(plan.owed)} trajectories to judge, {plan.to_skip} skipped"})
+        for line in plan.damaged:
+            self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
+        summary = await Judging(plan, self.run, self.settings.judge, self.sink).execute()
+        record(self.run, summary)
+        self.sink({**summary, "message": judge_in_words(summary)})
         return summary
 
     def prepare(self) -> Prepared:

@@ -41,6 +41,7 @@ def _register() -> None:
     from webgym_cli.cli.export_sharegpt import export_sharegpt
     from webgym_cli.cli.init_model import init_model
     from webgym_cli.cli.inspect_buffer import inspect_buffer
+    from webgym_cli.cli.judge import judge
     from webgym_cli.cli.loop import loop
     from webgym_cli.cli.prepare import prepare
     from webgym_cli.cli.resume import resume
@@ -52,7 +53,8 @@ def _register() -> None:
 
     app.command()(setup)
     app.command()(doctor)
-    for command in (rollout, prepare, train, resume, status, loop, serve, inspect_buffer, export_sharegpt, init_model):
+    stages = (rollout, judge, prepare, train, resume, status, loop, serve)
+    for command in (*stages, inspect_buffer, export_sharegpt, init_model):
         app.command(command.__name__.replace("_", "-"))(command)
     app.add_typer(config.app, name="config")
 

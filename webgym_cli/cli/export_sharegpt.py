@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import sys
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import ConfigOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
-from webgym_cli.errors import UsageError
 
 
 class Format(StrEnum):
@@ -23,7 +22,6 @@ class Format(StrEnum):
     JSONL = "jsonl"
 
 
-IdsArg = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Trajectory ids; - reads them from stdin.")]
 FormatOpt = Annotated[Format, typer.Option("--format", help="One JSON array, or JSON Lines.")]
 OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write there, not to stdout.")]
 ImagesOpt = Annotated[
@@ -61,7 +59,7 @@ def export_sharegpt(
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal count
-        for record in export(directory, settings, _ids(ids), copy_images):
+        for record in export(directory, settings, read_ids(ids), copy_images):
             count += 1
             yield record
 
@@ -72,27 +70,6 @@ def export_sharegpt(
         for line in lines:
             output.text(line)
     output.note(f"{count} records")
-
-
-def _ids(ids: list[str] | None) -> list[str] | None:
-    """Return the ids; `-` stands for those on stdin, plain or as JSON Lines with an `id`."""
-    if not ids:
-        return None
-    found: list[str] = []
-    for name in ids:
-        found.extend(_from_stdin() if name == "-" else [name])
-    return found
-
-
-def _from_stdin() -> Iterator[str]:
-    for line in map(str.strip, sys.stdin):
-        if line.startswith("{"):
-            try:
-                yield str(json_format.loads(line).get("id"))
-            except ValueError as error:
-                raise UsageError(f"stdin: neither an id nor JSON: {error}") from None
-        elif line:
-            yield line
 
 
 def _lines(records: Iterable[dict[str, Any]], format_: Format) -> Iterator[str]:

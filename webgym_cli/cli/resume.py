@@ -10,12 +10,13 @@ from webgym_cli.cli.output import Output
 
 
 def resume(run: RunArg, json: JsonOpt = False) -> None:
-    """Take up the command that was interrupted in a run (rollout, prepare, train or loop) and finish it.
+    """Take up the command that was interrupted in a run (rollout, judge, prepare, train or loop) and finish it.
 
     Every stage does only what is missing: stored episodes stay, a training goes on from its last checkpoint.
 
     Example: webgym resume runs/a
     """
+    from webgym_cli.cli.judge import judge
     from webgym_cli.cli.loop import loop
     from webgym_cli.cli.prepare import prepare
     from webgym_cli.cli.rollout import rollout
@@ -32,7 +33,8 @@ def resume(run: RunArg, json: JsonOpt = False) -> None:
         return
     output.note(f"resuming `webgym {found.command}`, begun {found.since}")
     options: dict[str, Any] = dict(found.options)
-    if "split" in options:
+    if options.get("split"):
         options["split"] = Split(options["split"])
-    commands: dict[str, Callable[..., None]] = {"rollout": rollout, "prepare": prepare, "train": train, "loop": loop}
+    stages: tuple[Callable[..., None], ...] = (rollout, judge, prepare, train, loop)
+    commands = {stage.__name__: stage for stage in stages}
     commands[found.command](run, json=json, **options)

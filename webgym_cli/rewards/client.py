@@ -91,11 +91,11 @@ class JudgeClient:
         request = {"messages": content, **self._parameters(question.job)}
         left = self._settings.retries
         while True:
+            answer = await self._send(request, left, case)
             try:
-                completion, used = await self._send(request, left, case)
-                return read_completion(completion)
+                return read_completion(_parsed(answer))
             except UnreadableError as error:
-                left -= used + 1
+                left -= answer.retries_taken + 1
                 if left < 0:
                     raise JudgeError(f"{question.job}: {error}") from error
 
@@ -103,21 +103,17 @@ class JudgeClient:
         """Close the connections."""
         await self._client.close()
 
-    async def _send(self, request: dict[str, Any], retries: int, case: Case) -> tuple[Any, int]:
-        """Return the completion and how many repeats it took; the library waits between them as the server asks."""
+    async def _send(self, request: dict[str, Any], retries: int, case: Case) -> Any:
+        """Return the library's raw answer; it repeats what failed, and waits between as the server asks."""
         client = self._client.with_options(max_retries=retries)
         try:
             async with self._slots:
-                raw = await client.chat.completions.with_raw_response.create(**request)
+                answer = await client.chat.completions.with_raw_response.create(**request)
         except openai.APIError as error:
             case.calls += _repeats(error.request) + 1
             raise JudgeError(f"{self._client.base_url}: {_reason(error)}", unavailable=True) from error
-        case.calls += raw.retries_taken + 1
-        try:
-            return raw.parse(), raw.retries_taken
-        except (openai.APIError, AttributeError, TypeError, ValueError, RecursionError) as error:
-            message = f"the answer is no chat completion: {_reason(error)}"
-            raise UnreadableError(message) from error
+        case.calls += answer.retries_taken + 1
+        return answer
 
     def _parameters(self, job: Job) -> dict[str, Any]:
         settings = self._settings
@@ -162,6 +158,13 @@ def model_for(settings: JudgeSettings, job: Job) -> str:
     if job is Job.BLOCKING:
         return settings.blocking_model or settings.model
     return settings.model
+
+
+def _parsed(answer: Any) -> Any:
+    try:
+        return answer.parse()
+    except (openai.APIError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise UnreadableError(f"the answer is no chat completion: {_reason(error)}") from error
 
 
 def read_completion(completion: Any) -> Reply:

@@ -1,0 +1,99 @@
+"""What a judgement makes of a trajectory's outcome."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.judgement import Judgement, judged, needs_judge, scored_by_environment
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Outcome, Score
+
+ANSWERED = Outcome(stop=Stop.ANSWERED, answer="42")
+WEB = Task(id="t", environment="web")
+SCORED = Outcome(
+    reward=0.0, stop=Stop.ANSWERED, answer="42", scores=(Score(source="environment", value=-1.0, detail="wrong"),)
+)
+
+
+def judgement(**changes):
+    values = {
+        "trajectory": "train-0000-00000",
+        "models": {"key_points": "small", "blocking": "small", "verdict": "big"},
+        "settings_digest": "0" * 64,
+        "judged_at": "2026-01-02T03:04:05.000+00:00",
+        **({} if "failure" in changes else {"success": True}),
+    }
+    return Judgement.model_validate({**values, **changes})
+
+
+def episode(outcome=ANSWERED, task=WEB):
+    return trajectory(outcome=outcome, task=task)
+
+
+@pytest.mark.parametrize(("success", "reward"), [(True, 1.0), (False, 0.0)])
+def test_a_verdict_is_the_reward(success, reward):
+    outcome = judged(episode(), judgement(success=success)).outcome
+    assert (outcome.reward, outcome.success, outcome.answer) == (reward, success, "42")
+    assert outcome.scores == (Score(source="judge", value=reward, detail="big"),)
+
+
+@pytest.mark.parametrize("failure", [FailureKind.JUDGE_FAILED, FailureKind.SITE_BLOCKED])
+@pytest.mark.parametrize("before", [ANSWERED, UNSOLVED], ids=["answered", "step limit"])
+def test_a_judgement_without_verdict_is_neither_success_nor_failure(before, failure):
+    outcome = judged(episode(before), judgement(failure=failure, failure_detail="why")).outcome
+    assert (outcome.reward, outcome.success, outcome.failure) == (None, None, failure)
+    assert (outcome.failure_detail, outcome.stop, outcome.scores) == ("why", before.stop, ())
+
+
+def test_a_failure_of_infrastructure_stays_what_it_is():
+    assert judged(broken := episode(CRASHED), judgement()) is broken
+
+
+def test_a_verdict_mends_a_judge_that_failed():
+    failed = Outcome(stop=Stop.ANSWERED, answer="42", failure=FailureKind.JUDGE_FAILED, failure_detail="down")
+    outcome = judged(episode(failed), judgement()).outcome
+    assert (outcome.reward, outcome.failure, outcome.failure_detail) == (1.0, None, "")
+
+
+@pytest.mark.parametrize(
+    "said", [{"success": True}, {"failure": FailureKind.SITE_BLOCKED}, {"failure": FailureKind.JUDGE_FAILED}], ids=str
+)
+def test_the_environments_own_reward_stands_whatever_a_judge_says(said):
+    outcome = judged(episode(SCORED), judgement(**said)).outcome
+    assert (outcome.reward, outcome.failure) == (0.0, None)
+    judges = tuple(Score(source="judge", value=1.0, detail="big") for _ in range("success" in said))
+    assert outcome.scores == (*SCORED.scores, *judges)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "task", "scored", "needed"),
+    [
+        (ANSWERED, WEB, False, True),
+        (UNSOLVED, WEB, False, True),
+        (SCORED, WEB, True, False),
+        (SOLVED, WEB, True, False),
+        (UNSOLVED, Task(id="t"), True, False),
+        (CRASHED, WEB, False, False),
+        (Outcome(stop=Stop.ANSWERED, failure=FailureKind.JUDGE_FAILED), WEB, False, True),
+    ],
+)
+def test_whose_the_reward_is(outcome, task, scored, needed):
+    found = episode(outcome, task)
+    assert (scored_by_environment(found), needs_judge(found)) == (scored, needed)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"success": None}, {"failure": FailureKind.JUDGE_FAILED, "success": True}], ids=["neither", "both"]
+)
+def test_a_judgement_is_a_verdict_or_a_failure(changes):
+    with pytest.raises(ValidationError, match="success is None with a failure"):
+        judgement(**changes)
+
+
+def test_a_judgement_survives_its_line():
+    made = judgement(failure=FailureKind.JUDGE_FAILED, failure_detail="é", unavailable=True)
+    assert Judgement.model_validate_json(made.to_line()) == made
+    assert "\n" not in made.to_line()

@@ -1,0 +1,29 @@
+"""A scripted judge behind real HTTP, and judges that ask it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rewards.cases import PICTURES, judge_settings
+from webgym_cli.rewards.judge import Judge
+from webgym_cli.testing.judge_server import JudgeServer
+
+
+@pytest.fixture
+async def server():
+    async with JudgeServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def judge(server):
+    """Judge a trajectory by the server, under these settings."""
+    judges = []
+
+    async def ask(trajectory, images=PICTURES.__getitem__, **settings):
+        judges.append(Judge(judge_settings(server, **settings), images))
+        return await judges[-1].judge(trajectory)
+
+    yield ask
+    for made in judges:
+        await made.close()

@@ -1,0 +1,88 @@
+"""Judgements beside trajectories: each is kept, the newest counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.records.made import trajectory
+from tests.records.test_record_judgement import ANSWERED, WEB, judgement
+from webgym_cli.config.load import load
+from webgym_cli.prepare.inspect import Query, overview
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import Damage, append, append_judgement, judgements, scan, stored
+from webgym_cli.store.run import RunDir, create_or_open
+
+FIRST, SECOND, THIRD = (f"2026-01-0{day}T00:00:00.000+00:00" for day in (1, 2, 3))
+TRAIN = Split.TRAIN
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with four answered episodes that nobody has judged."""
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    for number in range(4):
+        append(made, trajectory(number, steps=0, outcome=ANSWERED, task=WEB))
+    return made
+
+
+def say(run, number, at=FIRST, rank=0, **changes):
+    append_judgement(run, TRAIN, 0, judgement(trajectory=f"train-0000-0000{number}", judged_at=at, **changes), rank)
+
+
+def rewards(run):
+    return [found.outcome.reward for found in scan(run, TRAIN, 0)]
+
+
+def test_the_newest_judgement_counts_and_the_older_ones_are_kept(run):
+    say(run, 0, FIRST, success=False)
+    say(run, 0, THIRD, success=True)
+    say(run, 0, SECOND, success=False)  # written by another process, later but older
+    assert rewards(run) == [1.0, None, None, None]
+    (kept,) = judgements(run, TRAIN, 0).values()
+    assert [said.judged_at for said in kept] == [FIRST, SECOND, THIRD]
+    assert [found.outcome.reward for found in stored(run, TRAIN, 0)] == [None] * 4
+
+
+def test_of_two_at_the_same_moment_the_later_written_counts(run):
+    say(run, 0, success=False)
+    say(run, 0, success=True)
+    assert rewards(run)[0] == 1.0
+
+
+def test_judges_may_write_into_files_of_their_own(run):
+    say(run, 0, FIRST, rank=1, success=False)
+    say(run, 0, SECOND, rank=0, success=True)
+    assert rewards(run)[0] == 1.0
+
+
+def test_a_judgement_that_failed_takes_an_older_verdict_away(run):
+    say(run, 0, FIRST, success=True)
+    say(run, 0, SECOND, failure=FailureKind.JUDGE_FAILED)
+    found = next(iter(scan(run, TRAIN, 0)))
+    assert (found.outcome.success, found.outcome.failure) == (None, FailureKind.JUDGE_FAILED)
+
+
+def test_judge_failed_and_blocked_count_neither_as_success_nor_as_failure(run):
+    say(run, 0, success=True)
+    say(run, 1, success=False)
+    say(run, 2, failure=FailureKind.JUDGE_FAILED)
+    say(run, 3, failure=FailureKind.SITE_BLOCKED)
+    found = overview(run, load(run_config=run.config), Query())
+    assert (found["trajectories"], found["scored"], found["success_rate"]) == (4, 2, 0.5)
+    assert found["failures"] == {"judge_failed": 1, "site_blocked": 1}
+    assert found["prepare"]["dropped_trajectories"]["failure"] == 2
+
+
+def test_a_damaged_verdict_is_named_and_the_older_one_counts(run):
+    say(run, 0, FIRST, success=True)
+    path = run.verdicts(TRAIN, 0)
+    with path.open("a") as file:
+        file.write('{"schema": 1, "trajectory": "train-0000-00000"}\n{"torn": ')
+    damage = Damage()
+    assert [found.outcome.reward for found in scan(run, TRAIN, 0, damage)] == [1.0, None, None, None]
+    (line,) = damage.lines
+    assert line.startswith(f"{path}:2: ")
+    say(run, 0, SECOND, success=False)
+    assert rewards(run)[0] == 0.0

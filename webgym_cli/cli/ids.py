@@ -1,0 +1,35 @@
+"""Trajectory ids on the command line and on stdin."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from webgym_cli.errors import UsageError
+
+IdsArg = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Trajectory ids; - reads them from stdin.")]
+
+
+def read_ids(ids: list[str] | None) -> list[str] | None:
+    """Return the ids; `-` stands for those on stdin, plain or as JSON Lines with an `id`. None without any argument."""
+    if not ids:
+        return None
+    found: list[str] = []
+    for name in ids:
+        found.extend(_from_stdin() if name == "-" else [name])
+    return found
+
+
+def _from_stdin() -> Iterator[str]:
+    for line in map(str.strip, sys.stdin):
+        if line.startswith("{"):
+            try:
+                yield str(json.loads(line).get("id"))
+            except ValueError as error:
+                raise UsageError(f"stdin: neither an id nor JSON: {error}") from None
+        elif line:
+            yield line
