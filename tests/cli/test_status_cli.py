@@ -1,6 +1,5 @@
 """`webgym status` and the live board, as people and scripts meet them."""
 
-import io
 import json
 import os
 import pty
@@ -12,19 +11,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from rich.console import Console
 
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
-from webgym_cli.cli.board import Board, address, duration, visible
+from tests.cli.made_rollout import plain, rollout
+from tests.records.made import CRASHED, trajectory
 from webgym_cli.cli.output import Output, ProgressBoard
 from webgym_cli.cli.stage import stage
 from webgym_cli.config.model import Settings
-from webgym_cli.records.episode import Episode
-from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.monitor import EpisodeStage, Monitor
-from webgym_cli.rollout.plan import Owed, RolloutPlan
 from webgym_cli.store import metrics, state
 from webgym_cli.store.buffer import append
 from webgym_cli.store.files import write_json
@@ -33,8 +25,6 @@ from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.status import RolloutState, write_status
 
 WEBGYM = [sys.executable, "-m", "webgym_cli"]
-NASTY = "[red]x[/bold]\x1b[2J\u202e\n\udcff"
-"""Markup, an escape, a change of direction, a new line and half a character."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m")
 LIVE = """
 import sys
@@ -49,50 +39,6 @@ with Output(as_json=True).progress() as board:
     sys.stdin.readline()
     board({"event": "rollout", "message": "the summary"})
 """
-
-
-def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://www.a.com/b"):
-    """Return the monitor of a rollout at work."""
-    episodes = tuple(
-        Episode(
-            id=f"train-0000-{number:05d}",
-            split=Split.TRAIN,
-            iteration=0,
-            task=Task(id=f"{task}-{number}", environment="web", start_url=f"https://s{number % 7}.com/"),
-            seed=number,
-            max_steps=20,
-        )
-        for number in range(total)
-    )
-    owed = tuple(Owed(episode, 0) for episode in episodes)
-    monitor = Monitor(RolloutPlan(Split.TRAIN, 0, "vllm", episodes, owed, 0), 64)
-    for name in EpisodeStage:
-        with monitor.stage("", name):
-            pass
-    for number in range(failed):
-        kind = list(FailureKind)[number % len(FailureKind)]
-        monitor.take(trajectory(number, task=episodes[number].task, outcome=Outcome(failure=kind)))
-    for number in range(10):
-        monitor.take(trajectory(number, task=episodes[number].task, outcome=UNSOLVED if number % 4 else SOLVED))
-    for one in owed[:running]:
-        monitor.begin(one)
-        monitor.stepped(one.episode.id, 3, 20, url)
-        monitor.stage(one.episode.id, EpisodeStage.POLICY).__enter__()
-    monitor.queue("owed", 548)
-    monitor.queue("judge", 3)
-    return monitor
-
-
-def drawn(picture, width=80, height=24, **options):
-    """Return the lines that a terminal of this size would show."""
-    file = io.StringIO()
-    console = Console(file=file, width=width, height=height, force_terminal=True, **options)
-    console.print(picture)
-    return file.getvalue().splitlines()
-
-
-def plain(lines):
-    return [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line) for line in lines]
 
 
 @contextmanager
@@ -139,81 +85,6 @@ def webgym(tmp_path):
         )
 
     return call
-
-
-# --- the board
-
-
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 20), (100, 40), (200, 60)])
-@pytest.mark.parametrize("failed", [0, 30])
-def test_the_board_fits_the_terminal(width, height, failed):
-    lines = plain(drawn(Board(rollout(running=100, failed=failed).snapshot()), width, height))
-    assert height - 2 <= len(lines) < height
-    assert max(map(len, lines)) <= width
-    assert lines[-1].startswith("and ")
-
-
-def test_what_the_board_tells_at_80_columns():
-    lines = plain(drawn(Board(rollout().snapshot())))
-    text = "\n".join(lines)
-    assert re.match(r"train 0  vllm  running  10/100  ━", lines[0])
-    assert lines[1].startswith("success 30.0% (10.8-60.3%) of 10  ")
-    assert "ETA " in lines[1]
-    assert lines[2].rstrip() == "30 of 64 slots busy  owed 548  judge 3"
-    assert re.search(r"^policy +\d+ ms +\d+ ms +30   [a-z_]+ +3   s\d\.com +\d+", text, re.MULTILINE)
-    assert re.search(r"   other kinds +\d+   ", text, re.MULTILINE)
-    assert re.search(r"^00000 +3/20 +policy +\d+ ms +wiki-lookup-0 +a\.com/b", text, re.MULTILINE)
-
-
-def test_a_wide_board_tells_more():
-    text = "\n".join(plain(drawn(Board(rollout(running=1).snapshot()), 130, 40)))
-    assert "train-0000-00000" in text
-    assert "p95 all" in text
-
-
-def test_fewer_lines_leave_room_for_the_bars():
-    board = Board(rollout(running=100).snapshot())
-    assert len(drawn(board)) - len(drawn(board.leaving(3))) == 3
-
-
-def test_a_board_of_what_has_not_begun():
-    lines = plain(drawn(Board(rollout(running=0, failed=0, total=10).snapshot(), "finished")))
-    assert "finished" in lines[0]
-    assert "episode" not in "".join(lines)
-
-
-@pytest.mark.parametrize("markup", [True, False])
-def test_what_pages_say_is_only_text(markup):
-    monitor = rollout(running=1, failed=0, task=NASTY[:-1], url=f"https://a.com/{NASTY}")
-    text = "\n".join(drawn(Board(monitor.snapshot()), 200, color_system=None, markup=markup))
-    assert "[red]x[/bold]·[2J" in text
-    assert not {"\x1b", "\u202e", "\udcff"} & set(text)
-
-
-def test_hidden_letters_are_shown_as_dots():
-    assert visible(NASTY) == "[red]x[/bold]·[2J···"
-    assert visible("日本語 naïve 🙂") == "日本語 naïve 🙂"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, ""),
-        (0.0123, "12 ms"),
-        (1.239, "1.24 s"),
-        (31.2, "31 s"),
-        (99.9, "100 s"),
-        (245, "4:05"),
-        (3723.4, "1:02:03"),
-    ],
-)
-def test_durations_in_short(seconds, text):
-    assert duration(seconds) == text
-
-
-def test_addresses_in_short():
-    assert address("https://www.a.com/b/") == "a.com/b"
-    assert address("about:blank") == "about:blank"
 
 
 # --- the board while a command works

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -45,10 +46,11 @@ class Board:
         """Draw it: the head, the stages beside the failures, and as many episodes as there is room for."""
         width, height = options.max_width, console.size.height - self._below - 1
         head = [*_head(self._snapshot, self._state, width), Text()]
-        middle = _middle(self._snapshot, width)
-        used = len(head) + len(console.render_lines(middle, options))
-        yield Group(*head, middle)
-        room = height - used - 2  # an empty line and the columns' names
+        middle = console.render_lines(_middle(self._snapshot, width), options, pad=False)
+        yield Group(*head)
+        for line in middle:
+            yield from (*line, Segment.line())
+        room = height - len(head) - len(middle) - 2  # an empty line and the columns' names
         if self._snapshot["episodes"] and room > 0:
             yield Group(Text(), *_episodes(self._snapshot, width, room))
 

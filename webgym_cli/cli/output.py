@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from webgym_cli.cli.board import Board
 
-_REFRESH = 4
+_REFRESH = 2
 """Drawings of the live bars a second."""
 
 
@@ -147,9 +147,10 @@ class ProgressBoard:
 
         columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         console = _console(sys.stderr)
-        self._bars = Progress(*columns, TextColumn("{task.fields[facts]}"), console=console, auto_refresh=False)
+        bars = Progress(*columns, TextColumn("{task.fields[facts]}"), console=console, auto_refresh=False)
+        self._bars = bars
         with Live(
-            get_renderable=self._picture,
+            get_renderable=lambda: self._picture(bars),
             console=console,
             refresh_per_second=_REFRESH,
             redirect_stdout=sys.stdout.isatty(),  # else rich would send the data to stderr
@@ -188,14 +189,14 @@ class ProgressBoard:
     def _has_bar(self, name: str) -> bool:
         return self._board is None or self._board.bar != name
 
-    def _picture(self) -> RenderableType:
+    def _picture(self, bars: Progress) -> RenderableType:
+        """Return what is drawn. Called from rich's thread, so the board may go at any time."""
         from rich.console import Group
 
-        assert self._bars is not None
-        if self._board is None:
-            return self._bars
-        bars = sum(task.visible for task in self._bars.tasks)
-        return Group(self._board.leaving(bars), *([self._bars] if bars else []))
+        if (board := self._board) is None:
+            return bars
+        shown = sum(task.visible for task in bars.tasks)
+        return Group(board.leaving(shown), *([bars] if shown else []))
 
     def _move(self, event: Event, bars: Progress) -> None:
         name = str(event.get("bar", event["event"]))

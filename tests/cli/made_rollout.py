@@ -1,0 +1,49 @@
+"""The monitor of a rollout, made by hand, and what a terminal shows of it."""
+
+from __future__ import annotations
+
+import re
+
+from tests.records.made import SOLVED, UNSOLVED, trajectory
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome
+from webgym_cli.rollout.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.plan import Owed, RolloutPlan
+
+
+def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://www.a.com/b"):
+    """Return the monitor of a rollout at work."""
+    episodes = tuple(
+        Episode(
+            id=f"train-0000-{number:05d}",
+            split=Split.TRAIN,
+            iteration=0,
+            task=Task(id=f"{task}-{number}", environment="web", start_url=f"https://s{number % 7}.com/"),
+            seed=number,
+            max_steps=20,
+        )
+        for number in range(total)
+    )
+    owed = tuple(Owed(episode, 0) for episode in episodes)
+    monitor = Monitor(RolloutPlan(Split.TRAIN, 0, "vllm", episodes, owed, 0), 64)
+    for name in EpisodeStage:
+        with monitor.stage("", name):
+            pass
+    for number in range(failed):
+        kind = list(FailureKind)[number % len(FailureKind)]
+        monitor.take(trajectory(number, task=episodes[number].task, outcome=Outcome(failure=kind)))
+    for number in range(10):
+        monitor.take(trajectory(number, task=episodes[number].task, outcome=UNSOLVED if number % 4 else SOLVED))
+    for one in owed[:running]:
+        monitor.begin(one)
+        monitor.stepped(one.episode.id, 3, 20, url)
+        monitor.stage(one.episode.id, EpisodeStage.POLICY).__enter__()
+    monitor.queue("owed", 548)
+    monitor.queue("judge", 3)
+    return monitor
+
+
+def plain(lines):
+    return [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line) for line in lines]
