@@ -113,6 +113,38 @@ def test_a_cut_response_says_so():
     assert parse(CLICK, MARKS, truncated=True) == CLICKED
 
 
+THOUGHTS = {
+    "opened in the prompt": (f"I could {CLICK}.\n</think>\n\n{CLICK}", CLICKED),
+    "opened in the response": (f"<think>\n{CLICK}{CLICK}</think>{CLICK}", CLICKED),
+    "two thoughts": (f"<think>{CLICK}</think> no: <think>{CLICK}</think>{CLICK}", CLICKED),
+    "a thought after the call": (f"</think>{CLICK}<think>{CLICK}", CLICKED),
+    "only thought": (f"{CLICK}</think>Well.", Kind.NO_TOOL_CALL),
+    "a call, then the end of the thought": (f"<think>So</think>{CLICK}</think>", Kind.NO_TOOL_CALL),
+    "never closed": (f"I do {CLICK}", Kind.NO_TOOL_CALL),
+    "opened, never closed": (f"<think>I do {CLICK}", Kind.NO_TOOL_CALL),
+    "two calls": (f"</think>{CLICK}{CLICK}", Kind.SEVERAL_TOOL_CALLS),
+    "nothing": ("", Kind.NO_TOOL_CALL),
+}
+
+
+@pytest.mark.parametrize(("response", "expected"), THOUGHTS.values(), ids=THOUGHTS)
+def test_no_thought_of_a_thinking_model_acts(response, expected):
+    found = parse(response, MARKS, thinking=True)
+    assert (found.kind if isinstance(found, ParseError) else found) == expected
+
+
+def test_a_thought_that_was_cut_says_so():
+    for response in (f"First {CLICK}", f"<think>{CLICK}", "<think>a</think>I click"):
+        cut = parse(response, MARKS, truncated=True, thinking=True)
+        assert isinstance(cut, ParseError)
+        assert cut.kind is Kind.TRUNCATED
+
+
+def test_what_stands_around_the_call_is_free():
+    notes = 'Memory: ["<tool_call", {"a": 1}]\nProgress: {half\nIntention:\nAction: I click.\n'
+    assert parse(notes + CLICK, MARKS) == CLICKED
+
+
 def test_a_point_may_have_whole_numbers_or_fractions():
     response = call({"action": "left_click", "coordinate": [12, 34.5]}, "computer_use")
     assert parse(response, POINTS) == Action(name=ActionName.CLICK, coordinate=(12, 34.5))
@@ -169,4 +201,5 @@ def test_what_is_rendered_is_read_back(mode, data):
 @given(text | st.text("<>/tool_call{}thinkname:\"' ", max_size=200))
 def test_no_text_breaks_the_parser(response):
     for mode in InteractionMode:
-        assert isinstance(parse(response, mode), ParseError)
+        for thinking in (False, True):
+            assert isinstance(parse(response, mode, thinking=thinking), ParseError)

@@ -2,11 +2,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.agent.golden import DIGESTS, digests
 from tests.records.made import digested, shot, step, trajectory
-from webgym_cli.agent.prompt import pieces, render, render_step, safe_text
+from webgym_cli.agent.prompt import NO_IMAGE, pieces, render, render_step, safe_text, system_prompt
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sample import IMAGE
-from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind, PromptSpec, Trajectory
+from webgym_cli.records.trajectory import (
+    Element,
+    Observation,
+    ParseErrorKind,
+    PromptSpec,
+    PromptVersion,
+    Trajectory,
+)
 
 SPEC = PromptSpec()
 MARKS = PromptSpec(interaction_mode=InteractionMode.SET_OF_MARKS)
@@ -54,6 +62,28 @@ def test_the_window_bounds_the_images(rounds, window, images):
     assert sum(message.content.count("Task:") for message in made.messages) == 1
 
 
+@pytest.mark.parametrize(("mode", "window"), DIGESTS)
+def test_vanilla_prompts_stay_what_they_were(mode, window):
+    assert digests(mode, window) == DIGESTS[mode, window]
+
+
+@pytest.mark.parametrize("version", PromptVersion)
+@pytest.mark.parametrize(
+    ("window", "limit", "shown"), [(4, 1, 1), (4, 3, 3), (4, 9, 5), (0, 3, 1), (1, 1, 1), (2, 2, 2)]
+)
+def test_only_the_newest_images_are_sent(version, window, limit, shown):
+    spec = PromptSpec(version=version, history_window=window, max_images=limit)
+    past = [step(index, response=f"reply {index}") for index in range(6)]
+    made = prompt(past, spec)
+    assert made.images == tuple(shot(number).sha256 for number in range(7 - shown, 7))
+    users = [message.content for message in made.messages if message.role == "user"]
+    assert [text.startswith(IMAGE) for text in users] == [False] * (window + 1 - shown) + [True] * shown
+    assert [text.startswith(NO_IMAGE) for text in users] == [True] * (window + 1 - shown) + [False] * shown
+    assert ["Task: Do it." in text for text in users] == [True] + [False] * window
+    replies = [message.content for message in made.messages if message.role == "assistant"]
+    assert replies == [f"reply {number}" for number in range(6 - window, 6)]
+
+
 def test_what_went_wrong_stands_under_the_next_page():
     wrong = step(0, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL, response="hm")
     failed = step(1, action_error="no such element")
@@ -77,6 +107,23 @@ def test_elements_are_listed_with_their_marks():
 def test_thoughts_are_not_sent_again():
     made = prompt([step(0, response="<think>long\nthought</think>\nThen this.")])
     assert made.messages[2].content == "Then this."
+
+
+@pytest.mark.parametrize(
+    "response", ["a</think>\n\nThen this.", "<think>\na</think>\n\nThen this.", "a</think>Then this."]
+)
+@pytest.mark.parametrize("version", PromptVersion)
+def test_no_form_of_a_thinking_models_thoughts_is_sent_again(version, response):
+    made = prompt([step(0, response=response)], PromptSpec(version=version, thinking=True))
+    assert made.messages[2].content == "Then this."
+
+
+@pytest.mark.parametrize("version", PromptVersion)
+def test_of_a_thought_that_was_cut_nothing_is_sent_again(version):
+    cut = step(0, response="I might", action=None, parse_error=ParseErrorKind.TRUNCATED, page_changed=False)
+    made = prompt([cut], PromptSpec(version=version, thinking=True))
+    assert made.messages[2].content == ""
+    assert "truncated" in made.messages[3].content
 
 
 def test_no_foreign_text_forges_an_image_or_a_turn():
@@ -122,6 +169,17 @@ def test_the_digest_is_of_texts_roles_and_images():
         prompt([step(0)], MARKS),
     ]
     assert len({made.digest for made in [base, *others]}) == 6
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+@pytest.mark.parametrize("version", PromptVersion)
+def test_the_system_prompt_shows_how_to_call_and_nothing_foreign(mode, version):
+    text = system_prompt(mode, version)
+    assert (
+        text.count("<tools>") == text.count("</tools>") == text.count("<tool_call>") == text.count("</tool_call>") == 1
+    )
+    assert IMAGE not in text
+    assert "<|" not in text
 
 
 @pytest.mark.parametrize("window", [0, 1, 4])

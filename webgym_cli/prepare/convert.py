@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from webgym_cli.agent.prompt import Prompt, render_step, safe_text
+from webgym_cli.agent.thoughts import CLOSE, OPEN
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
@@ -13,6 +16,10 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 TEMPLATE_TAIL = 2
 """Tokens after a response: the stop token and the template's line end."""
+
+
+OPENING = f"{OPEN}\n"
+"""How a thought begins, in the templates of the Qwen families."""
 
 
 class Converter:
@@ -27,7 +34,7 @@ class Converter:
 
     def convert(self, trajectory: Trajectory, index: int) -> Sample | Drop:
         """Return the sample of a step, or why there is none."""
-        response = trajectory.steps[index].response
+        response = _with_opening(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
         if safe_text(response) != response:
             return Drop.RESPONSE_HAS_PLACEHOLDER
         ids = self._tokens.response_ids(response)
@@ -54,22 +61,36 @@ class Converter:
         sampled = trajectory.steps[index].generation.token_ids
         if sampled is None or not self._settings.algorithm_config.filter_retokenized:
             return False
+        if trajectory.prompt.thinking and list(sampled[: len(self._opening)]) != self._opening:
+            ids = ids[self._opened(trajectory, ids[: len(self._opening)]) :]  # the prompt had opened the thought
         return list(sampled[: len(ids)]) != ids or len(sampled) > len(ids) + 1
 
     def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | Drop:
         """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
         window = min(trajectory.prompt.history_window, index)
+        shots = (step.observation.screenshot for step in trajectory.steps[index - window : index + 1])
+        seen = {shot.sha256: shot for shot in shots}
         for smaller in range(window, -1, -1):
             prompt = render_step(trajectory, index, window=smaller)
-            pictures = [step.observation.screenshot for step in trajectory.steps[index - smaller : index + 1]]
+            pictures = [seen[sha256] for sha256 in prompt.images]
             if (problem := self._image_problem(pictures)) is not None:
                 return problem
             sizes = [(picture.width, picture.height) for picture in pictures]
-            length = len(self._tokens.prompt_ids(prompt.messages, sizes)) + response
+            ids = self._tokens.prompt_ids(prompt.messages, sizes)
+            length = len(ids) + response - self._opened(trajectory, ids)
             if length <= self._settings.algorithm_config.cutoff_len:
                 self.shortened += smaller < window
                 return prompt, length
         return Drop.TOO_LONG
+
+    @cached_property
+    def _opening(self) -> list[int]:
+        return self._tokens.response_ids(OPENING)
+
+    def _opened(self, trajectory: Trajectory, ids: list[int]) -> int:
+        """Return with how many tokens the chat template, at the end of these ids, opened a thought."""
+        size = len(self._opening) if trajectory.prompt.thinking else 0
+        return size if size and ids[-size:] == self._opening else 0
 
     def _image_problem(self, pictures: list[Screenshot]) -> Drop | None:
         limits = self._settings.image
@@ -81,3 +102,13 @@ class Converter:
             except StoreError:
                 return Drop.IMAGE_MISSING
         return None
+
+
+def _with_opening(response: str, *, thinking: bool) -> str:
+    """Return a response with its thought opened: the chat template may have done that in the prompt.
+
+    The trainer's templates don't, so what was served is only trained when the opening stands in the response.
+    """
+    if not thinking or CLOSE not in response or response.lstrip().startswith(OPEN):
+        return response
+    return f"{OPENING}{response}"
