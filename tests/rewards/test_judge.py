@@ -335,6 +335,16 @@ async def test_without_structured_output_nothing_is_said_about_it(judge, server)
     assert all(set(asked.request) == {"model", "temperature", "max_tokens"} for asked in server.asked)
 
 
+async def test_a_server_that_takes_the_limit_by_its_long_name_only_gets_that(judge, server):
+    refusal = b'{"error": {"message": "Unsupported parameter: use max_completion_tokens instead."}}'
+    server.script(Scripted(status=400, body=refusal))
+    found = await judge(answered(), max_tokens=77)
+    assert (found.success, found.calls) == (True, 7)
+    first, *later = (asked.request for asked in server.asked)
+    assert first["max_tokens"] == 77
+    assert all(request["max_completion_tokens"] == 77 and "max_tokens" not in request for request in later)
+
+
 @pytest.mark.parametrize(("key", "sent"), [("s3cret\n", "Bearer s3cret"), ("", "Bearer none")])
 async def test_the_key_comes_from_the_environment_only(judge, server, monkeypatch, key, sent):
     monkeypatch.setenv("JUDGE_TEST_KEY", key)

@@ -27,6 +27,8 @@ ImageLoader = Callable[[str], bytes]
 REASON_CHARACTERS = 2000
 """So much of a reason is kept."""
 
+_SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
+"""What servers call the limit of an answer: most know the short name, a few take only the long one."""
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
 
 
@@ -78,6 +80,7 @@ class JudgeClient:
         """Connect to nothing yet. Raises `SettingsError` without a usable `judge.base_url`."""
         require_judge(settings)
         self._settings = settings
+        self._limit_name = _SHORT_NAME
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._client = openai.AsyncOpenAI(
             base_url=settings.base_url,
@@ -88,10 +91,9 @@ class JudgeClient:
     async def ask(self, question: Question, case: Case) -> Reply:
         """Return the reply to a question. Raises `JudgeError` after the last repeat, and `StoreError` for a picture."""
         content = await asyncio.to_thread(messages, question, case.url)
-        request = {"messages": content, **self._parameters(question.job)}
         left = self._settings.retries
         while True:
-            answer = await self._send(request, left, case)
+            answer = await self._send({"messages": content, **self._parameters(question.job)}, left, case)
             try:
                 return read_completion(_parsed(answer))
             except UnreadableError as error:
@@ -111,6 +113,10 @@ class JudgeClient:
                 answer = await client.chat.completions.with_raw_response.create(**request)
         except openai.APIError as error:
             case.calls += _repeats(error.request) + 1
+            if _LONG_NAME in str(error) and _SHORT_NAME in request:  # OpenAI's reasoning models refuse the short name
+                self._limit_name = _LONG_NAME
+                limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
+                return await self._send(request | limit, retries, case)
             raise JudgeError(f"{self._client.base_url}: {_reason(error)}", unavailable=True) from error
         case.calls += answer.retries_taken + 1
         return answer
@@ -120,7 +126,7 @@ class JudgeClient:
         parameters: dict[str, Any] = {
             "model": model_for(settings, job),
             "temperature": settings.temperature,
-            "max_tokens": settings.max_tokens,
+            self._limit_name: settings.max_tokens,
         }
         if settings.structured_output == "json_schema":
             schema = {"name": job.value, "strict": True, "schema": REPLY_SCHEMA}
