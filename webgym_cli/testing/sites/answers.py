@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from decimal import Decimal
 
 ALTERNATIVES = "|OR|"
@@ -28,6 +29,21 @@ def stray_numbers(answer: str, *allowed: str) -> list[str]:
     known = {token for text in allowed for token in _tokens(text)}
     told = [_normal(token) for token in _TOKEN.findall(answer) if token[0].isdigit()]
     return [number for number in told if number not in known]
+
+
+def says_of(answer: str, subject: str, expected: str, others: Sequence[str]) -> bool:
+    """Tell whether the answer contains what is expected after naming the subject and before naming another one."""
+    told, names = _tokens(answer), {name: _tokens(name) for name in (subject, *others)}
+    current, said = "", list[str]()
+    for at, token in enumerate(told):
+        for name, words in names.items():
+            if told[at : at + len(words)] == words:
+                current = name
+        if current == subject:
+            said.append(token)
+        elif said and said[-1] != "|":
+            said.append("|")  # no words on both sides of another subject's part stand in a row
+    return any(_contains(said, _tokens(one)) for one in expected.split(ALTERNATIVES))
 
 
 def same_text(one: str, other: str) -> bool:

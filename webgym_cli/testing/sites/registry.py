@@ -31,8 +31,11 @@ def site(host: str) -> Site:
 
 @cache
 def _sites() -> dict[str, Site]:
-    from webgym_cli.testing.sites import shop, shop_pages
+    from webgym_cli.testing.sites import booking, booking_pages, mail, mail_pages, shop, shop_pages, wiki, wiki_pages
 
     return {
         "shop.test": Site("shop.test", shop.ShopState, shop_pages.answer),
+        "mail.test": Site("mail.test", mail.MailState, mail_pages.answer),
+        "wiki.test": Site("wiki.test", wiki.WikiState, wiki_pages.answer),
+        "booking.test": Site("booking.test", booking.fresh, booking_pages.answer),
     }

@@ -27,7 +27,7 @@ def find_task(task_id: str) -> SiteTask:
 
 @cache
 def _by_id() -> dict[str, SiteTask]:
-    from webgym_cli.testing.sites import shop_tasks
+    from webgym_cli.testing.sites import booking_tasks, mail_tasks, shop_tasks, wiki_tasks
 
-    tasks = (*shop_tasks.TASKS,)
+    tasks = (*shop_tasks.TASKS, *mail_tasks.TASKS, *wiki_tasks.TASKS, *booking_tasks.TASKS)
     return {task.id: task for task in tasks}
