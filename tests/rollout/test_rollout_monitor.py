@@ -1,6 +1,9 @@
 import asyncio
 import json
 import math
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -371,6 +374,35 @@ def test_after_the_end_nothing_runs(monitor, clock):
     assert (snapshot["running"], snapshot["episodes"], snapshot["queues"]) == (0, [], {})
     assert snapshot["stages"]["act"]["now"] == 0
     assert (snapshot["steps_per_second"], snapshot["eta"]) == (3.0, None)
+
+
+def test_a_snapshot_can_be_taken_by_another_thread(clock):
+    monitor = Monitor(planned_rollout(), 4, clock=clock)
+    over = threading.Event()
+
+    def look():
+        taken = []
+        while not over.is_set():
+            taken.append(monitor.snapshot()["stages"]["act"]["count"])
+        return taken
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    with ThreadPoolExecutor() as threads:
+        looking = threads.submit(look)
+        try:
+            for number in range(3000):
+                monitor.begin(owed(number))
+                with monitor.stage(f"train-0000-{number:05d}", EpisodeStage.ACT):
+                    clock.seconds += 1.01**number % 1000
+                monitor.take(made(number, CRASHED, steps=0, site=f"s{number}.com"))
+                monitor.queue(f"q{number}", 1)
+        finally:
+            over.set()
+            sys.setswitchinterval(before)
+        taken = looking.result()
+    assert taken == sorted(taken)
+    assert monitor.snapshot()["stages"]["act"]["count"] == 3000
 
 
 def test_the_buckets_can_be_left_out(monitor):

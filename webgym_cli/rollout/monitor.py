@@ -161,7 +161,8 @@ class Monitor:
     def snapshot(self) -> dict[str, Any]:
         """Return everything that a board shows, as JSON has it; `merge` adds those of several ranks up.
 
-        Times are in seconds. Each of `stages` has its latencies over all and, in `recent`, over the last minutes.
+        Times are in seconds. Each of `stages` has its latencies over all and, in `recent`, over the last minutes. May
+        be called from another thread than the one that counts.
         """
         time_ = self.clock()
         return complete(

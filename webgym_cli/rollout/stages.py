@@ -131,7 +131,7 @@ class Stages:
             "steps_per_second": round(self._stepping.per_second(now), 2),
             "stages": stages,
             "running": len(self._lines),
-            "episodes": oldest([line.to_json(now) for line in self._lines.values()]),
+            "episodes": oldest([line.to_json(now) for line in list(self._lines.values())]),
         }
 
 

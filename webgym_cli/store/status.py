@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,6 +25,9 @@ SILENT_AFTER = 15.0
 """Seconds without a word after which a writer counts as gone."""
 _SAME_PROCESS = 60.0
 """Seconds that a process's start may seem to move when the clock is set."""
+
+_WRITING = threading.Lock()
+"""Held between the look at what a file says and its replacement."""
 
 
 class RolloutState(StrEnum):
@@ -78,7 +82,10 @@ class RankStatus(Record):
 
 
 def write_status(run: RunDir, rank: int, snapshot: dict[str, Any], state: RolloutState = RolloutState.RUNNING) -> None:
-    """Replace the status of a rank by this snapshot of its monitor. Raises `StoreError`."""
+    """Replace the status of a rank by this snapshot of its monitor. Raises `StoreError`.
+
+    Once a rollout's end is written, a late word of the same process that it runs changes nothing.
+    """
     status = RankStatus(
         rank=rank,
         pid=os.getpid(),
@@ -89,7 +96,10 @@ def write_status(run: RunDir, rank: int, snapshot: dict[str, Any], state: Rollou
         state=state,
         snapshot=snapshot,
     )
-    write_json(run.status(rank), status.model_dump(mode="json", by_alias=True))
+    with _WRITING:
+        before = _read(run.status(rank)) if state is RolloutState.RUNNING else None
+        if before is None or before.state is RolloutState.RUNNING or _rollout(before) != _rollout(status):
+            write_json(run.status(rank), status.model_dump(mode="json", by_alias=True))
 
 
 def read_status(run: RunDir) -> list[RankStatus]:
@@ -174,6 +184,10 @@ def _read(file: Path) -> RankStatus | None:
         return RankStatus.model_validate(read_json(file))
     except (StoreError, ValidationError):
         return None
+
+
+def _rollout(status: RankStatus) -> tuple[Any, ...]:
+    return status.host, status.pid, status.started_at
 
 
 def _part(status: RankStatus) -> tuple[Any, Any]:
