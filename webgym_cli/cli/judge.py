@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Split
+
+if TYPE_CHECKING:
+    from webgym_cli.rewards.plan import JudgeQuery
 
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
 IterationOpt = Annotated[str, typer.Option("--iteration", metavar="N|all", help="Only this iteration.")]
@@ -47,21 +50,16 @@ def judge(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop import Pipeline
     from webgym_cli.rewards.client import require_judge
-    from webgym_cli.rewards.plan import JudgeQuery, plan_judging
+    from webgym_cli.rewards.plan import plan_judging
     from webgym_cli.store.run import open_run
 
     open_run(run)
-    named = read_ids(ids)
-    options = {
-        "ids": named,
-        "split": split.value if split else None,
-        "iteration": iteration,
-        **{"unjudged": unjudged, "failed": failed, "all_": all_},
-    }
+    options: dict[str, Any] = {"ids": read_ids(ids), "split": split and split.value, "iteration": iteration}
+    options |= {"unjudged": unjudged, "failed": failed, "all_": all_}
+    query = _query(options)
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     require_judge(settings.judge)
-    query = JudgeQuery(split, _iteration(iteration), _selection(options), None if named is None else tuple(named))
     plan = plan_judging(directory, settings.judge, query)
     if dry_run:
         output.show(plan.to_json())
@@ -76,20 +74,20 @@ def judge(
     output.next_step(f"webgym judge {run} --failed" if summary["judge_failed"] else f"webgym inspect-buffer {run}")
 
 
-def _iteration(text: str) -> int | None:
-    if text == "all":
-        return None
-    if not text.isdecimal():
-        raise UsageError(f"--iteration takes a number or all, got {text!r}")
-    return int(text)
+def _query(options: dict[str, Any]) -> JudgeQuery:
+    """Return what the options ask for. Raises `UsageError` where they make no sense."""
+    from webgym_cli.rewards.plan import JudgeQuery, Selection
 
-
-def _selection(options: dict[str, Any]) -> Any:
-    """Return the selection that the flags name, None without one. Raises `UsageError` for more than one."""
-    from webgym_cli.rewards.plan import Selection
-
-    flags = {"--unjudged": Selection.UNJUDGED, "--failed": Selection.FAILED, "--all": Selection.ALL}
-    given = [flag for flag, selection in flags.items() if options["all_" if flag == "--all" else selection.value]]
+    iteration = options["iteration"]
+    if iteration != "all" and not iteration.isdecimal():
+        raise UsageError(f"--iteration takes a number or all, got {iteration!r}")
+    flags = {"unjudged": Selection.UNJUDGED, "failed": Selection.FAILED, "all_": Selection.ALL}
+    given = [name for name in flags if options[name]]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other")
-    return flags[given[0]] if given else None
+        raise UsageError(f"{' and '.join(f'--{flags[name]}' for name in given)} exclude each other")
+    return JudgeQuery(
+        split=Split(options["split"]) if options["split"] else None,
+        iteration=None if iteration == "all" else int(iteration),
+        selection=flags[given[0]] if given else None,
+        ids=None if options["ids"] is None else tuple(options["ids"]),
+    )
