@@ -2,9 +2,12 @@ import json
 
 import pytest
 
+from tests.records.made import step
+from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens import ImageGrid, ModelTokens
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sample import Message
+from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 
 GRID = ImageGrid(factor=32, min_pixels=4096, max_pixels=1280 * 1024)
 TEMPLATE = (
@@ -63,6 +66,18 @@ def test_an_image_takes_as_many_tokens_as_its_size_says(model):
     messages = [Message(role="user", content=" <image>look <image>here")]
     ids = ModelTokens(str(model)).prompt_ids(messages, [(64, 64), (96, 64)])
     assert ids == [2, *[1] * 4, 3, *[1] * 6, 5, 4]
+
+
+@pytest.mark.parametrize("version", PromptVersion)
+@pytest.mark.parametrize(("window", "limit"), [(0, None), (4, None), (4, 1), (4, 3), (1, 3)])
+def test_every_image_that_is_sent_is_counted_once(model, version, window, limit):
+    """Of a rendered prompt exactly `images` take tokens: rounds without their screenshot take none."""
+    spec = PromptSpec(version=version, history_window=window, max_images=limit)
+    past = [step(index) for index in range(6)]
+    prompt = render(spec, "Do it.", "http://a/", past, step(6).observation)
+    sizes = [(64, 32 * (2 + number)) for number in range(len(prompt.images))]
+    ids = ModelTokens(str(model)).prompt_ids(prompt.messages, sizes)
+    assert ids.count(1) == sum(2 * (2 + number) for number in range(min(window + 1, limit or 9)))
 
 
 def test_a_response_has_no_template(model):

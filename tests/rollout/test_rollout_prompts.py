@@ -20,6 +20,7 @@ from webgym_cli.errors import RoleError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import IMAGE
+from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import ParseErrorKind, PromptSpec, PromptVersion
 from webgym_cli.rollout.execute import Rollout
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -138,6 +139,9 @@ class Shown(ScriptedEnvironment):
     def view(self) -> View:
         return self.pool.shown
 
+    def briefed(self, task: Task) -> Task:
+        return task
+
 
 @dataclass
 class ShownPool(ScriptedPool):
@@ -185,7 +189,8 @@ async def test_a_page_can_not_write_into_the_prompt(world, pages, tmp_path, vers
     pool = ShownPool(Script(steps=9), shown=view)
     await Rollout(world.plan(1), world.run, world.settings, actor, pool, world.events.append).execute()
     (stored,) = world.stored
-    assert (stored.outcome.reward, stored.outcome.stop) == (0.0, Stop.STEP_LIMIT)
+    assert not stored.outcome.success
+    assert (stored.outcome.stop, stored.outcome.scores) == (Stop.STEP_LIMIT, ())
     assert pool.made[0].actions == [Action(name=ActionName.CLICK, element_id=0)]
     for step, prompt in zip(stored.steps, actor.prompts, strict=True):
         assert render_step(stored, step.index).digest == prompt.digest == step.prompt_digest
