@@ -1,7 +1,4 @@
-"""Latencies and rates in bounded memory, whatever the length of a run.
-
-One thread counts; others may read at the same time (hence the copies), and may miss what just happened.
-"""
+"""Latencies and rates in bounded memory, whatever the length of a run."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ class Histogram:
 
     def merge(self, other: Histogram) -> None:
         """Count all durations of another one too."""
-        for bucket, count in list(other.buckets.items()):
+        for bucket, count in other.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + count
         self.count += other.count
         self.total += other.total
@@ -70,7 +67,7 @@ class Histogram:
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts and the buckets that `from_json` reads."""
-        return {**self.facts(), "buckets": {str(bucket): count for bucket, count in list(self.buckets.items())}}
+        return {**self.facts(), "buckets": {str(bucket): count for bucket, count in self.buckets.items()}}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Histogram:
@@ -97,7 +94,7 @@ class Latency:
     def recent(self, now: float) -> Histogram:
         """Return the durations of the last minutes."""
         found = Histogram()
-        for number, part in list(self._parts):
+        for number, part in self._parts:
             if number > now // WIDTH - KEPT:
                 found.merge(part)
         return found
@@ -132,7 +129,7 @@ class Rate:
         """Return the rate over the kept time, or since the counting began if that is shorter (at least a second)."""
         number = int(now // self.width)
         start = max(self.since, (number - self.kept + 1) * self.width)
-        counted = sum(count for part, count in list(self._parts.items()) if part > number - self.kept)
+        counted = sum(count for part, count in self._parts.items() if part > number - self.kept)
         return counted / max(1.0, now - start)
 
 

@@ -81,12 +81,14 @@ class Monitor:
 
     def queue(self, name: str, depth: int) -> None:
         """Note how many wait in a queue."""
-        self.queues[name] = depth
+        with self._stages.lock:
+            self.queues[name] = depth
 
     def skipped(self, owed: Owed, reason: str) -> None:
         """Note that an episode is not run: its site is on the blocklist."""
-        self.skipped_by_site[site(owed.episode.task)] += 1
-        self.skip_reasons[reason] += 1
+        with self._stages.lock:
+            self.skipped_by_site[site(owed.episode.task)] += 1
+            self.skip_reasons[reason] += 1
 
     def cut(self, trajectory: Trajectory) -> None:
         """Note that the completion threshold cancelled an episode. Beside `take`, in either order."""
@@ -102,7 +104,8 @@ class Monitor:
             self._fail(trajectory)
         else:
             self.finished += 1
-            self._finishing.add(1, self.clock())
+            with self._stages.lock:
+                self._finishing.add(1, self.clock())
             self._done.add(trajectory)
             self._know(trajectory)
             if outcome.success is None:
@@ -131,8 +134,9 @@ class Monitor:
 
     def _fail(self, trajectory: Trajectory) -> None:
         kind = str(trajectory.outcome.failure)
-        self.failures[kind] += 1
-        self.failures_by_site.setdefault(site(trajectory.task), Counter())[kind] += 1
+        with self._stages.lock:
+            self.failures[kind] += 1
+            self.failures_by_site.setdefault(site(trajectory.task), Counter())[kind] += 1
 
     def _event(self, name: str, trajectory: Trajectory) -> Event:
         outcome = trajectory.outcome
@@ -164,38 +168,39 @@ class Monitor:
         Times are in seconds. Each of `stages` has its latencies over all and, in `recent`, over the last minutes. May
         be called from another thread than the one that counts.
         """
-        time_ = self.clock()
-        return complete(
-            {
-                "rank": self.rank,
-                "ranks": 1,
-                "split": self.plan.split.value,
-                "iteration": self.plan.iteration,
-                "policy": self.plan.policy,
-                "bar": f"{self.plan.split} {self.plan.iteration}",
-                "started_at": self.started_at,
-                "elapsed": round(time_ - self.started, 1),
-                "slots": self.slots,
-                "total": len(self.plan.episodes),
-                "owed": len(self.plan.owed),
-                "given_up": self.plan.given_up,
-                "collected": self.finished,
-                "withdrawn": self._withdrawn,
-                "steps": self.steps,
-                "episodes_per_second": round(self._finishing.per_second(time_), 5),
-                "known": self.known,
-                "successes": self.successes,
-                "judged": self.judgements,
-                "unjudged": len(self._unjudged),
-                "skipped": self.skipped_by_site.total(),
-                "skipped_by_site": dict(self.skipped_by_site.most_common()),
-                "cut": self._cut.count,
-                "queues": dict(self.queues),
-                "failures": dict(sorted(self.failures.items())),
-                "failures_by_site": top_sites(self.failures_by_site),
-                **self._stages.to_json(),
-            }
-        )
+        with self._stages.lock:
+            return complete(self._counted(self.clock()))
+
+    def _counted(self, time_: float) -> dict[str, Any]:
+        return {
+            "rank": self.rank,
+            "ranks": 1,
+            "split": self.plan.split.value,
+            "iteration": self.plan.iteration,
+            "policy": self.plan.policy,
+            "bar": f"{self.plan.split} {self.plan.iteration}",
+            "started_at": self.started_at,
+            "elapsed": round(time_ - self.started, 1),
+            "slots": self.slots,
+            "total": len(self.plan.episodes),
+            "owed": len(self.plan.owed),
+            "given_up": self.plan.given_up,
+            "collected": self.finished,
+            "withdrawn": self._withdrawn,
+            "steps": self.steps,
+            "episodes_per_second": round(self._finishing.per_second(time_), 5),
+            "known": self.known,
+            "successes": self.successes,
+            "judged": self.judgements,
+            "unjudged": len(self._unjudged),
+            "skipped": self.skipped_by_site.total(),
+            "skipped_by_site": dict(self.skipped_by_site.most_common()),
+            "cut": self._cut.count,
+            "queues": dict(self.queues),
+            "failures": dict(sorted(self.failures.items())),
+            "failures_by_site": top_sites(self.failures_by_site),
+            **self._stages.to_json(),
+        }
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about this command's own episodes."""

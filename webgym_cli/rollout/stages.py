@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -67,6 +68,8 @@ class Stages:
 
     clock: Callable[[], float]
     """Seconds that never go back."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held while something is counted or told: another thread may ask at any time."""
     _now: dict[EpisodeStage, int] = field(default_factory=lambda: dict.fromkeys(EpisodeStage, 0))
     _latencies: dict[EpisodeStage, Latency] = field(
         default_factory=lambda: {stage: Latency() for stage in EpisodeStage}
@@ -82,11 +85,14 @@ class Stages:
         """Note that an episode got a slot."""
         episode, start = owed.episode, self.clock()
         name = f"{episode.id}.{owed.attempt}" if owed.attempt else episode.id
-        self._lines[episode.id] = _Line(name, episode.task.id, episode.max_steps, start, start)
+        line = _Line(name, episode.task.id, episode.max_steps, start, start)
+        with self.lock:
+            self._lines[episode.id] = line
 
     def end(self, episode_id: str) -> None:
         """Note that an episode gave its slot back."""
-        self._lines.pop(episode_id, None)
+        with self.lock:
+            self._lines.pop(episode_id, None)
 
     def time(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
         """Time a stage, whether or not its episode has a slot."""
@@ -101,14 +107,16 @@ class Stages:
         """Note that the episode that came at `start` left it."""
         end = self.clock()
         self._now[stage] -= 1
-        self._latencies[stage].add(end - start, end)
+        with self.lock:
+            self._latencies[stage].add(end - start, end)
 
     def stepped(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
         """Note how many steps an episode has done, and where it is."""
         line = self._lines.get(episode_id)
         if line is None:
             return
-        self._stepping.add(max(0, step - line.step), self.clock())
+        with self.lock:
+            self._stepping.add(max(0, step - line.step), self.clock())
         line.step, line.max_steps = step, max_steps
         line.url = url[:_URL_LENGTH].encode(errors="replace").decode()  # half a character can't be written
 
@@ -117,7 +125,7 @@ class Stages:
         return {stage.value: latency.overall.facts() for stage, latency in self._latencies.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stages, how many episodes run, and the oldest of them."""
+        """Return the stages, how many episodes run, and the oldest of them. Needs the lock."""
         now = self.clock()
         stages = {
             stage.value: {
@@ -131,7 +139,7 @@ class Stages:
             "steps_per_second": round(self._stepping.per_second(now), 2),
             "stages": stages,
             "running": len(self._lines),
-            "episodes": oldest([line.to_json(now) for line in list(self._lines.values())]),
+            "episodes": oldest([line.to_json(now) for line in self._lines.values()]),
         }
 
 
