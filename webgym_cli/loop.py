@@ -7,7 +7,7 @@ it to the server. Each stage does only what is owed, so running the loop again t
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import make_pool, require_experts
 from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
 from webgym_cli.prepare import execute as prepare_stage
@@ -22,14 +23,19 @@ from webgym_cli.prepare.plan import plan_dataset, refuse_empty
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.execute import Judging, judge_in_words
+from webgym_cli.rewards.judge import Judge
 from webgym_cli.rewards.plan import JudgeQuery, plan_judging
 from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.rollout.actors import Actor, ModelActor, OracleActor
 from webgym_cli.rollout.execute import Rollout
+from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout, write_plan
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_server
+from webgym_cli.store.blocklist import Blocklist
+from webgym_cli.store.buffer import stored
 from webgym_cli.store.checkpoints import checkpoints, current, policy_path, repair_link, version
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
@@ -87,16 +93,17 @@ class Pipeline:
     async def collect(self, split: Split, policy: str, episodes: int | None = None) -> Event:
         """Collect what the current iteration owes and return the summary."""
         require_policy(policy)
-        plan = plan_rollout(self.run, self.settings, split, version(self.run), episodes, policy)
+        plan = plan_collection(self.run, self.settings, split, policy, episodes)
         if policy == ORACLE:
             require_experts(owed.episode.task for owed in plan.owed)
         write_plan(self.run, plan)
         self._announce(plan)
-        if not plan.owed:
-            policy = ORACLE  # nothing will act: no server is needed to sum up
-        async with self._actor(policy) as actor, make_pool(self.settings, _environment(plan)) as pool:
-            rollout = Rollout(plan, self.run, self.settings, actor, pool, self.sink)
-            summary = await rollout.execute(self._server.watch() if self._server and policy == VLLM else None)
+        # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
+        acting = policy if plan.owed else ORACLE
+        async with self._actor(acting) as actor, self._pool(plan) as pool, self._judge() as judge:
+            rollout = Rollout(plan, self.run, self.settings, actor, pool, self.sink, judge)
+            watch = self._server.watch() if self._server and acting == VLLM else None
+            summary = await rollout.execute(watch, self._unjudged(plan) if judge else ())
         if split is Split.TRAIN:
             record(self.run, summary)
         self.sink({**summary, "message": _in_words(summary)})
@@ -157,6 +164,31 @@ class Pipeline:
         finally:
             await chat.close()
 
+    @asynccontextmanager
+    async def _pool(self, plan: RolloutPlan) -> AsyncIterator[EnvironmentPool | None]:
+        if not plan.owed:
+            yield None
+            return
+        async with make_pool(self.settings, _environment(plan)) as pool:
+            yield pool
+
+    @asynccontextmanager
+    async def _judge(self) -> AsyncIterator[TrajectoryJudge | None]:
+        if not self.settings.judge.base_url:
+            yield None
+            return
+        judge = Judge(self.settings.judge, ScreenshotStore(self.run.screenshots).get)
+        try:
+            yield judge.judge
+        finally:
+            await judge.close()
+
+    def _unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
+        """Yield the stored trajectories that wait for a judge."""
+        waiting = frozenset(plan.unjudged)
+        if waiting:
+            yield from (found for found in stored(self.run, plan.split, plan.iteration) if found.id in waiting)
+
     async def _serve_current(self) -> str:
         """Serve the current policy: start the server, or give a running one the new weights. Return its base URL."""
         model = policy_path(self.run, self.settings)
@@ -178,7 +210,10 @@ class Pipeline:
         facts = f"{plan.split} episodes of iteration {plan.iteration}"
         known = f", {plan.done} stored" if plan.done else ""
         lost = f", {plan.given_up} given up" if plan.given_up else ""
-        self.sink({**plan.to_json(), "message": f"{facts}: {len(plan.owed)} to run{known}{lost}"})
+        shut = f", {plan.blocked} on blocked sites" if plan.blocked else ""
+        self.sink({**plan.to_json(), "message": f"{facts}: {len(plan.owed)} to run{known}{lost}{shut}"})
+        for note in plan.notes:
+            self.sink({"event": "note", "message": note})
         for line in plan.damaged:
             self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
 
@@ -192,6 +227,14 @@ class Pipeline:
     def _record(self, event: Event) -> None:
         record(self.run, event)
         self.sink(event)
+
+
+def plan_collection(
+    run: RunDir, settings: Settings, split: Split, policy: str, episodes: int | None = None
+) -> RolloutPlan:
+    """Return the plan of the current iteration, the sites on the run's blocklist left out."""
+    blocked = Blocklist(run, settings.rollout.blocklist_hours).sites()
+    return plan_rollout(run, settings, split, version(run), episodes, policy, blocked)
 
 
 def require_policy(policy: str) -> None:

@@ -13,6 +13,10 @@ from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
 
+def asked(number):
+    return {"instruction": f"Do {number}.", "start_url": f"https://site{number}.com/", "environment": "tools"}
+
+
 class World:
     """A run with a task file of `tasks` tasks (t0, t1, ...) and scripted episodes."""
 
@@ -20,7 +24,7 @@ class World:
         self.run = RunDir(folder / "run")
         self.file = folder / "tasks.jsonl"
         self.file.write_text(
-            "".join(json.dumps({"id": f"t{number}", "environment": "web"}) + "\n" for number in range(tasks))
+            "".join(json.dumps({"id": f"t{number}", **asked(number)}) + "\n" for number in range(tasks))
         )
         self.events = []
         self.pool = ScriptedPool(Script())

@@ -71,6 +71,9 @@ class ScriptedEnvironment:
         await self.pool.script.on_reset(self)
         return self.pool.script.instruction, self.view()
 
+    def briefed(self, task: Task) -> Task:
+        return task
+
     def view(self) -> View:
         return View(url="http://a/", title=self.pool.script.title, png=png(len(self.actions)))
 

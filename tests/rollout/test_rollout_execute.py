@@ -48,7 +48,7 @@ async def test_stored_prompts_can_be_made_again(world):
 
 
 async def test_prompts_can_be_made_again_where_the_environment_has_no_instruction(world):
-    world.file.write_text('{"id": "t0", "environment": "web", "instruction": "From the task."}\n')
+    world.file.write_text('{"id": "t0", "environment": "web", "instruction": "From the task.", "start_url": "https://a.com/"}\n')
     await world.roll(1, instruction="")
     (found,) = world.stored
     assert found.instruction == "From the task."
@@ -71,7 +71,8 @@ async def test_a_slow_episode_holds_up_no_other(world):
                 await others_done.wait()
 
     def count(event):
-        if world.events.append(event) or len(world.events) == 11:
+        world.events.append(event)
+        if [event["event"] for event in world.events].count("trajectory") == 11:
             others_done.set()
 
     await world.roll(12, on_step=slow, sink=count)

@@ -42,15 +42,13 @@ def rollout(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop import Pipeline, require_policy, require_success
-    from webgym_cli.rollout.plan import plan_rollout
-    from webgym_cli.store.checkpoints import version
+    from webgym_cli.loop import Pipeline, plan_collection, require_policy, require_success
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     actor = policy or settings.rollout.policy
     require_policy(actor)
-    plan = plan_rollout(directory, settings, split, version(directory), episodes, actor)
+    plan = plan_collection(directory, settings, split, actor, episodes)
     if dry_run:
         output.show(plan.to_json())
         return

@@ -45,6 +45,10 @@ class Environment(Protocol):
         """Start the episode and return its instruction and the first view. The same seed gives the same episode."""
         ...
 
+    def briefed(self, task: Task) -> Task:
+        """Return the task with what only the running episode knows: its facts and answer, where they are drawn."""
+        ...
+
     async def step(self, action: Action) -> StepResult:
         """Carry out one action (never `answer`, which ends the episode without the environment's help)."""
         ...

@@ -132,6 +132,10 @@ class MiniWobEnvironment:
         self._instruction = shown["instruction"]
         return self._instruction, await self._view(session, shown)
 
+    def briefed(self, task: Task) -> Task:
+        """Return the task as it is."""
+        return task
+
     async def step(self, action: Action) -> StepResult:
         """Carry out one action; `navigate` and `go_back` are refused, since the page is the whole world."""
         session = self._running()

@@ -9,7 +9,7 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 
-ENVIRONMENTS = ("miniwob",)
+ENVIRONMENTS = ("miniwob", "web", "sites")
 """The environments that can be made."""
 
 
@@ -20,6 +20,11 @@ def require_experts(tasks: Iterable[Task]) -> None:
     for task in tasks:
         if task.environment == "miniwob":
             require_expert((task.start_url or task.id).removesuffix(".html"))
+        elif task.environment != "sites":
+            raise UsageError(
+                f"task {task.id}: there is no expert for the environment {task.environment}",
+                hint="--policy vllm, or tasks of miniwob: or sites:",
+            )
 
 
 def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
@@ -28,6 +33,14 @@ def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
         from webgym_cli.environments.miniwob import MiniWobPool
 
         return MiniWobPool(settings, settings.context_config.interaction_mode)
+    if environment == "web":
+        from webgym_cli.environments.web import WebPool
+
+        return WebPool(settings, settings.context_config.interaction_mode)
+    if environment == "sites":
+        from webgym_cli.environments.sites import SitesPool
+
+        return SitesPool(settings, settings.context_config.interaction_mode)
     raise UsageError(
         f"there is no environment {environment!r}; there is: {', '.join(ENVIRONMENTS)}",
         hint="correct the tasks' field `environment`",

@@ -113,6 +113,10 @@ class WebEnvironment:
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{task.start_url} stays blank")
         return task.instruction, view
 
+    def briefed(self, task: Task) -> Task:
+        """Return the task as it is."""
+        return task
+
     async def step(self, action: Action) -> StepResult:
         """Carry out one action and observe what came of it."""
         session = self._running()

@@ -44,3 +44,8 @@ class FailureKind(StrEnum):
     def counts_as_attempt(self) -> bool:
         """Whether the episode used up one of its attempts: a cancelled one did not."""
         return self is not FailureKind.CANCELLED
+
+    @property
+    def retryable(self) -> bool:
+        """Whether another attempt may fare better: not where the site shut us out, the judge failed or we stopped."""
+        return self not in (FailureKind.CANCELLED, FailureKind.SITE_BLOCKED, FailureKind.JUDGE_FAILED)

@@ -184,6 +184,11 @@ class Trajectory(Record):
 
     model_config = ConfigDict(populate_by_name=True)
 
+    @property
+    def awaits_judgement(self) -> bool:
+        """Whether it worked but its reward is not known yet."""
+        return self.outcome.failure is None and self.outcome.reward is None
+
     def to_line(self) -> str:
         """Return the stored form: one line of JSON without a line end."""
         return self.model_dump_json(by_alias=True)

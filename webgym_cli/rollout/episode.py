@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from webgym_cli.agent.parse import ParseError, parse
@@ -13,8 +14,10 @@ from webgym_cli.environments.base import Environment, StepResult, View
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, Outcome, PromptSpec, Score, Step, Trajectory
 from webgym_cli.rollout.actors import Actor
+from webgym_cli.rollout.monitor import EpisodeStage, Monitor
 from webgym_cli.rollout.plan import Owed
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -29,8 +32,15 @@ class EpisodeRun:
     environment: Environment
     screenshots: ScreenshotStore
     settings: Settings
+    monitor: Monitor
     instruction: str = ""
     steps: list[Step] = field(default_factory=list)
+    task: Task = field(init=False)
+    """The planned task, with what the episode knows of it."""
+
+    def __post_init__(self) -> None:
+        """Begin with the task as planned."""
+        self.task = self.owed.episode.task
 
     @property
     def spec(self) -> PromptSpec:
@@ -70,7 +80,7 @@ class EpisodeRun:
             split=episode.split,
             iteration=episode.iteration,
             attempt=attempt,
-            task=episode.task,
+            task=self.task,
             instruction=self.instruction or episode.task.instruction,
             seed=episode.seed,
             policy=self.actor.name,
@@ -87,37 +97,45 @@ class EpisodeRun:
 
     async def _play(self) -> Outcome:
         episode = self.owed.episode
-        instruction, view = await self.environment.reset(episode.task, episode.seed)
+        with self._stage(EpisodeStage.RESET):
+            instruction, view = await self.environment.reset(episode.task, episode.seed)
         self.instruction = instruction or episode.task.instruction
-        for _ in range(episode.max_steps):
+        self.task = self.environment.briefed(episode.task)
+        for number in range(1, episode.max_steps + 1):
             action, step = await self._decide(view)
+            self.monitor.stepped(episode.id, number, episode.max_steps, view.url)
             if action is None:
                 self._keep(step, view, view, 0.0)
                 continue
             if action.name is ActionName.ANSWER:
                 self._keep(step, view, None, 0.0)
-                return _outcome(Stop.ANSWERED, await self.environment.answer(action.text or ""), action.text)
+                score = await self.environment.answer(action.text or "")
+                return self._outcome(Stop.ANSWERED, score, action.text)
             start = time.monotonic()
-            result: StepResult = await self.environment.step(action)
+            with self._stage(EpisodeStage.ACT):
+                result: StepResult = await self.environment.step(action)
             step = step.model_copy(update={"action_error": result.action_error})
             self._keep(step, view, result.view, time.monotonic() - start)
             if result.done or result.view is None:
-                return _outcome(Stop.TERMINATED, result.score)
+                return self._outcome(Stop.TERMINATED, result.score)
             view = result.view
-        return Outcome(reward=0.0, stop=Stop.STEP_LIMIT)
+        return self._outcome(Stop.STEP_LIMIT, None)
 
     async def _decide(self, view: View) -> tuple[Action | None, Step]:
         """Store what is seen, ask the actor, read its response."""
-        screenshot = await asyncio.to_thread(self.screenshots.put, view.png)
-        title = view.title.encode(errors="replace").decode()  # half a character can't be stored
-        observation = Observation(url=view.url, title=title, screenshot=screenshot, elements=view.elements)
-        prompt = render(self.spec, self.instruction, self.owed.episode.task.start_url, self.steps, observation)
+        with self._stage(EpisodeStage.OBSERVE):
+            screenshot = await asyncio.to_thread(self.screenshots.put, view.png)
+            title = view.title.encode(errors="replace").decode()  # half a character can't be stored
+            observation = Observation(
+                url=view.url, title=title, screenshot=screenshot, elements=view.elements, notices=view.notices
+            )
+            prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
         start = time.monotonic()
-        reply = await self.actor.act(prompt, self.environment)
+        with self._stage(EpisodeStage.POLICY):
+            reply = await self.actor.act(prompt, self.environment)
         seconds = time.monotonic() - start
         truncated = reply.generation.finish_reason == "length"
-        spec = self.spec
-        parsed = parse(reply.text, spec.interaction_mode, truncated=truncated, thinking=spec.thinking)
+        parsed = parse(reply.text, self.spec.interaction_mode, truncated=truncated, thinking=self.spec.thinking)
         step = Step(
             index=len(self.steps),
             observation=observation,
@@ -134,9 +152,21 @@ class EpisodeRun:
         changed = None if after is None else after.png != before.png
         self.steps.append(step.model_copy(update={"page_changed": changed, "environment_seconds": round(seconds, 4)}))
 
+    def _stage(self, stage: EpisodeStage) -> AbstractContextManager[None]:
+        return self.monitor.stage(self.owed.episode.id, stage)
 
-def _outcome(stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
-    """Return the outcome of an episode that worked; without a score its reward is not known yet."""
-    if score is None:
-        return Outcome(stop=stop, answer=answer)
-    return Outcome(reward=min(1.0, max(0.0, score.value)), stop=stop, answer=answer, scores=(score,))
+    def _outcome(self, stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
+        """Return the outcome of an episode that worked; its reward is not known where a judge gives it.
+
+        Out of steps is a reward of 0 where no judge is asked: there is nothing that could be scored.
+        """
+        scores = (score,) if score else ()
+        if for_judge(self.task, self.settings) or (score is None and stop is not Stop.STEP_LIMIT):
+            return Outcome(stop=stop, answer=answer, scores=scores)
+        value = score.value if score else 0.0
+        return Outcome(reward=min(1.0, max(0.0, value)), stop=stop, answer=answer, scores=scores)
+
+
+def for_judge(task: Task, settings: Settings) -> bool:
+    """Tell whether a judge gives the reward: always on the open web; on the fixture sites where one is configured."""
+    return task.environment == "web" or (task.environment == "sites" and bool(settings.judge.base_url))

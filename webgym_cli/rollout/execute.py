@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,15 +13,22 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import EventSink
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.actors import Actor
-from webgym_cli.rollout.admission import slots
+from webgym_cli.rollout.admission import Admission, slots
 from webgym_cli.rollout.episode import EpisodeRun
-from webgym_cli.rollout.monitor import Monitor, tally
+from webgym_cli.rollout.heartbeat import Heartbeat
+from webgym_cli.rollout.judging import JudgeLine, TrajectoryJudge
+from webgym_cli.rollout.monitor import EpisodeStage, Monitor, tally
 from webgym_cli.rollout.plan import Owed, RolloutPlan
+from webgym_cli.rollout.queue import EpisodeQueue, LocalQueue
+from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.tasks.site import site_of
 
 HOPELESS_AFTER = 8
 """So many failures in a row, and as many as run at once, end the rollout: something is down, retrying is no use."""
@@ -31,84 +38,180 @@ LAST_WORD = 3.0
 
 @dataclass(slots=True)
 class Rollout:
-    """One rollout command at work."""
+    """One engine at work: all of a rollout, or one rank's part of it."""
 
     plan: RolloutPlan
     run: RunDir
     settings: Settings
     actor: Actor
-    pool: EnvironmentPool
+    pool: EnvironmentPool | None
+    """Makes the environments; None: there is nothing to run."""
     sink: EventSink
+    judge: TrajectoryJudge | None = None
+    """Gives the rewards that the environment can't; None: they stay unknown."""
+    rank: int = 0
+    """Names the part files that this engine writes."""
+    queue: EpisodeQueue | None = None
+    """Where the episodes come from; None: all that the plan owes."""
     monitor: Monitor = field(init=False)
-    _queue: deque[Owed] = field(init=False)
+    _queue: EpisodeQueue = field(init=False)
     _slots: int = field(init=False)
+    _admission: Admission = field(init=False)
+    _blocklist: Blocklist = field(init=False)
+    _line: JudgeLine | None = field(init=False)
+    _running: set[asyncio.Task[Trajectory]] = field(default_factory=set)
     _failed_in_a_row: int = 0
     _retried: set[str] = field(default_factory=set)
     _watched: bool = False
+    _done: int = 0
+    _threshold: asyncio.Event = field(default_factory=asyncio.Event)
+    _cutting: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         """Line up what is owed."""
-        self.monitor = Monitor(self.plan, slots(self.settings.rollout))
         self._slots = slots(self.settings.rollout)
-        self._queue = deque(self.plan.owed)
+        self.monitor = Monitor(self.plan, self._slots, self.rank)
+        self._queue = self.queue or LocalQueue(self.plan.owed)
+        self._admission = Admission(self.settings.browser.memory_reserve_mb)
+        self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
+        self._line = JudgeLine(self.judge, self.run, self.monitor, self.rank, self._judged) if self.judge else None
 
-    async def execute(self, watch: Awaitable[None] | None = None) -> dict[str, Any]:
+    async def execute(
+        self, watch: Awaitable[None] | None = None, unjudged: Iterable[Trajectory] = ()
+    ) -> dict[str, Any]:
         """Run everything that is owed and return the summary event.
 
-        `watch` raises when something that all episodes need has died; the rollout then stops at once. Raises
-        `WebGymError` when nothing could be collected.
+        `watch` raises when something that all episodes need has died; the rollout then stops at once. `unjudged`:
+        stored trajectories that still wait for their judgement. Raises `WebGymError` when nothing could be collected.
         """
         self._watched = watch is not None
-        workers = min(self._slots, len(self._queue))
+        heartbeat = Heartbeat(self.run, self.monitor, self.sink)
         try:
-            async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(_watch(watch)) if watch is not None else None
-                running = [group.create_task(self._work()) for _ in range(workers)]
-                await asyncio.gather(*running)
-                if watcher:
-                    watcher.cancel()
+            with heartbeat.last_word():
+                async with asyncio.TaskGroup() as group:
+                    beside = [group.create_task(heartbeat.beat()), *self._judges(group, unjudged)]
+                    if watch is not None:
+                        beside.append(group.create_task(_watch(watch)))
+                    if self.settings.rollout.completion_threshold < 1:
+                        beside.append(group.create_task(self._cut()))
+                    workers = min(self._slots, max(1, len(self.plan.owed)))
+                    await asyncio.gather(*(group.create_task(self._work()) for _ in range(workers)))
+                    if self._line:
+                        await self._line.drain()
+                    for task in beside:
+                        task.cancel()
         except* (WebGymError, OSError) as errors:  # OSError: the reader of our events is gone
             raise errors.exceptions[0] from None
-        return self._summary()
+        return self.summary()
+
+    def _judges(self, group: asyncio.TaskGroup, unjudged: Iterable[Trajectory]) -> list[asyncio.Task[None]]:
+        if self._line is None:
+            return []
+        for trajectory in unjudged:
+            self._line.put(trajectory)
+        return [group.create_task(self._line.work()) for _ in range(self.settings.judge.concurrency)]
 
     async def _work(self) -> None:
-        while self._queue:
-            owed = self._queue.popleft()
-            trajectory = await self._attempt(owed)
+        while not self._cutting.is_set() and (owed := await self._queue.take()):
+            self.monitor.queue("owed", self._queue.depth())
+            if (site := site_of(owed.episode.task.start_url)) in self._blocklist.sites():
+                self.monitor.skipped(owed, f"{site} is on the blocklist")
+                await self._queue.finish(owed)
+                continue
+            trajectory = await self._admitted(owed)
             if self._hopeless(trajectory, again=owed.episode.id in self._retried):
                 error = self._broken(trajectory.outcome)
                 if self._watched:
                     await asyncio.sleep(LAST_WORD)
                 raise error
-            failure = trajectory.outcome.failure
-            if failure and owed.failures + 1 < self.settings.rollout.max_attempts:
-                self._retried.add(owed.episode.id)
-                self._queue.append(Owed(owed.episode, owed.attempt + 1, owed.failures + 1))
+            await self._after(owed, trajectory)
+
+    async def _after(self, owed: Owed, trajectory: Trajectory) -> None:
+        """Have an episode tried again where that may help, else count it as done."""
+        failure = trajectory.outcome.failure
+        retry = failure is not None and failure.retryable and not self._cutting.is_set()
+        if retry and owed.failures + 1 < self.settings.rollout.max_attempts:
+            self._retried.add(owed.episode.id)
+            await self._queue.give_back(Owed(owed.episode, owed.attempt + 1, owed.failures + 1))
+            return
+        await self._queue.finish(owed)
+        self._done += 1
+        if self._done >= math.ceil(self.settings.rollout.completion_threshold * len(self.plan.owed)):
+            self._threshold.set()
+
+    async def _admitted(self, owed: Owed) -> Trajectory:
+        self.monitor.begin(owed)
+        with self.monitor.stage(owed.episode.id, EpisodeStage.ADMISSION):
+            await self._admission.enter()
+        try:
+            episode = asyncio.create_task(self._attempt(owed))
+            self._running.add(episode)
+            episode.add_done_callback(self._running.discard)
+            return await episode
+        finally:
+            self._admission.leave()
 
     async def _attempt(self, owed: Owed) -> Trajectory:
+        if self.pool is None:
+            raise RuntimeError("an episode without environments")
         environment = self.pool.new()
-        episode = EpisodeRun(owed, self.actor, environment, ScreenshotStore(self.run.screenshots), self.settings)
+        store = ScreenshotStore(self.run.screenshots)
+        episode = EpisodeRun(owed, self.actor, environment, store, self.settings, self.monitor)
         started_at, start = now(), time.monotonic()
         try:
             trajectory = await episode.run()
         except asyncio.CancelledError:
-            self._store(episode.cancelled(started_at, time.monotonic() - start))
-            raise
+            trajectory = episode.cancelled(started_at, time.monotonic() - start)
+            self._store(trajectory)
+            if not self._cutting.is_set():
+                raise
+            self.monitor.cut(trajectory)
+        else:
+            self._store(trajectory)
         finally:
             await environment.close()
-        self._store(trajectory)
         return trajectory
 
     def _store(self, trajectory: Trajectory) -> None:
-        append(self.run, trajectory)
+        with self.monitor.stage(trajectory.episode, EpisodeStage.STORE):
+            append(self.run, trajectory, self.rank)
         self.sink(self.monitor.take(trajectory))
+        if trajectory.outcome.failure is FailureKind.SITE_BLOCKED:
+            self._block(trajectory)
+        elif self._line and trajectory.awaits_judgement:
+            self._line.put(trajectory)
+
+    def _judged(self, trajectory: Trajectory, judgement: Judgement) -> None:
+        self.sink(self.monitor.judged(trajectory))
+        if judgement.failure is FailureKind.SITE_BLOCKED:
+            self._block(trajectory)
+
+    def _block(self, trajectory: Trajectory) -> None:
+        """Leave out the site from now on: the one that was met last, as it may not be the start page's."""
+        url = trajectory.steps[-1].observation.url if trajectory.steps else trajectory.task.start_url
+        block = self._blocklist.add(url, trajectory.id, trajectory.outcome.failure_detail)
+        if block:
+            message = f"{block.site} shut the browser out: left out until {block.expires_at:%Y-%m-%d %H:%M} UTC"
+            self.sink({"event": "blocked", **block.model_dump(mode="json"), "message": message})
+
+    async def _cut(self) -> None:
+        """Once enough is done, give the rest its grace and then end the round."""
+        await self._threshold.wait()
+        await asyncio.sleep(self.settings.rollout.completion_grace)
+        self._cutting.set()
+        for episode in tuple(self._running):
+            episode.cancel()
 
     def _hopeless(self, trajectory: Trajectory, *, again: bool) -> bool:
         """Count failures in a row and tell whether there are too many.
 
-        One that failed again says little: what fails for good, a broken page for one, gathers at the queue's end.
+        One that failed again says little: what fails for good, a broken page for one, gathers at the queue's end. A
+        site that shuts us out, or an episode that we cut, says nothing of our own parts.
         """
-        self._failed_in_a_row = self._failed_in_a_row + (not again) if trajectory.outcome.failure else 0
+        failure = trajectory.outcome.failure
+        if failure is not None and not failure.retryable:
+            return False
+        self._failed_in_a_row = self._failed_in_a_row + (not again) if failure else 0
         return self._failed_in_a_row >= max(HOPELESS_AFTER, self._slots)
 
     def _broken(self, last: Outcome) -> WebGymError:
@@ -117,10 +220,15 @@ class Rollout:
             hint="webgym doctor, then run the same command again: what is stored stays",
         )
 
-    def _summary(self) -> dict[str, Any]:
-        plan = self.plan
+    def summary(self) -> dict[str, Any]:
+        """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected."""
+        plan, down = self.plan, self._line.down if self._line else ""
+        if down:
+            raise WebGymError(
+                f"the judge does not answer: {down}", hint=f"webgym judge {self.run.root} once it does: all is stored"
+            )
         stored = [found for found in scan(self.run, plan.split, plan.iteration) if found.outcome.failure is None]
-        if not stored:
+        if not stored and not self.monitor.skipped_by_site:
             kinds = ", ".join(f"{count} x {kind}" for kind, count in self.monitor.failures.items())
             raise WebGymError(f"no episode could be collected: {kinds}", hint="webgym doctor")
         return {

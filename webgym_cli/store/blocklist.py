@@ -1,0 +1,73 @@
+"""The sites that shut the browser out: left out by registrable domain until their time is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from pydantic import AwareDatetime, ValidationError
+
+from webgym_cli.records.base import Record
+from webgym_cli.store.files import append_line, read_lines
+from webgym_cli.store.run import RunDir
+from webgym_cli.tasks.site import site_of
+
+
+class Block(Record):
+    """One entry of `blocklist.jsonl`."""
+
+    site: str
+    """Registrable domain."""
+    url: str
+    """Where it was met."""
+    trajectory: str
+    """The trajectory that met it."""
+    reason: str = ""
+    blocked_at: AwareDatetime
+    expires_at: AwareDatetime
+
+
+@dataclass(slots=True)
+class Blocklist:
+    """A run's blocklist: what is on disk, and what is added."""
+
+    run: RunDir
+    hours: float
+    """How long a site is left out; 0: not at all."""
+    _until: dict[str, datetime] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read what is there; a line that can't be read blocks nothing."""
+        if self.run.blocklist.is_file():
+            for _, line in read_lines(self.run.blocklist):
+                try:
+                    self._learn(Block.model_validate_json(line))
+                except ValidationError:
+                    continue
+
+    def sites(self) -> frozenset[str]:
+        """Return the sites that are left out now."""
+        if not self.hours:
+            return frozenset()
+        now = datetime.now(UTC)
+        return frozenset(site for site, until in self._until.items() if until > now)
+
+    def add(self, url: str, trajectory: str, reason: str) -> Block | None:
+        """Leave a site out from now on; None where `hours` is 0 or the address has no site. Raises `StoreError`."""
+        site, now = site_of(url), datetime.now(UTC)
+        if not self.hours or not site:
+            return None
+        block = Block(
+            site=site,
+            url=url,
+            trajectory=trajectory,
+            reason=reason[:500],
+            blocked_at=now,
+            expires_at=now + timedelta(hours=self.hours),
+        )
+        append_line(self.run.blocklist, block.model_dump_json())
+        self._learn(block)
+        return block
+
+    def _learn(self, block: Block) -> None:
+        self._until[block.site] = max(block.expires_at, self._until.get(block.site, block.expires_at))
