@@ -155,7 +155,7 @@ def test_no_prompt_is_an_action_if_a_policy_repeats_what_it_reads(mode, words):
 
 @given(hostile)
 def test_texts_made_safe_stay_as_they_are(text):
-    for make in (safe_text, page_text, page_line, page_lines):
+    for make in (safe_text, page_text, page_lines, lambda line: page_line(line, None)):
         once = make(text)
         once.encode()
         assert make(once) == once
