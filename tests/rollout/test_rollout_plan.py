@@ -1,19 +1,43 @@
 import json
-import math
+import random
+from collections import Counter
 
 import pytest
 
 from tests.records.made import CRASHED, trajectory
+from tests.rollout.conftest import asked
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.task import Split, Task
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Band, Split
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.plan import SEEDS, draw, plan_rollout, read_plan
-from webgym_cli.rollout.tasks import load_tasks
+from webgym_cli.rollout.draw import EpisodeDraw
+from webgym_cli.rollout.plan import plan_rollout, read_plan, write_plan
 from webgym_cli.store.buffer import append
+from webgym_cli.tasks.draw import SEEDS
+from webgym_cli.tasks.source import open_tasks
 
-TASKS = [Task(id=f"t{number}", difficulty=number + 1) for number in range(7)]
 CANCELLED = Outcome(failure=FailureKind.CANCELLED)
+BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED)
+UNJUDGEABLE = Outcome(failure=FailureKind.JUDGE_FAILED)
+ANSWERED = Outcome(stop=Stop.ANSWERED, answer="42")
+RATIO = ('tasks.difficulty_ratio={"easy": 2, "medium": 5, "hard": 3}', "tasks.sampler=ratio")
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    """Seven tasks, t0 to t6, of difficulties 1 to 7."""
+    file = tmp_path / "seven.jsonl"
+    file.write_text("".join(line(number, number + 1) for number in range(7)))
+    return open_tasks(str(file))
+
+
+def line(number, difficulty):
+    return json.dumps({"id": f"t{number}", "difficulty": difficulty, **asked(number)}) + "\n"
+
+
+def draw(tasks, settings, split, iteration, count):
+    return EpisodeDraw.of(tasks, settings, split, iteration).further(count)
 
 
 def attempt(number, outcome, attempts=0):
@@ -21,45 +45,72 @@ def attempt(number, outcome, attempts=0):
     return trajectory(number, outcome=outcome, attempt=attempts, id=f"{name}.{attempts}", episode=name)
 
 
-def test_the_seed_decides_the_plan(world):
-    first = draw(TASKS, world.settings, Split.TRAIN, 0, 50)
-    assert first == draw(TASKS, world.settings, Split.TRAIN, 0, 50)
-    assert first != draw(TASKS, world.load("seed=1"), Split.TRAIN, 0, 50)
-    assert first != draw(TASKS, world.settings, Split.TRAIN, 1, 50)
+def bands(plan, start=0):
+    return Counter(str(episode.task.band) for episode in plan.episodes[start:])
+
+
+@pytest.mark.parametrize(("split", "part"), [(Split.TRAIN, "train/3"), (Split.TEST, "test")])
+def test_a_uniform_draw_is_each_task_once_in_random_order_and_a_seed_after_each(world, tasks, split, part):
+    """Written out anew: the demo and older runs depend on just these numbers."""
+    generator, expected = random.Random(f"5/{part}"), []
+    while len(expected) < 21:
+        for number in generator.sample(list(range(7)), 7):
+            expected.append((f"t{number}", generator.randrange(2**30) + (2**30 if split is Split.TEST else 0)))
+    drawn = draw(tasks, world.load("seed=5"), split, 3, 21)
+    assert [(episode.task.id, episode.seed) for episode in drawn] == expected
+    assert [episode.position for episode in drawn] == list(range(21))
+
+
+def test_the_draw_of_the_shipped_demo_is_known(world):
+    settings = world.load("seed=7", "tasks.train=miniwob:click-test,click-test-2,click-dialog")
+    drawn = draw(open_tasks(settings.tasks.train), settings, Split.TRAIN, 0, 4)
+    assert [(episode.task.id, episode.seed) for episode in drawn] == [
+        ("click-dialog", 287053927),
+        ("click-test", 896029971),
+        ("click-test-2", 482735066),
+        ("click-test-2", 276451577),
+    ]
+
+
+def test_the_seed_decides_the_plan(world, tasks):
+    first = draw(tasks, world.settings, Split.TRAIN, 0, 50)
+    assert first == draw(tasks, world.settings, Split.TRAIN, 0, 50)
+    assert first != draw(tasks, world.load("seed=1"), Split.TRAIN, 0, 50)
+    assert first != draw(tasks, world.settings, Split.TRAIN, 1, 50)
 
 
 @pytest.mark.parametrize("split", Split)
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 29])
-def test_a_longer_plan_begins_with_the_shorter(world, split, count):
-    assert draw(TASKS, world.settings, split, 0, 30)[:count] == draw(TASKS, world.settings, split, 0, count)
+def test_a_longer_plan_begins_with_the_shorter(world, tasks, split, count):
+    assert draw(tasks, world.settings, split, 0, 30)[:count] == draw(tasks, world.settings, split, 0, count)
 
 
-def test_every_task_comes_once_before_any_comes_again(world):
-    drawn = [episode.task.id for episode in draw(TASKS, world.settings, Split.TRAIN, 0, 21)]
+def test_every_task_comes_once_before_any_comes_again(world, tasks):
+    drawn = [episode.task.id for episode in draw(tasks, world.settings, Split.TRAIN, 0, 21)]
     rounds = [drawn[start : start + 7] for start in (0, 7, 14)]
-    assert [sorted(part) for part in rounds] == [sorted(task.id for task in TASKS)] * 3
+    assert [sorted(part) for part in rounds] == [[f"t{number}" for number in range(7)]] * 3
     assert rounds[0] != rounds[1]
 
 
-def test_no_test_page_is_ever_trained_on(world):
-    train = {episode.seed for number in range(3) for episode in draw(TASKS, world.settings, Split.TRAIN, number, 200)}
-    test = {episode.seed for episode in draw(TASKS, world.settings, Split.TEST, 0, 200)}
+def test_no_test_page_is_ever_trained_on(world, tasks):
+    train = {episode.seed for number in range(3) for episode in draw(tasks, world.settings, Split.TRAIN, number, 200)}
+    test = {episode.seed for episode in draw(tasks, world.settings, Split.TEST, 0, 200)}
     assert max(train) < SEEDS <= min(test)
     assert len(train) == 600
 
 
-def test_every_evaluation_runs_the_same_episodes(world):
-    plans = [draw(TASKS, world.settings, Split.TEST, number, 20) for number in range(3)]
+def test_every_evaluation_runs_the_same_episodes(world, tasks):
+    plans = [draw(tasks, world.settings, Split.TEST, number, 20) for number in range(3)]
     same = [[(episode.task, episode.seed, episode.max_steps) for episode in plan] for plan in plans]
     assert same[0] == same[1] == same[2]
     assert plans[1][0].id == "test-0001-00000"
 
 
-def test_the_band_sets_the_step_limit(world):
+def test_the_band_sets_the_step_limit(world, tasks):
     settings = world.load('rollout.train_max_steps={"easy": 1}', "rollout.test_max_steps.hard=9")
-    limits = {episode.task.difficulty: episode.max_steps for episode in draw(TASKS, settings, Split.TRAIN, 0, 7)}
+    limits = {episode.task.difficulty: episode.max_steps for episode in draw(tasks, settings, Split.TRAIN, 0, 7)}
     assert limits == {1: 1, 2: 1, 3: 1, 4: 20, 5: 20, 6: 20, 7: 30}
-    limits = {episode.task.difficulty: episode.max_steps for episode in draw(TASKS, settings, Split.TEST, 0, 7)}
+    limits = {episode.task.difficulty: episode.max_steps for episode in draw(tasks, settings, Split.TEST, 0, 7)}
     assert limits == {1: 30, 2: 30, 3: 30, 4: 50, 5: 50, 6: 50, 7: 9}
 
 
@@ -127,7 +178,7 @@ def test_a_kept_plan_needs_no_task_file_until_it_grows(world):
 
 def test_a_changed_task_file_is_refused_when_the_plan_grows(world):
     world.plan(3)
-    world.file.write_text(json.dumps({"id": "other", "environment": "web"}) + "\n")
+    world.file.write_text(line(9, 1))
     with pytest.raises(StoreError, match="don't follow from the tasks") as caught:
         world.plan(4)
     assert caught.value.hint
@@ -141,78 +192,207 @@ def test_a_plan_of_another_version_is_named(world):
         world.plan(1)
 
 
-# --- tasks
+def test_a_changed_step_limit_is_refused_when_the_plan_grows(world):
+    world.plan(3)
+    world.load("rollout.train_max_steps.easy=11")
+    assert len(world.plan(3).episodes) == 3
+    with pytest.raises(StoreError, match="don't follow"):
+        world.plan(4)
 
 
-def test_a_task_file_keeps_what_we_do_not_know(tmp_path):
-    file = tmp_path / "t.jsonl"
-    file.write_text(
-        '{"id": "a", "environment": "web", "site": "x", "extra": {"y": 1}}\n\n'
-        '{"id": "click-test", "start_url": "click-test.html", "difficulty": 5}\n'
-    )
-    assert load_tasks(str(file)) == [
-        Task(id="a", environment="web", extra={"site": "x", "y": 1}),
-        Task(id="click-test", start_url="click-test.html", difficulty=5),
+@pytest.mark.parametrize("change", [{"seed": 1}, {"position": 5}, {"position": 0}, {"id": "x"}], ids=str)
+def test_an_episode_that_its_stream_does_not_have_is_refused(world, change):
+    path = world.run.plan(Split.TRAIN, 0)
+    world.plan(3)
+    episodes = [Episode.model_validate_json(text) for text in path.read_text().splitlines()]
+    episodes[1] = episodes[1].model_copy(update=change)
+    path.write_text("".join(episode.model_dump_json() + "\n" for episode in episodes))
+    with pytest.raises(StoreError, match="don't follow"):
+        world.plan(4)
+
+
+# --- what has been rolled out
+
+
+def test_a_site_that_shut_the_browser_out_is_not_tried_again(world):
+    append(world.run, attempt(0, BLOCKED))
+    append(world.run, attempt(1, CRASHED))
+    append(world.run, attempt(1, BLOCKED, 1))
+    append(world.run, attempt(2, CRASHED))
+    plan = world.plan(4)
+    assert [owed.episode.id[-1] for owed in plan.owed] == ["2", "3"]
+    assert (plan.done, plan.given_up) == (0, 2)
+
+
+def test_what_waits_for_the_judge_is_rolled_out(world):
+    append(world.run, attempt(0, UNJUDGEABLE))
+    append(world.run, attempt(1, ANSWERED))
+    append(world.run, attempt(2, Outcome(reward=0.0)))
+    append(world.run, attempt(3, CRASHED))
+    append(world.run, attempt(3, ANSWERED, 1))
+    plan = world.plan(5)
+    assert [owed.episode.id[-1] for owed in plan.owed] == ["4"]
+    assert plan.unjudged == ("train-0000-00000.0", "train-0000-00001.0", "train-0000-00003.1")
+    assert (plan.done, plan.given_up, plan.to_json()["unjudged"]) == (4, 0, 3)
+
+
+# --- blocked sites
+
+
+def test_blocked_sites_are_not_drawn_and_leave_gaps(world):
+    free = world.plan(8)
+    world.run.plan(Split.TRAIN, 0).unlink()
+    plan = plan_rollout(world.run, world.settings, Split.TRAIN, 0, 6, blocked=["site1.com"])
+    expected = [episode for episode in free.episodes if episode.task.id != "t1"]
+    same = [(episode.task, episode.seed, episode.position) for episode in plan.episodes]
+    assert same == [(episode.task, episode.seed, episode.position) for episode in expected]
+    assert plan.episodes[-1].position > 5
+    assert (plan.blocked, len(plan.owed)) == (0, 6)
+
+
+def test_a_plan_with_gaps_is_kept_and_extended(world):
+    before = plan_rollout(world.run, world.settings, Split.TRAIN, 0, 5, blocked={"site0.com"})
+    write_plan(world.run, before)
+    after = world.plan(9)
+    assert after.episodes[:5] == before.episodes
+    assert [episode.position for episode in after.episodes[5:]] == [
+        before.episodes[-1].position + number for number in (1, 2, 3, 4)
     ]
 
 
-def test_a_line_separator_within_a_text_is_text(tmp_path):
-    file = tmp_path / "t.jsonl"
-    file.write_text(
-        '{"id": "a", "environment": "web", "instruction": "x\u2028y\x85z"}\r\n{"id": "b", "environment": "web"}\n'
-    )
-    assert [task.instruction for task in load_tasks(str(file))] == ["x\u2028y\x85z", ""]
+@pytest.mark.parametrize("split", Split)
+def test_planned_episodes_on_blocked_sites_wait(world, split):
+    world.plan(8, split=split)
+    plan = plan_rollout(world.run, world.settings, split, 0, 8, blocked=["site2.com"])
+    assert (plan.blocked, len(plan.owed), plan.done, plan.given_up) == (2, 6, 0, 0)
+    assert "t2" not in {owed.episode.task.id for owed in plan.owed}
+    assert plan.to_json()["blocked"] == 2
+    assert world.plan(8, split=split).blocked == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("{", "not JSON"),
-        ("5", "a task must be a JSON object"),
-        ("[]", "a task must be a JSON object"),
-        ("{}", "id: Field required"),
-        ('{"id": ""}', "id: "),
-        ('{"id": 5}', "id: "),
-        ('{"id": "a", "difficulty": 0}', "difficulty: "),
-        ('{"id": "a", "environment": "mars"}', "environment: "),
-        ('{"id": "a", "extra": 5}', "extra: "),
-        ('{"id": "a", "rubric": "x"}', "rubric: "),
-        ("[" * 100_000, "not JSON"),
-    ],
-    ids=lambda value: value[:30],
-)
-def test_a_bad_task_names_file_and_line(tmp_path, line, reason):
-    file = tmp_path / "t.jsonl"
-    file.write_text(f'{{"id": "a", "environment": "web"}}\n\n{line}\n')
-    with pytest.raises(UsageError) as caught:
-        load_tasks(str(file))
-    assert str(caught.value).startswith(f"{file}:3: {reason}")
-    assert caught.value.hint == f"mend line 3 of {file}"
+def test_evaluations_stay_the_same_whatever_is_blocked(world):
+    free = plan_rollout(world.run, world.settings, Split.TEST, 0, 8)
+    plan = plan_rollout(world.run, world.settings, Split.TEST, 0, 8, blocked=["site2.com"])
+    assert plan.episodes == free.episodes
+    assert (plan.blocked, len(plan.owed)) == (2, 6)
 
 
-def test_a_task_file_that_is_empty_or_missing_or_binary_is_told(tmp_path):
-    (tmp_path / "empty").write_text("\n")
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    for name in ("empty", "missing", "binary"):
-        with pytest.raises(UsageError, match=name) as caught:
-            load_tasks(str(tmp_path / name))
-        assert caught.value.hint
+def test_a_blocklist_that_leaves_no_task_is_told(world):
+    with pytest.raises(UsageError, match="no task is left") as caught:
+        plan_rollout(world.run, world.settings, Split.TRAIN, 0, 1, blocked=[f"site{number}.com" for number in range(4)])
+    assert caught.value.hint
 
 
-def test_miniwob_pages_are_tasks():
-    assert load_tasks("miniwob:click-test, click-dialog") == [
-        Task(id="click-test", start_url="click-test.html"),
-        Task(id="click-dialog", start_url="click-dialog.html"),
+# --- samplers
+
+
+def mixed(world, *overrides, hard=5):
+    """Twenty easy tasks, ten medium and some hard ones."""
+    difficulties = [1] * 20 + [5] * 10 + [9] * hard
+    world.file.write_text("".join(line(number, level) for number, level in enumerate(difficulties)))
+    return world.load(*overrides)
+
+
+def test_the_ratio_decides_how_many_of_each_band(world):
+    mixed(world, *RATIO)
+    plan = world.plan(10)
+    assert bands(plan) == {"easy": 2, "medium": 5, "hard": 3}
+    assert len({episode.task.id for episode in plan.episodes}) == 10
+    for band in Band:
+        positions = sorted(episode.position for episode in plan.episodes if episode.task.band is band)
+        assert positions == list(range(len(positions)))
+    order = [str(episode.task.band) for episode in plan.episodes]
+    assert order != sorted(order, key=["easy", "medium", "hard"].index)
+
+
+def test_a_plan_by_ratio_is_repeatable_and_differs_by_iteration(world):
+    mixed(world, *RATIO)
+    first = world.plan(10)
+    world.run.plan(Split.TRAIN, 0).unlink()
+    assert world.plan(10).episodes == first.episodes
+    assert [episode.task for episode in world.plan(10, iteration=1).episodes] != [
+        episode.task for episode in first.episodes
     ]
-    assert len(load_tasks("miniwob:all")) > 50
 
 
-@pytest.mark.parametrize("source", ["miniwob:", "miniwob:nosuch", "miniwob:click-test,nosuch"])
-def test_unknown_pages_are_refused(source):
-    with pytest.raises(UsageError):
-        load_tasks(source)
+def test_a_plan_by_ratio_grows_to_the_shares_of_the_whole(world):
+    mixed(world, *RATIO)
+    for count, shares in [
+        (1, {"medium": 1}),
+        (2, {"medium": 1, "hard": 1}),
+        (3, {"easy": 1, "medium": 1, "hard": 1}),
+        (13, {"easy": 3, "medium": 6, "hard": 4}),
+        (30, {"easy": 6, "medium": 15, "hard": 9}),
+    ]:
+        before = read_plan(world.run, Split.TRAIN, 0)
+        plan = world.plan(count)
+        assert plan.episodes[: len(before)] == before
+        assert bands(plan) == shares
+    medium = sorted(episode.position for episode in plan.episodes if episode.task.band is Band.MEDIUM)
+    assert medium == list(range(15))
 
 
-def test_seeds_fit_into_their_range(world):
-    assert all(0 <= episode.seed < 2 * SEEDS for episode in draw(TASKS, world.settings, Split.TEST, 0, 50))
-    assert math.log2(SEEDS) == 30
+def test_a_band_without_tasks_gets_nothing_and_is_named(world):
+    mixed(world, *RATIO, hard=0)
+    plan = world.plan(7)
+    assert bands(plan) == {"easy": 2, "medium": 5}
+    (note,) = plan.notes
+    assert "band hard" in note
+    assert plan.to_json()["notes"] == [note]
+    assert world.plan(7).notes == ()
+
+
+def test_a_band_whose_sites_are_all_blocked_gets_nothing(world):
+    mixed(world, *RATIO)
+    hard = [f"site{number}.com" for number in range(30, 35)]
+    plan = plan_rollout(world.run, world.settings, Split.TRAIN, 0, 7, blocked=hard)
+    assert bands(plan) == {"easy": 2, "medium": 5}
+
+
+def test_a_ratio_without_any_task_is_told(world):
+    mixed(world, 'tasks.difficulty_ratio={"hard": 1}', "tasks.sampler=ratio", hard=0)
+    with pytest.raises(UsageError, match="hard"):
+        world.plan(3)
+
+
+def test_evaluations_are_drawn_uniformly(world):
+    mixed(world)
+    uniform = plan_rollout(world.run, world.settings, Split.TEST, 0, 9).episodes
+    mixed(world, *RATIO, "tasks.no_repeats=true")
+    assert plan_rollout(world.run, world.settings, Split.TEST, 0, 9).episodes == uniform
+
+
+@pytest.mark.parametrize("sampler", [(), RATIO], ids=["uniform", "ratio"])
+def test_no_task_comes_again_in_a_later_iteration_before_all_have_come(world, sampler):
+    mixed(world, "tasks.no_repeats=true", *sampler)
+    drawn = [world.plan(10, iteration=number).episodes for number in range(4)]
+    for of_band in ([Band.EASY], [Band.MEDIUM], [Band.HARD]) if sampler else ([*Band],):
+        mine = [episode for plan in drawn for episode in plan if episode.task.band in of_band]
+        ids = [episode.task.id for episode in sorted(mine, key=lambda episode: episode.position)]
+        size = sum({Band.EASY: 20, Band.MEDIUM: 10, Band.HARD: 5}[band] for band in of_band)
+        assert len(set(ids[:size])) == len(ids[:size])
+        assert [episode.position for episode in sorted(mine, key=lambda episode: episode.position)] == [
+            *range(len(mine))
+        ]
+    assert len({episode.seed for plan in drawn for episode in plan}) == 40
+
+
+def test_an_iteration_that_grows_goes_on_after_itself_and_the_earlier_ones(world):
+    mixed(world, "tasks.no_repeats=true")
+    world.plan(10, iteration=0)
+    world.plan(5, iteration=1)
+    grown = world.plan(8, iteration=1)
+    assert [episode.position for episode in grown.episodes] == list(range(10, 18))
+    assert [episode.id for episode in grown.episodes[-2:]] == ["train-0001-00006", "train-0001-00007"]
+
+
+def test_tasks_that_ask_the_same_count_once(world):
+    world.file.write_text(line(0, 1) + json.dumps({"id": "copy", **asked(0)}) + "\n" + line(1, 1))
+    plan = world.plan(4)
+    assert Counter(episode.task.id for episode in plan.episodes) == {"t0": 2, "t1": 2}
+    assert "1 tasks ask the same" in plan.notes[0]
+
+
+def test_seeds_fit_into_their_range(world, tasks):
+    assert all(0 <= episode.seed < 2 * SEEDS for episode in draw(tasks, world.settings, Split.TEST, 0, 50))
+    assert SEEDS == 2**30

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from webgym_cli.config.section import Section
 from webgym_cli.records.action import InteractionMode
@@ -16,15 +16,22 @@ class TasksSettings(Section):
     """Which tasks are rolled out."""
 
     train: str = "miniwob:all"
-    """A task file (JSON Lines), or `miniwob:` and page names with commas between (`miniwob:all` for every page)."""
+    """A task file (JSON Lines, WebGym's fields or ours), or `miniwob:` or `sites:` and names with commas between:
+    `miniwob:all` for every MiniWoB page, `sites:all` for every task on the fixture sites."""
     test: str = ""
     """The same for evaluation; empty: the training tasks on seeds that training never sees."""
     sampler: Literal["uniform", "ratio"] = "uniform"
     """`uniform`: every task alike; `ratio`: so many of each difficulty band (`difficulty_ratio`)."""
-    difficulty_ratio: dict[Band, float] = Field(default_factory=dict)
+    difficulty_ratio: dict[Band, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     """Weights of `easy`, `medium` and `hard` for the sampler `ratio`; shares by largest remainder."""
     no_repeats: bool = False
     """Draw no training task again in a later iteration before all tasks were drawn."""
+
+    @model_validator(mode="after")
+    def _ratio_is_given(self) -> TasksSettings:
+        if self.sampler == "ratio" and not any(self.difficulty_ratio.values()):
+            raise ValueError('sampler "ratio" needs difficulty_ratio, like {"easy": 2, "medium": 5, "hard": 3}')
+        return self
 
 
 class PolicySettings(Section):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -12,14 +11,15 @@ from pydantic import ValidationError
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
-from webgym_cli.records.task import Split, Task
-from webgym_cli.rollout.tasks import load_tasks
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Outcome, Trajectory
+from webgym_cli.rollout.draw import EpisodeDraw
 from webgym_cli.store.buffer import Damage, scan
 from webgym_cli.store.files import read_jsonl, write_lines
 from webgym_cli.store.run import RunDir
-
-SEEDS = 2**30
-"""Training episodes draw seeds below this number, test episodes from it on: no test page is ever trained on."""
+from webgym_cli.tasks.site import site_of
+from webgym_cli.tasks.source import TaskSet, open_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,20 @@ class RolloutPlan:
     """Everything that was ever planned for this iteration and split."""
     owed: tuple[Owed, ...]
     given_up: int
-    """Episodes whose attempts are used up by infrastructure failures."""
+    """Episodes whose attempts are used up by infrastructure failures, or whose site shut the browser out."""
+    blocked: int = 0
+    """Episodes that wait until their site is off the blocklist."""
+    unjudged: tuple[str, ...] = ()
+    """Ids of the trajectories that worked, but whose reward is not known: they wait for the judge."""
     damaged: tuple[str, ...] = ()
     """Stored lines that can't be read; their episodes are owed again."""
+    notes: tuple[str, ...] = ()
+    """What a person should know about the draw, in words."""
 
     @property
     def done(self) -> int:
         """Episodes that have their trajectory."""
-        return len(self.episodes) - len(self.owed) - self.given_up
+        return len(self.episodes) - len(self.owed) - self.given_up - self.blocked
 
     def to_json(self) -> dict[str, object]:
         """Return what `--dry-run` prints."""
@@ -67,6 +73,9 @@ class RolloutPlan:
             "done": self.done,
             "owed": len(self.owed),
             "given_up": self.given_up,
+            "blocked": self.blocked,
+            "unjudged": len(self.unjudged),
+            "notes": list(self.notes),
             "owed_by_task": dict(sorted(tasks.items())),
         }
 
@@ -78,45 +87,29 @@ def plan_rollout(
     iteration: int,
     episodes: int | None = None,
     policy: str | None = None,
+    blocked: Collection[str] = (),
 ) -> RolloutPlan:
     """Return the plan of an iteration. `episodes` beyond those that were planned before extend it, seeded alike.
 
-    `policy`: who acts; None: as the settings say.
+    `policy`: who acts; None: as the settings say. `blocked`: sites (`example.com`) that are left alone for now: no
+    training task of theirs is drawn, and none of their episodes is run.
     """
     limit = settings.rollout.test_episodes if split is Split.TEST else settings.rollout.episodes
-    before = read_plan(run, split, iteration)
-    wanted = max(episodes if episodes is not None else limit, len(before))
-    planned = before if len(before) == wanted else draw(_tasks(settings, split), settings, split, iteration, wanted)
-    if before and planned[: len(before)] != before:
-        raise StoreError(
-            f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
-            hint="restore the task file, or start another run in another folder",
-        )
-    return _less_done(run, settings, planned, split, iteration, policy or settings.rollout.policy)
-
-
-def draw(tasks: Sequence[Task], settings: Settings, split: Split, iteration: int, count: int) -> tuple[Episode, ...]:
-    """Draw episodes: every task once in random order, then again, each with a fresh seed.
-
-    A longer draw starts with the shorter one. Test episodes are the same in every iteration, so that evaluations
-    compare; training episodes differ.
-    """
-    part = "test" if split is Split.TEST else f"train/{iteration}"
-    generator = random.Random(f"{settings.seed}/{part}")
-    drawn = _endless(tasks, generator)
-    limits = settings.rollout.test_max_steps if split is Split.TEST else settings.rollout.train_max_steps
-    first_seed = SEEDS if split is Split.TEST else 0
-    return tuple(
-        Episode(
-            id=f"{split}-{iteration:04d}-{number:05d}",
-            split=split,
-            iteration=iteration,
-            task=(task := next(drawn)),
-            seed=first_seed + generator.randrange(SEEDS),
-            max_steps=getattr(limits, task.band.value),
-        )
-        for number in range(count)
-    )
+    planned = read_plan(run, split, iteration)
+    more = (episodes if episodes is not None else limit) - len(planned)
+    notes: tuple[str, ...] = ()
+    if more > 0:
+        draw = EpisodeDraw.of(_tasks(settings, split), settings, split, iteration)
+        if not draw.explains(planned):
+            raise StoreError(
+                f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
+                hint="restore the task file, or start another run in another folder",
+            )
+        earlier = (episode for number in range(iteration) for episode in read_plan(run, split, number))
+        hidden = draw.hidden(blocked)
+        notes = draw.notes(hidden)
+        planned += draw.further(more, planned, earlier, hidden)
+    return _less_done(run, settings, planned, split, iteration, policy or settings.rollout.policy, blocked, notes)
 
 
 def write_plan(run: RunDir, plan: RolloutPlan) -> None:
@@ -137,36 +130,67 @@ def read_plan(run: RunDir, split: Split, iteration: int) -> tuple[Episode, ...]:
         raise StoreError(f"{path}: not a plan of this version: {error.errors()[0]['msg']}") from error
 
 
-def _endless(tasks: Sequence[Task], generator: random.Random) -> Iterator[Task]:
-    while True:
-        yield from generator.sample(tasks, len(tasks))
+def _tasks(settings: Settings, split: Split) -> TaskSet:
+    return open_tasks(settings.tasks.test or settings.tasks.train if split is Split.TEST else settings.tasks.train)
 
 
-def _tasks(settings: Settings, split: Split) -> list[Task]:
-    return load_tasks(settings.tasks.test or settings.tasks.train if split is Split.TEST else settings.tasks.train)
+@dataclass(slots=True)
+class _Attempts:
+    """What is stored of one episode."""
+
+    next: int = 0
+    failures: int = 0
+    rolled_out: bool = False
+    newest: str = ""
+    outcome: Outcome | None = None
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Take one stored attempt."""
+        kind = trajectory.outcome.failure
+        if trajectory.attempt >= self.next:
+            self.next, self.newest, self.outcome = trajectory.attempt + 1, trajectory.id, trajectory.outcome
+        if kind in (None, FailureKind.JUDGE_FAILED):
+            self.rolled_out = True
+        elif kind.counts_as_attempt:
+            self.failures += 1
+
+    def may_be_tried(self, limit: int) -> bool:
+        """Whether another attempt makes sense: not on a site that has shut the browser out."""
+        shut_out = self.outcome is not None and self.outcome.failure is FailureKind.SITE_BLOCKED
+        return self.failures < limit and not shut_out
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether the newest attempt worked and its reward is not known."""
+        known = self.outcome
+        return known is not None and known.reward is None and known.failure in (None, FailureKind.JUDGE_FAILED)
 
 
 def _less_done(
-    run: RunDir, settings: Settings, planned: tuple[Episode, ...], split: Split, iteration: int, policy: str
+    run: RunDir,
+    settings: Settings,
+    planned: tuple[Episode, ...],
+    split: Split,
+    iteration: int,
+    policy: str,
+    blocked: Collection[str],
+    notes: tuple[str, ...],
 ) -> RolloutPlan:
-    damage = Damage()
-    finished: set[str] = set()
-    next_attempt: Counter[str] = Counter()
-    failures: Counter[str] = Counter()
+    damage, stored = Damage(), defaultdict[str, _Attempts](_Attempts)
     for trajectory in scan(run, split, iteration, damage):
-        next_attempt[trajectory.episode] = max(next_attempt[trajectory.episode], trajectory.attempt + 1)
-        if trajectory.outcome.failure is None:
-            finished.add(trajectory.episode)
-        elif trajectory.outcome.failure.counts_as_attempt:
-            failures[trajectory.episode] += 1
-    open_ = [episode for episode in planned if episode.id not in finished]
-    owed = [episode for episode in open_ if failures[episode.id] < settings.rollout.max_attempts]
+        stored[trajectory.episode].add(trajectory)
+    open_ = [episode for episode in planned if not stored[episode.id].rolled_out]
+    tried = [episode for episode in open_ if stored[episode.id].may_be_tried(settings.rollout.max_attempts)]
+    owed = [episode for episode in tried if not blocked or site_of(episode.task.start_url) not in blocked]
     return RolloutPlan(
         split=split,
         iteration=iteration,
         policy=policy,
         episodes=planned,
-        owed=tuple(Owed(episode, next_attempt[episode.id], failures[episode.id]) for episode in owed),
-        given_up=len(open_) - len(owed),
+        owed=tuple(Owed(episode, stored[episode.id].next, stored[episode.id].failures) for episode in owed),
+        given_up=len(open_) - len(tried),
+        blocked=len(tried) - len(owed),
+        unjudged=tuple(attempts.newest for attempts in stored.values() if attempts.unjudged),
         damaged=tuple(damage.lines),
+        notes=notes,
     )

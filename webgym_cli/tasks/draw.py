@@ -1,0 +1,141 @@
+"""Draws tasks: endless seeded streams whose every element has a position, so that plans are extended and checked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+
+from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.records.task import Band
+from webgym_cli.tasks.source import BANDS, TaskSet
+
+SEEDS = 2**30
+"""Seeds are drawn below this number."""
+
+Stream = Band | None
+"""What tells a sampler's streams apart: the band, or None for the one stream over all tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One element of a stream."""
+
+    index: int
+    """The task's index in its set."""
+    seed: int
+    """0 to `SEEDS` - 1."""
+    position: int
+    """Place in its stream, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """Draws from a set of tasks: all alike (`uniform`), or so many of each band (`ratio`).
+
+    A stream gives each of its tasks once in random order, then again in another, endlessly, each with a fresh seed.
+    """
+
+    tasks: TaskSet
+    name: str
+    """What seeds the streams: equal names over equal tasks draw the same."""
+    ratio: Mapping[Band, float] | None = None
+    """Weights of the bands, at least one above 0; None: uniform."""
+
+    def stream_of(self, band: Band) -> Stream:
+        """Return the stream that a task of this band comes from."""
+        return None if self.ratio is None else band
+
+    def stream(self, which: Stream) -> Iterator[Drawn]:
+        """Yield the elements of a stream, endlessly; none where it has no tasks."""
+        if which is None:
+            return _endless(range(len(self.tasks)), random.Random(self.name))
+        return _endless(self.tasks.indices(which), random.Random(f"{self.name}/{which}"))
+
+    def at(self, which: Stream, positions: Collection[int]) -> Iterator[Drawn]:
+        """Yield the elements of a stream at these positions, in the order of the stream."""
+        wanted = frozenset(positions)
+        elements = islice(self.stream(which), max(wanted, default=-1) + 1)
+        return (element for element in elements if element.position in wanted)
+
+    def draw(
+        self,
+        count: int,
+        *,
+        start: Mapping[Stream, int] | None = None,
+        have: Mapping[Band, int] | None = None,
+        hidden: Collection[int] = frozenset(),
+    ) -> list[Drawn]:
+        """Draw so many elements.
+
+        `start`: the first position of each stream that may be taken (0 where it isn't named). `have`: how many of each
+        band were drawn before; the shares then fit the total. `hidden`: tasks that are passed over.
+        Raises `UsageError` where nothing can be drawn.
+        """
+        start, have = start or {}, have or {}
+        drawn: list[Drawn] = []
+        for which, number in self._shares(count, have, hidden).items():
+            visible = (element for element in self.stream(which) if element.index not in hidden)
+            later = (element for element in visible if element.position >= start.get(which, 0))
+            drawn.extend(islice(later, number))
+        if self.ratio is not None:
+            random.Random(f"{self.name}/order/{sum(have.values())}").shuffle(drawn)
+        return drawn
+
+    def bands_without_tasks(self, hidden: Collection[int] = frozenset()) -> list[Band]:
+        """Return the bands that should have a share, but have no task that may be drawn."""
+        wanted = [band for band in BANDS if self.ratio is not None and self.ratio.get(band, 0) > 0]
+        return [band for band in wanted if not self._visible(band, hidden)]
+
+    def _shares(self, count: int, have: Mapping[Band, int], hidden: Collection[int]) -> dict[Stream, int]:
+        """Return how many elements each stream gives."""
+        if count == 0:
+            return {}
+        if self.ratio is None:
+            if all(index in hidden for index in range(len(self.tasks))):
+                raise UsageError(f"{self.tasks.source}: no task is left that may be drawn", hint=_HINT)
+            return {None: count}
+        empty = self.bands_without_tasks(hidden)
+        weights = {band: weight for band, weight in self.ratio.items() if weight > 0 and band not in empty}
+        if not weights:
+            bands = ", ".join(empty)
+            raise UsageError(
+                f"{self.tasks.source}: no task may be drawn in the bands of the ratio: {bands}", hint=_HINT
+            )
+        wanted = largest_remainder(weights, sum(have.get(band, 0) for band in weights) + count)
+        owed = {band: max(0, number - have.get(band, 0)) for band, number in wanted.items()}
+        return dict(largest_remainder(owed, count).items())
+
+    def _visible(self, band: Band, hidden: Collection[int]) -> bool:
+        return any(index not in hidden for index in self.tasks.indices(band))
+
+
+_HINT = "give other tasks or another ratio, or wait until blocked sites are open again (rollout.blocklist_hours)"
+
+
+def largest_remainder(weights: Mapping[Band, float], count: int) -> dict[Band, int]:
+    """Divide `count` by weights: the whole parts of the quotas first, the rest to the largest remainders.
+
+    Of equal remainders the easier band's comes first. Weights are taken for the decimal numbers that they are written
+    as, so that 0.1, 0.2 and 0.7 divide 10 into 1, 2 and 7. Raises `SettingsError` unless one is above 0.
+    """
+    exact = {band: Fraction(str(weights[band])) for band in BANDS if band in weights}
+    total = sum(exact.values())
+    if total <= 0 or min(exact.values()) < 0:
+        raise SettingsError("the ratio needs a weight above 0, and none below", hint="easy=2,medium=5,hard=3")
+    quotas = {band: weight * count / total for band, weight in exact.items()}
+    shares = {band: int(quota) for band, quota in quotas.items()}
+    by_remainder = sorted(quotas, key=lambda band: shares[band] - quotas[band])  # stable: ties stay easy first
+    for band in by_remainder[: count - sum(shares.values())]:
+        shares[band] += 1
+    return shares
+
+
+def _endless(members: Sequence[int], generator: random.Random) -> Iterator[Drawn]:
+    position = 0
+    while members:
+        for place in generator.sample(range(len(members)), len(members)):
+            yield Drawn(members[place], generator.randrange(SEEDS), position)
+            position += 1

@@ -1,0 +1,251 @@
+"""Opens a set of tasks as an index: a few numbers for each task, whose line is read when the task is drawn."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Band, Task
+from webgym_cli.tasks.format import BadTask, parse_task
+from webgym_cli.tasks.site import site_of
+
+MINIWOB, SITES = "miniwob:", "sites:"
+BANDS = tuple(Band)
+"""The bands, in the order of their codes in an index."""
+_BOM = b"\xef\xbb\xbf"
+
+
+class Reader(Protocol):
+    """Gives the tasks themselves."""
+
+    def read(self, indices: Iterable[int]) -> Iterator[Task]:
+        """Yield the tasks of these indices, in this order."""
+
+
+@dataclass(slots=True)
+class TaskIndex:
+    """What is known of each task without reading it again: 17 bytes a task."""
+
+    bands: array[int] = field(default_factory=lambda: array("B"))
+    """Places in `BANDS`."""
+    sites: array[int] = field(default_factory=lambda: array("Q"))
+    """Hashes of the sites of the tasks' addresses; 0 without one."""
+    duplicates: int = 0
+    """Tasks that were left out because an equal one came before."""
+    _seen: set[int] = field(default_factory=set)
+    _known_sites: dict[str, int] = field(default_factory=dict)
+    """By scheme and host."""
+
+    def add(self, task: Task) -> bool:
+        """Note a task. False, and counted as a duplicate, where an equal one is there already."""
+        content = fingerprint(task)
+        if content in self._seen:
+            self.duplicates += 1
+            return False
+        self._seen.add(content)
+        self.bands.append(BANDS.index(task.band))
+        self.sites.append(self._site(task.start_url))
+        return True
+
+    def close(self) -> None:
+        """Forget what only helps to build the index."""
+        self._seen, self._known_sites = set(), {}
+
+    def _site(self, url: str) -> int:
+        host = "/".join(url.split("/", 3)[:3])
+        if host not in self._known_sites:
+            self._known_sites[host] = site_hash(site_of(url))
+        return self._known_sites[host]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSet:
+    """Tasks that can be drawn, each known by its index: 0 to `len` - 1, in the order of the source."""
+
+    source: str
+    """As it was given: a file, `miniwob:...` or `sites:...`."""
+    _index: TaskIndex
+    _reader: Reader
+
+    def __len__(self) -> int:
+        return len(self._index.bands)
+
+    @property
+    def duplicates(self) -> int:
+        """How many tasks of the source were left out, since they ask the same as an earlier one."""
+        return self._index.duplicates
+
+    def task(self, index: int) -> Task:
+        """Read one task. Raises `UsageError` where its file has changed since."""
+        (task,) = self._reader.read((index,))
+        return task
+
+    def read(self, indices: Iterable[int]) -> Iterator[Task]:
+        """Yield many tasks, in the order of the indices. Raises `UsageError` where their file has changed since."""
+        return self._reader.read(indices)
+
+    def band(self, index: int) -> Band:
+        """Return the difficulty band of a task."""
+        return BANDS[self._index.bands[index]]
+
+    def site(self, index: int) -> str:
+        """Return the site of a task's address; empty without one."""
+        return site_of(self.task(index).start_url)
+
+    def indices(self, band: Band) -> Sequence[int]:
+        """Return the indices of the tasks of a band, ascending."""
+        code = BANDS.index(band)
+        return array("L", (index for index, known in enumerate(self._index.bands) if known == code))
+
+    def on_sites(self, sites: Collection[str]) -> frozenset[int]:
+        """Return the indices of the tasks that start on one of these sites (`example.com`)."""
+        wanted = {site_hash(site) for site in sites if site}
+        return frozenset(index for index, known in enumerate(self._index.sites) if known in wanted)
+
+
+def open_tasks(source: str) -> TaskSet:
+    """Return the tasks of `miniwob:all`, `miniwob:a,b`, `sites:all`, `sites:a,b` or a JSON Lines file.
+
+    Every line of a file is read and checked once. Raises `UsageError` with file and line of the first bad one.
+    """
+    if source.startswith(MINIWOB):
+        return _in_memory(source, _miniwob(source.removeprefix(MINIWOB)))
+    if source.startswith(SITES):
+        return _in_memory(source, _sites(source.removeprefix(SITES)))
+    return _open_file(source)
+
+
+def fingerprint(task: Task) -> int:
+    """Return 64 bits of a hash of what is asked: equal for tasks with the same instruction, address and difficulty.
+
+    Where the environment draws the instruction (MiniWoB), a task without an address is its id.
+    """
+    place = task.start_url or ("" if task.instruction else task.id)
+    return _hash(f"{task.instruction}\0{place}\0{task.difficulty}")
+
+
+def site_hash(site: str) -> int:
+    """Return 64 bits of a hash of a site; 0 for none."""
+    return _hash(site) if site else 0
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def numbered_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number (from 1), offset in bytes and content of each line that isn't blank."""
+    offset = 0
+    for number, raw in enumerate(lines, 1):
+        line = raw.removeprefix(_BOM) if number == 1 else raw
+        if line.strip():
+            yield number, offset + len(raw) - len(line), line
+        offset += len(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileReader:
+    path: Path
+    offsets: array[int]
+    version: tuple[int, int]
+
+    def read(self, indices: Iterable[int]) -> Iterator[Task]:
+        """Yield the tasks at these lines."""
+        try:
+            with self.path.open("rb") as file:
+                if _version(self.path) != self.version:
+                    raise BadTask("changed")
+                for index in indices:
+                    file.seek(self.offsets[index])
+                    yield parse_task(file.readline())
+        except BadTask:
+            raise UsageError(
+                f"{self.path}: the task file changed while it was in use", hint="run the same command again"
+            ) from None
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _MemoryReader:
+    tasks: tuple[Task, ...]
+
+    def read(self, indices: Iterable[int]) -> Iterator[Task]:
+        """Yield these tasks."""
+        return (self.tasks[index] for index in indices)
+
+
+def _open_file(source: str) -> TaskSet:
+    path, index, offsets = Path(source), TaskIndex(), array("Q")
+    try:
+        version = _version(path)
+        with path.open("rb") as file:
+            for number, offset, line in numbered_lines(file):
+                if index.add(_checked(path, number, line)):
+                    offsets.append(offset)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if not offsets:
+        raise UsageError(f"{path}: no task in the file", hint="put one task a line, as JSON")
+    index.close()
+    return TaskSet(source, index, _FileReader(path, offsets, version))
+
+
+def _checked(path: Path, number: int, line: bytes) -> Task:
+    try:
+        return parse_task(line)
+    except BadTask as error:
+        advice = f": {error.advice}" if error.advice else f"; all bad lines: webgym tasks check {path}"
+        raise UsageError(f"{path}:{number}: {error}", hint=f"mend line {number} of {path}{advice}") from None
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Return what tells a file from its later self. Raises `OSError`, also for what can't be read twice."""
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise OSError(0, "not a file that can be read twice; write it to disk first")
+    return status.st_size, status.st_mtime_ns
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    hint = "set tasks.train to a task file, to miniwob:all or to sites:all"
+    return UsageError(f"{path}: the task file can't be read: {error.strerror or error}", hint=hint)
+
+
+def _in_memory(source: str, tasks: Iterable[Task]) -> TaskSet:
+    index = TaskIndex()
+    kept = tuple(task for task in tasks if index.add(task))
+    index.close()
+    return TaskSet(source, index, _MemoryReader(kept))
+
+
+def _miniwob(names: str) -> list[Task]:
+    from webgym_cli.environments.miniwob_pages import page_names
+
+    pages = _named(names, page_names(), "MiniWoB has no page", "-s tasks.train=miniwob:click-test,click-dialog")
+    return [Task(id=name, start_url=f"{name}.html") for name in pages]
+
+
+def _sites(names: str) -> list[Task]:
+    from webgym_cli.testing.sites.tasks import site_tasks
+
+    tasks = {task.id: task for task in site_tasks()}
+    found = _named(names, list(tasks), "the fixture sites have no task", "-s tasks.train=sites:all")
+    return [tasks[name] for name in found]
+
+
+def _named(names: str, known: Sequence[str], none_such: str, example: str) -> Sequence[str]:
+    if names == "all":
+        return known
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if unknown := [name for name in wanted if name not in known]:
+        raise UsageError(f"tasks: {none_such} {unknown[0]!r}", hint=f"there are: {', '.join(known)}")
+    if not wanted:
+        raise UsageError("tasks: no task is named", hint=example)
+    return wanted
