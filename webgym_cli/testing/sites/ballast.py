@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-LINKS_EVERY = 40
-"""One of so many elements of ballast is a link."""
 _GROUP = 20
+"""Elements of a section; one of them is a link."""
 
 
 def burdened(body: str, nodes: int, endless: str | None) -> str:
@@ -37,8 +36,7 @@ def _section(first: int, count: int) -> str:
     left = count - 4  # section, h3, div and ul
     while left >= 3:
         number = first + count - left
-        is_link = (number // 3) % (LINKS_EVERY // 3) == 0
-        tag = f'<a href="/?entry={number}">entry {number}</a>' if is_link else f"<b>entry {number}</b>"
+        tag = f"<b>entry {number}</b>" if inner else f'<a href="/?entry={number}">entry {number}</a>'
         inner.append(f"<li><span>Archive {tag}, kept for the record</span></li>")
         left -= 3
     inner.extend(f"<li>Entry {first + count - at}</li>" for at in range(left))

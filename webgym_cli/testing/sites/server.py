@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ class SiteServer:
         self._door = door
         self._episodes = Episodes()
         self._runner: web.AppRunner | None = None
-        self._closing = asyncio.Event()
+        self.closing = asyncio.Event()
+        """Set when the server stops: ends all that waits."""
 
     async def __aenter__(self) -> SiteServer:
         """Listen. Raises `UsageError` when the port is taken."""
@@ -63,7 +65,7 @@ class SiteServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop listening, end what hangs, and forget all episodes."""
-        self._closing.set()
+        self.closing.set()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -117,14 +119,17 @@ class SiteServer:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         host = request.host.partition(":")[0].lower()
         if request.path == ENDLESS:
-            return await lab.hang(request, self._closing)
+            return await lab.hang(request, self.closing)
         if host in lab.HOSTS:
             return await lab.serve(host, request)
         if host not in SITE_HOSTS:
             return _response(notice("No such site", f"This server has no site {host!r}.", 404))
         if request.method not in ("GET", "HEAD", "POST"):
             return _response(notice("Not allowed", "Pages take GET and POST requests.", 405))
-        visit = await _read(request)
+        try:
+            visit = await _read(request)
+        except (ValueError, LookupError):  # an encoding that does not exist, or bytes that are not in it
+            return _response(notice("Bad request", "This form can't be read.", 400))
         token = request.cookies.get(EPISODE_COOKIE, "")
         if self._door and visit.path.startswith(door.PREFIX):
             return self._at_door(host, token, visit)
@@ -146,7 +151,7 @@ class SiteServer:
         fate = knobs.fate(live.name, live.count(host))
         if fate.delay:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), fate.delay)
+                await asyncio.wait_for(self.closing.wait(), fate.delay)
         if host in knobs.blocked_hosts and live.pages[host] > knobs.blocked_after:
             return page("captcha.html", 403, host=host, reference=f"{host}-{live.requests}")
         if fate.error:
@@ -159,15 +164,20 @@ class SiteServer:
         return Reply(burdened(reply.body, knobs.heavy_nodes, ENDLESS if knobs.endless else None), reply.status)
 
 
-async def serve_forever(port: int, knobs: Knobs | None = None) -> None:
-    """Serve the sites for people until cancelled: `/_/` on each site starts an episode and scores it."""
-    async with SiteServer(port=port, knobs=knobs, door=True):
-        await asyncio.Event().wait()
+async def serve_forever(port: int, knobs: Knobs | None = None, *, started: Callable[[str], None] | None = None) -> None:
+    """Serve the sites for people until cancelled: `/_/` on each site starts an episode and scores it.
+
+    `started` is told the address once the sites can be visited. Raises `UsageError` when the port is taken.
+    """
+    async with SiteServer(port=port, knobs=knobs, door=True) as server:
+        if started is not None:
+            started(server.address)
+        await server.closing.wait()
 
 
 async def _read(request: web.Request) -> Visit:
     form: dict[str, tuple[str, ...]] = {}
-    if request.method == "POST":
+    if request.method == "POST" and request.content_type == "application/x-www-form-urlencoded":
         posted = await request.post()
         form = {name: tuple(str(value) for value in posted.getall(name)) for name in posted}
     method = "GET" if request.method == "HEAD" else request.method
