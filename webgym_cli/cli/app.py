@@ -36,7 +36,7 @@ def root(
 
 def _register() -> None:
     """Add the commands, in the order of the pipeline."""
-    from webgym_cli.cli import config
+    from webgym_cli.cli import config, fixture, tasks
     from webgym_cli.cli.doctor import doctor
     from webgym_cli.cli.export_sharegpt import export_sharegpt
     from webgym_cli.cli.init_model import init_model
@@ -56,6 +56,8 @@ def _register() -> None:
     stages = (rollout, judge, prepare, train, resume, status, loop, serve)
     for command in (*stages, inspect_buffer, export_sharegpt, init_model):
         app.command(command.__name__.replace("_", "-"))(command)
+    app.add_typer(tasks.app, name="tasks")
+    app.add_typer(fixture.app, name="fixture")
     app.add_typer(config.app, name="config")
 
 

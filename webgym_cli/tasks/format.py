@@ -46,9 +46,9 @@ def parse_task(line: bytes) -> Task:
 def parse_object(line: bytes) -> dict[str, Any]:
     """Return the JSON object of one line. Raises `BadTask`."""
     try:
-        value = from_json(line)
+        value = from_json(line.rstrip(), cache_strings="keys")
     except ValueError as error:
-        raise BadTask(f"not JSON: {error}") from None
+        raise BadTask(f"not JSON: {str(error).replace(' at line 1 column', ' at column')}") from None
     if not isinstance(value, dict):
         raise BadTask("a task must be a JSON object")
     return value
@@ -151,7 +151,8 @@ def _require_place(task: Task, spelling: dict[str, str]) -> None:
     """Refuse a task that its environment can't start."""
     name = spelling.get("start_url", "start_url")
     if task.environment == "web" and not task.instruction.strip():
-        raise BadTask(f"{spelling.get('instruction', 'instruction')}: a task on the web needs an instruction")
+        name = spelling.get("instruction", "task_name" if spelling else "instruction")
+        raise BadTask(f"{name}: a task on the web needs an instruction")
     if task.environment == "miniwob" and (task.start_url or task.id).removesuffix(".html") not in _miniwob_pages():
         page = _short(task.start_url or task.id)
         advice = f'{name} takes a page\'s name, like click-test.html; a task on the web has "environment": "web"'

@@ -1,0 +1,136 @@
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.tasks.lines import webgym, write
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.source import open_tasks
+
+WEBGYM = [sys.executable, "-m", "webgym_cli", "tasks"]
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    def call(*arguments, **options):
+        return subprocess.run(
+            [*WEBGYM, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, timeout=60, **options
+        )
+
+    return call
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Ten easy, ten medium and ten hard tasks."""
+    return write(tmp_path / "t.jsonl", *(webgym(number, difficulty=(1, 5, 9)[number % 3]) for number in range(30)))
+
+
+def bands(said):
+    assert said.returncode == 0, said.stderr
+    return Counter(str(Task.model_validate_json(line).band) for line in said.stdout.splitlines())
+
+
+def test_a_clean_file_is_0(tasks, file):
+    said = tasks("check", file)
+    assert (said.returncode, said.stderr) == (0, "")
+    rows = dict(line.split("\t") for line in said.stdout.splitlines())
+    assert rows["tasks"] == rows["sites"] == rows["rubric groups"] == "30"
+    assert (rows["band hard"], rows["bad lines"]) == ("10", "0")
+
+
+def test_every_bad_line_of_every_file_is_told_and_that_is_2(tasks, file, tmp_path):
+    write(tmp_path / "bad.jsonl", "{", webgym(99), webgym(website="ftp://a"), webgym(difficulty=-1))
+    said = tasks("check", "bad.jsonl", file)
+    assert said.returncode == 2
+    first = said.stdout.splitlines()[:3]
+    assert [line.split(": ")[0] for line in first] == ["bad.jsonl:1", "bad.jsonl:3", "bad.jsonl:4"]
+    assert "website: 'ftp://a' is neither http nor https" in first[1]
+    assert said.stderr == f"webgym: 3 bad lines\n  next: mend them, then: webgym tasks check bad.jsonl {file}\n"
+
+
+def test_the_check_as_json(tasks, tmp_path):
+    write(tmp_path / "bad.jsonl", webgym(1), "[]")
+    said = tasks("check", "bad.jsonl", "--json")
+    bad, report = map(json.loads, said.stdout.splitlines())
+    assert bad == {"event": "bad_line", "file": "bad.jsonl", "line": 2, "reason": "a task must be a JSON object"}
+    assert (report["tasks"], report["bad_lines"], report["by_band"]) == (1, 1, {"easy": 1})
+
+
+def test_a_sample_can_be_piped_into_the_check(tasks, file):
+    sample = tasks("sample", file, "-n", 12, "--seed", 4)
+    assert (sample.stderr, sum(bands(sample).values())) == ("", 12)
+    said = tasks("check", "-", input=sample.stdout)
+    assert (said.returncode, said.stdout.splitlines()[0]) == (0, "tasks\t12")
+
+
+def test_the_same_seed_draws_the_same_sample(tasks, file, tmp_path):
+    first = tasks("sample", file, "-n", 9, "--seed", 4).stdout
+    assert first == tasks("sample", "-n", 9, "-s", f"tasks.train={file}", "-s", "seed=4").stdout
+    assert first != tasks("sample", file, "-n", 9).stdout
+    (tmp_path / "sample.jsonl").write_text(first)
+    drawn, all_ = open_tasks(str(tmp_path / "sample.jsonl")), open_tasks(str(file))
+    by_id = {task.id: task for task in all_.read(range(30))}
+    assert all(task == by_id[task.id] for task in drawn.read(range(9)))
+
+
+def test_a_sample_by_ratio(tasks, file, tmp_path):
+    shares = {"easy": 2, "medium": 5, "hard": 3}
+    assert bands(tasks("sample", file, "-n", 10, "--ratio", "easy=2,medium=5,hard=3")) == shares
+    (tmp_path / "ratio.yaml").write_text("tasks: {sampler: ratio, difficulty_ratio: {easy: 2, medium: 5, hard: 3}}\n")
+    assert bands(tasks("sample", file, "-n", 10, "-c", "ratio.yaml")) == shares
+    assert bands(tasks("sample", file, "-n", 10, "-c", "ratio.yaml", "--ratio", "hard=1")) == {"hard": 10}
+    everything = bands(tasks("sample", file, "-n", 30, "-c", "ratio.yaml", "--sampler", "uniform"))
+    assert everything == {"easy": 10, "medium": 10, "hard": 10}
+
+
+def test_a_sample_of_a_band_without_a_site(tasks, file):
+    said = tasks("sample", file, "-n", 30, "--band", "easy", "--exclude-site", "https://www.shop3.co.uk/x")
+    assert bands(said) == {"easy": 9}
+    assert "insta-3" not in {json.loads(line)["id"] for line in said.stdout.splitlines()}
+    assert said.stderr == "9 tasks: there are no more that fit\n"
+
+
+def test_a_band_of_the_ratio_without_tasks_is_told(tasks):
+    said = tasks("sample", "miniwob:all", "-n", 5, "--ratio", "easy=1,hard=1")
+    assert bands(said) == {"easy": 5}
+    assert "band hard has no task" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["check"], "Missing argument"),
+        (["check", "none.jsonl"], "none.jsonl: the task file can't be read: No such file"),
+        (["check", "."], "can't be read: Is a directory"),
+        (["sample", "none.jsonl"], "none.jsonl: the task file can't be read"),
+        (["sample", "miniwob:nosuch"], "MiniWoB has no page 'nosuch'"),
+        (["sample", "miniwob:all", "-n", "0"], "-n"),
+        (["sample", "miniwob:all", "--ratio", "easy"], "--ratio: 'easy' is no band"),
+        (["sample", "miniwob:all", "--ratio", "mild=2"], "--ratio: 'mild=2' is no band"),
+        (["sample", "miniwob:all", "--ratio", "easy=nan"], "--ratio: 'easy=nan' is no band"),
+        (["sample", "miniwob:all", "--ratio", "easy=-1"], "--ratio: 'easy=-1' is no band"),
+        (["sample", "miniwob:all", "--ratio", "easy=0"], "no weight is above 0"),
+        (["sample", "miniwob:all", "--ratio", "hard=1"], "no task may be drawn in the bands of the ratio: hard"),
+        (["sample", "miniwob:all", "--ratio", "easy=1", "--sampler", "uniform"], "the sampler uniform has no ratio"),
+        (["sample", "miniwob:all", "--sampler", "ratio"], "--sampler ratio needs weights"),
+        (["sample", "miniwob:all", "--band", "hard"], "no task is left that may be drawn"),
+        (["sample", "miniwob:all", "--exclude-site", "/"], "--exclude-site: '/' is no site"),
+        (["sample", "miniwob:all", "-s", "tasks.sampler=ratio"], 'sampler "ratio" needs difficulty_ratio'),
+        (["sample", "miniwob:all", "-s", "tasks.difficulty_ratio.easy=-1"], "tasks.difficulty_ratio.easy"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_2_and_one_clear_word(tasks, arguments, said):
+    told = tasks(*arguments)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert said in " ".join(told.stderr.replace("│", " ").split())
+    assert "Traceback" not in told.stderr
+
+
+def test_an_empty_file_is_2(tasks, tmp_path):
+    write(tmp_path / "empty.jsonl", "")
+    said = tasks("check", "empty.jsonl")
+    assert (said.returncode, said.stderr.splitlines()[0]) == (2, "webgym: empty.jsonl: no task in the file")

@@ -1,0 +1,46 @@
+import json
+
+from tests.tasks.lines import FACTS, webgym
+from webgym_cli.tasks.check import BadLine, Checker, FileReport
+
+
+def lines(*values):
+    return [(value if isinstance(value, str) else json.dumps(value)).encode() + b"\n" for value in values]
+
+
+def test_every_bad_line_is_reported_and_the_good_ones_are_counted():
+    report = FileReport("t")
+    values = (
+        webgym(0),
+        "{",
+        "",
+        webgym(1, difficulty=0),
+        webgym(2, difficulty=5, evaluator_reference=FACTS),
+        webgym(0, task_id="again"),
+        {"id": "clik-test"},
+        {"id": "click-test", "rubric": ["a"]},
+        webgym(4, website="www.shop0.co.uk", evaluator_reference=None),
+    )
+    bad = list(Checker().check("t", lines(*values), report))
+    assert [(found.file, found.line) for found in bad] == [("t", 2), ("t", 4), ("t", 7)]
+    assert bad[1] == BadLine("t", 4, "difficulty: Input should be greater than or equal to 1")
+    assert bad[2].reason.startswith("MiniWoB has no page 'clik-test' (start_url takes")
+    assert report.to_json() == {
+        "event": "checked",
+        "file": "t",
+        "tasks": 5,
+        "bad_lines": 3,
+        "duplicates": 1,
+        "in_earlier_files": 0,
+        "by_band": {"easy": 4, "medium": 1},
+        "by_environment": {"miniwob": 1, "web": 4},
+        "sites": 2,
+        "rubrics": {"facts": 1, "groups": 2, "none": 1, "texts": 1},
+    }
+
+
+def test_files_are_compared_with_the_earlier_ones():
+    checker, train, test = Checker(), FileReport("train"), FileReport("test")
+    assert list(checker.check("train", lines(webgym(0), webgym(1)), train)) == []
+    assert list(checker.check("test", lines(webgym(1), webgym(2), webgym(1)), test)) == []
+    assert (train.in_earlier_files, test.in_earlier_files, test.duplicates) == (0, 1, 1)

@@ -1,0 +1,115 @@
+from itertools import islice
+
+import pytest
+
+from tests.tasks.lines import webgym, write
+from webgym_cli.errors import SettingsError
+from webgym_cli.records.task import Band
+from webgym_cli.tasks.draw import SEEDS, Sampler, largest_remainder
+from webgym_cli.tasks.sample import sample_tasks
+from webgym_cli.tasks.source import open_tasks
+
+EASY, MEDIUM, HARD = Band
+RATIO = {EASY: 2.0, MEDIUM: 5.0, HARD: 3.0}
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    """Twelve easy tasks, six medium, three hard ones; each on a site of its own."""
+    levels = [1] * 12 + [5] * 6 + [9] * 3
+    return open_tasks(
+        str(write(tmp_path / "t", *(webgym(number, difficulty=level) for number, level in enumerate(levels))))
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "count", "shares"),
+    [
+        ((2, 5, 3), 10, (2, 5, 3)),
+        ((2, 5, 3), 0, (0, 0, 0)),
+        ((2, 5, 3), 1, (0, 1, 0)),
+        ((2, 5, 3), 1024, (205, 512, 307)),  # 204.8, 512, 307.2
+        ((2, 5, 3), 7, (1, 4, 2)),  # 1.4, 3.5, 2.1: one is left, to the 0.5
+        ((1, 1, 1), 10, (4, 3, 3)),  # all 0.33: the easiest first
+        ((1, 1, 1), 11, (4, 4, 3)),
+        ((1, 1, 2), 2, (1, 0, 1)),  # 0.5, 0.5, 1: a tie
+        ((1, 3, 0), 2, (1, 1, 0)),  # 0.5, 1.5: a tie
+        ((0, 1, 1), 1, (0, 1, 0)),
+        ((0, 0, 4), 5, (0, 0, 5)),
+        ((0.1, 0.2, 0.7), 10, (1, 2, 7)),  # in binary 0.1 + 0.2 + 0.7 is not 1
+        ((0.1, 0.3, 0.3), 1, (0, 1, 0)),
+        ((1e-9, 1, 1), 3, (0, 2, 1)),
+    ],
+    ids=str,
+)
+def test_shares_by_largest_remainder(weights, count, shares):
+    assert largest_remainder(dict(zip(Band, weights, strict=True)), count) == dict(zip(Band, shares, strict=True))
+
+
+def test_the_order_in_which_weights_stand_decides_nothing():
+    assert largest_remainder({HARD: 1, EASY: 1}, 3) == {EASY: 2, HARD: 1}
+
+
+@pytest.mark.parametrize("weights", [{}, {EASY: 0}, {EASY: 2, HARD: -1}], ids=str)
+def test_weights_that_divide_nothing_are_refused(weights):
+    with pytest.raises(SettingsError):
+        largest_remainder(weights, 3)
+
+
+@pytest.mark.parametrize("which", [None, *Band], ids=str)
+def test_a_stream_has_positions_and_rounds(tasks, which):
+    members = set(range(21)) if which is None else set(tasks.indices(which))
+    size = len(members)
+    elements = list(islice(Sampler(tasks, "x", RATIO).stream(which), 3 * size))
+    assert [element.position for element in elements] == list(range(3 * size))
+    for start in (0, size, 2 * size):
+        assert {element.index for element in elements[start : start + size]} == members
+    assert all(0 <= element.seed < SEEDS for element in elements)
+
+
+def test_elements_can_be_asked_for_by_their_position(tasks):
+    sampler = Sampler(tasks, "x", RATIO)
+    elements = list(islice(sampler.stream(MEDIUM), 20))
+    assert list(sampler.at(MEDIUM, [17, 3])) == [elements[3], elements[17]]
+    assert list(sampler.at(MEDIUM, [])) == []
+
+
+def test_a_draw_starts_where_it_is_told_and_passes_over_what_is_hidden(tasks):
+    sampler = Sampler(tasks, "x")
+    elements = list(islice(sampler.stream(None), 60))
+    hidden = {elements[5].index, elements[7].index}
+    expected = [element for element in elements[4:] if element.index not in hidden]
+    assert sampler.draw(30, start={None: 4}, hidden=hidden) == expected[:30]
+
+
+def test_a_ratio_draw_completes_what_there_is(tasks):
+    sampler = Sampler(tasks, "x", RATIO)
+    drawn = sampler.draw(4, have={EASY: 5, MEDIUM: 1})
+    bands = [tasks.band(element.index) for element in drawn]
+    # 10 in all are 2, 5, 3: none is easy, 4 medium and 3 hard are owed, of which 4 are 2.29 and 1.71
+    assert sorted(bands) == sorted([MEDIUM] * 2 + [HARD] * 2)
+
+
+def test_bands_without_tasks_are_named(tasks):
+    hidden = frozenset(tasks.indices(HARD))
+    assert Sampler(tasks, "x", RATIO).bands_without_tasks(hidden) == [HARD]
+    assert Sampler(tasks, "x", {EASY: 1, HARD: 0}).bands_without_tasks(hidden) == []
+    assert Sampler(tasks, "x").bands_without_tasks(hidden) == []
+
+
+def test_a_sample_has_no_task_twice(tasks):
+    assert sorted(sample_tasks(tasks, 100, seed=3).indices) == list(range(21))
+    assert len(sample_tasks(tasks, 10, seed=3).indices) == 10
+    assert sample_tasks(tasks, 10, seed=3).indices == sample_tasks(tasks, 10, seed=3).indices
+    assert sample_tasks(tasks, 10, seed=4).indices != sample_tasks(tasks, 10, seed=3).indices
+
+
+def test_a_sample_by_ratio_takes_no_more_than_a_band_has(tasks):
+    drawn = sample_tasks(tasks, 20, ratio=RATIO)  # 4, 10 and 6 are wanted
+    assert sorted(tasks.band(index) for index in drawn.indices) == sorted([EASY] * 4 + [MEDIUM] * 6 + [HARD] * 3)
+
+
+def test_a_sample_of_some_bands_without_some_sites(tasks):
+    drawn = sample_tasks(tasks, 100, bands=[HARD, MEDIUM], without_sites=["shop13.co.uk", "shop20.co.uk"])
+    assert set(drawn.indices) == set(range(12, 21)) - {13, 20}
+    assert [task.id for task in drawn] == [f"insta-{index}" for index in drawn.indices]

@@ -1,0 +1,96 @@
+"""Checks task files line by line: every bad line with its reason, and what the good ones are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from webgym_cli.tasks.format import BadTask, parse_object, read_task
+from webgym_cli.tasks.rubric import rubric_shape
+from webgym_cli.tasks.site import site_of
+from webgym_cli.tasks.source import fingerprint, numbered_lines, site_hash
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """One line that is no task."""
+
+    file: str
+    line: int
+    """Its number, from 1."""
+    reason: str
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as data."""
+        return {"event": "bad_line", "file": self.file, "line": self.line, "reason": self.reason}
+
+
+@dataclass(slots=True)
+class FileReport:
+    """What one file holds."""
+
+    file: str
+    tasks: int = 0
+    """Good lines, those that ask the same as another one included."""
+    bad_lines: int = 0
+    duplicates: int = 0
+    """Tasks that ask the same as an earlier one of this file: they count once."""
+    in_earlier_files: int = 0
+    """Tasks that ask the same as one of a file checked before: a test set must have none of the training set's."""
+    bands: Counter[str] = field(default_factory=Counter)
+    environments: Counter[str] = field(default_factory=Counter)
+    rubrics: Counter[str] = field(default_factory=Counter)
+    """By shape."""
+    sites: set[int] = field(default_factory=set)
+    """Hashes of the sites of the tasks' addresses."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as data."""
+        return {
+            "event": "checked",
+            "file": self.file,
+            "tasks": self.tasks,
+            "bad_lines": self.bad_lines,
+            "duplicates": self.duplicates,
+            "in_earlier_files": self.in_earlier_files,
+            "by_band": dict(sorted(self.bands.items())),
+            "by_environment": dict(sorted(self.environments.items())),
+            "sites": len(self.sites),
+            "rubrics": dict(sorted(self.rubrics.items())),
+        }
+
+
+@dataclass(slots=True)
+class Checker:
+    """Checks one file after another and knows what the earlier ones asked."""
+
+    _earlier: set[int] = field(default_factory=set)
+
+    def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
+        """Yield the bad lines of a file as they are met, and fill its report."""
+        here: set[int] = set()
+        for number, _, line in numbered_lines(lines):
+            try:
+                self._take(line, report, here)
+            except BadTask as error:
+                report.bad_lines += 1
+                advice = f" ({error.advice})" if error.advice else ""
+                yield BadLine(file, number, f"{error}{advice}")
+        self._earlier |= here
+
+    def _take(self, line: bytes, report: FileReport, here: set[int]) -> None:
+        value = parse_object(line)
+        task = read_task(value)
+        content = fingerprint(task)
+        report.tasks += 1
+        report.duplicates += content in here
+        report.in_earlier_files += content in self._earlier and content not in here
+        here.add(content)
+        report.bands[str(task.band)] += 1
+        report.environments[task.environment] += 1
+        given = value.get("rubric")
+        report.rubrics[rubric_shape(value.get("evaluator_reference") if given is None else given)] += 1
+        if site := site_of(task.start_url):
+            report.sites.add(site_hash(site))

@@ -1,0 +1,52 @@
+"""Draws a sample of different tasks: a file of its own, where a plan would begin again after the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from webgym_cli.records.task import Band, Task
+from webgym_cli.tasks.draw import Sampler
+from webgym_cli.tasks.source import BANDS, TaskSet
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample that was drawn; its tasks are read as they are asked for."""
+
+    tasks: TaskSet
+    indices: tuple[int, ...]
+    """Of the tasks drawn, in the order of the draw."""
+    empty_bands: tuple[Band, ...]
+    """Bands that should have had a share, but have no task."""
+
+    def __iter__(self) -> Iterator[Task]:
+        return self.tasks.read(self.indices)
+
+
+def sample_tasks(
+    tasks: TaskSet,
+    count: int,
+    *,
+    seed: int = 0,
+    ratio: Mapping[Band, float] | None = None,
+    bands: Collection[Band] = (),
+    without_sites: Collection[str] = (),
+) -> Sample:
+    """Draw so many different tasks, or fewer where there are no more; the same ones for the same seed.
+
+    `ratio`: weights of the bands, None: uniform. `bands`: only these; empty: all. Raises `UsageError` where no task is
+    left.
+    """
+    left_out = [band for band in BANDS if bands and band not in bands]
+    hidden = {index for band in left_out for index in tasks.indices(band)} | tasks.on_sites(without_sites)
+    sampler = Sampler(tasks, f"{seed}/sample", ratio)
+    size = {band: len(tasks.indices(band)) for band in BANDS}
+    drawn = sampler.draw(min(count, len(tasks)), hidden=hidden)
+    first_round = (
+        element
+        for element in drawn
+        if element.position < (len(tasks) if ratio is None else size[tasks.band(element.index)])
+    )
+    empty = tuple(sampler.bands_without_tasks(hidden))
+    return Sample(tasks, tuple(element.index for element in first_round), empty)
