@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from playwright.async_api import Browser, Page
 
 from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.environments.browser.find import find_chromium
 from webgym_cli.environments.browser.observe import EYES, HANDS, Sighting, observe_script, sightings
+from webgym_cli.errors import RoleError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.testing.sites.experts import Expert
 from webgym_cli.testing.sites.server import EPISODE_COOKIE, HOSTS, SiteServer
@@ -19,8 +21,12 @@ PAGE = SIZE["height"] - 50
 
 async def launch(playwright, server: SiteServer) -> Browser:
     """Start a Chromium that finds all hosts of `.test` at the server."""
+    try:
+        executable = find_chromium(BrowserSettings())
+    except RoleError as error:
+        pytest.skip(str(error))
     return await playwright.chromium.launch(
-        executable_path=str(find_chromium(BrowserSettings())),
+        executable_path=str(executable),
         args=["--no-sandbox", f"--host-resolver-rules=MAP *.test {server.address}"],
     )
 
@@ -44,6 +50,8 @@ class Driven:
     actions: list[Action] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """What the page's scripts threw, and what went to other servers."""
+    statuses: set[int] = field(default_factory=set)
+    """HTTP statuses of the pages."""
 
 
 async def drive(page: Page, start_url: str, expert: Expert, limit: int) -> Driven:
@@ -51,6 +59,7 @@ async def drive(page: Page, start_url: str, expert: Expert, limit: int) -> Drive
     driven = Driven()
     page.on("pageerror", lambda error: driven.errors.append(str(error)))
     page.on("request", lambda request: _foreign(request.url) and driven.errors.append(request.url))
+    page.on("response", lambda response: driven.statuses.add(response.status))
     await page.goto(start_url)
     for _ in range(limit):
         seen = sightings(await page.evaluate(f"() => {EYES}.look({{limit: 200, detail: false}})"))

@@ -25,7 +25,9 @@ def test_every_task_has_its_expert():
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
 async def test_the_expert_solves_its_task_on_any_seed(sites, chromium, task):
     limit = getattr(MaxSteps(), task.band.value)
-    await asyncio.gather(*(solve(sites, chromium, task, seed, limit) for seed in (0, 1, 2)))
+    driven = await asyncio.gather(*(solve(sites, chromium, task, seed, limit) for seed in (0, 1, 2)))
+    if task.id == "booking-ferry":  # the terms fill more than a screen
+        assert all(ActionName.SCROLL in {action.name for action in one.actions} for one in driven)
 
 
 @pytest.mark.browser
@@ -33,11 +35,13 @@ async def test_the_expert_solves_its_task_on_any_seed(sites, chromium, task):
 async def test_the_expert_gets_over_pages_that_fail_or_come_blank(task):
     from playwright.async_api import async_playwright
 
-    knobs = Knobs(error_rate=0.3, blank_rate=0.15, seed=1)
+    knobs = Knobs(error_rate=0.25, blank_rate=0.3)
     async with SiteServer(knobs=knobs) as server, async_playwright() as playwright:
         browser = await launch(playwright, server)
-        await solve(server, browser, find_task(task).task, 0, 60)
+        driven = await solve(server, browser, find_task(task).task, 0, 60)
         await browser.close()
+    assert 500 in driven.statuses
+    assert ActionName.NAVIGATE in {action.name for action in driven.actions}  # a page that stayed blank
 
 
 def scene(*names: str, role: str = "link") -> list[Element]:
@@ -100,3 +104,4 @@ async def solve(sites, chromium, task, seed, limit):
     assert driven.actions[-1].name is ActionName.ANSWER, (seed, driven.actions)
     assert sites.score(token, driven.answer) == (1.0, "all facts hold"), seed
     sites.end_episode(token)
+    return driven

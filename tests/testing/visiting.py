@@ -55,10 +55,6 @@ class Visitor:
     async def post(self, path: str, **form: str | list[str]) -> Page:
         listed = {name: [values] if isinstance(values, str) else values for name, values in form.items()}
         fields = [(name, value) for name, values in listed.items() for value in values]
-            (name, value)
-            for name, values in form.items()
-            for value in ([values] if isinstance(values, str) else values)
-        ]
         return await request(self.server, "POST", self.site_task.host, path, self.token, fields)
 
     async def log_in(self) -> None:
