@@ -143,6 +143,14 @@ def test_a_file_that_changed_meanwhile_is_told(file):
         tasks.task(1)
 
 
+def test_a_file_is_indexed_once_until_it_changes(file):
+    write(file, webgym(0))
+    first = open_tasks(str(file))
+    assert open_tasks(str(file)) is first
+    write(file, webgym(0), webgym(1))
+    assert len(open_tasks(str(file))) == 2
+
+
 def test_miniwob_pages_are_tasks():
     assert everything("miniwob:click-test, click-dialog") == [
         Task(id="click-test", start_url="click-test.html"),

@@ -7,6 +7,7 @@ import stat
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -118,7 +119,10 @@ def open_tasks(source: str) -> TaskSet:
         return _in_memory(source, _miniwob(source.removeprefix(MINIWOB)))
     if source.startswith(SITES):
         return _in_memory(source, _sites(source.removeprefix(SITES)))
-    return _open_file(source)
+    try:
+        return _open_file(source, _version(Path(source)))
+    except OSError as error:
+        raise _unreadable(Path(source), error) from None
 
 
 def fingerprint(task: Task) -> int:
@@ -181,16 +185,13 @@ class _MemoryReader:
         return (self.tasks[index] for index in indices)
 
 
-def _open_file(source: str) -> TaskSet:
+@lru_cache(maxsize=2)  # training and test tasks: a command plans more than once
+def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     path, index, offsets = Path(source), TaskIndex(), array("Q")
-    try:
-        version = _version(path)
-        with path.open("rb") as file:
-            for number, offset, line in numbered_lines(file):
-                if index.add(_checked(path, number, line)):
-                    offsets.append(offset)
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    with path.open("rb") as file:
+        for number, offset, line in numbered_lines(file):
+            if index.add(_checked(path, number, line)):
+                offsets.append(offset)
     if not offsets:
         raise UsageError(f"{path}: no task in the file", hint="put one task a line, as JSON")
     index.close()
