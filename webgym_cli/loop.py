@@ -25,7 +25,7 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.execute import Judging, judge_in_words
-from webgym_cli.rewards.judge import Judge
+from webgym_cli.rewards.judge import Judge, judge_settings
 from webgym_cli.rewards.plan import JudgeQuery, plan_judging
 from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.rollout.actors import Actor, ModelActor, OracleActor
@@ -111,11 +111,12 @@ class Pipeline:
 
     async def judge(self, query: JudgeQuery) -> Event:
         """Judge the stored trajectories that are asked for and return the summary."""
-        plan = plan_judging(self.run, self.settings.judge, query)
-        self.sink({**plan.to_json(), "message": f"{len(plan.owed)} trajectories to judge, {plan.to_skip} skipped"})
-        for line in plan.damaged:
-            self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
-        summary = await Judging(plan, self.run, self.settings.judge, self.sink).execute()
+        async with judge_settings(self.settings.judge) as settings:
+            plan = plan_judging(self.run, settings, query)
+            self.sink({**plan.to_json(), "message": f"{len(plan.owed)} trajectories to judge, {plan.to_skip} skipped"})
+            for line in plan.damaged:
+                self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
+            summary = await Judging(plan, self.run, settings, self.sink).execute()
         record(self.run, summary)
         self.sink({**summary, "message": judge_in_words(summary)})
         return summary
@@ -143,7 +144,8 @@ class Pipeline:
     @asynccontextmanager
     async def _actor(self, policy: str) -> AsyncIterator[Actor]:
         if policy == ORACLE:
-            yield OracleActor(self.settings.context_config.interaction_mode)
+            context = self.settings.context_config
+            yield OracleActor(context.interaction_mode, context.prompt_version)
             return
         served = self.settings.serve.served_model_name
         base_url = policy
@@ -177,11 +179,12 @@ class Pipeline:
         if not self.settings.judge.base_url:
             yield None
             return
-        judge = Judge(self.settings.judge, ScreenshotStore(self.run.screenshots).get)
-        try:
-            yield judge.judge
-        finally:
-            await judge.close()
+        async with judge_settings(self.settings.judge) as settings:
+            judge = Judge(settings, ScreenshotStore(self.run.screenshots).get)
+            try:
+                yield judge.judge
+            finally:
+                await judge.close()
 
     def _unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
         """Yield the stored trajectories that wait for a judge."""

@@ -74,6 +74,7 @@ def test_the_environments_own_reward_stands_whatever_a_judge_says(said):
         (ANSWERED, WEB, False, True),
         (UNSOLVED, WEB, False, True),
         (SCORED, WEB, True, False),
+        (SCORED.model_copy(update={"reward": None}), WEB, False, True),
         (SOLVED, WEB, True, False),
         (UNSOLVED, Task(id="t"), True, False),
         (CRASHED, WEB, False, False),

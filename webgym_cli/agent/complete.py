@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from webgym_cli.agent.foreign import clipped, page_line, page_text
-from webgym_cli.agent.layout import EFFECT, Layout, Window, described, listing, quoted
+from webgym_cli.agent.layout import EFFECT, Layout, Window, described, listing, notices, quoted
 from webgym_cli.agent.notes import notes
 from webgym_cli.agent.thoughts import remembered
 from webgym_cli.agent.tools import describe, schema
@@ -119,6 +119,7 @@ def _turn(window: Window, index: int) -> str:
     lines = [_place(observation)]
     if index > 0:
         lines += _came_of(window.past[index - 1])
+    lines += notices(observation)
     if index == len(window.past):
         if observation.elements:
             lines += ["Elements:", listing(observation.elements)]

@@ -71,6 +71,11 @@ def _described(element: Element) -> str:
     return f"{role} {_json(clipped(element.name))}{value}"
 
 
+def notices(observation: Observation) -> list[str]:
+    """Return what the browser told beside the picture, a line each."""
+    return [f"Notice: {page_line(text)}." for text in observation.notices]
+
+
 def quoted(text: str, limit: int | None = None) -> str:
     """Return foreign text as a JSON text that can't leave its quotes or its line; cut to so many characters."""
     return page_line(_json(clipped(text, limit)), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from webgym_cli.agent.foreign import clipped, page_line, page_text
-from webgym_cli.agent.layout import EFFECT, Layout, Window, listing
+from webgym_cli.agent.layout import EFFECT, Layout, Window, listing, notices
 from webgym_cli.agent.tools import describe, schema
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Step
@@ -52,6 +52,7 @@ def _turn(window: Window, index: int) -> str:
         lines.append(f"The last reply was no action: {before.parse_error}.")
     elif before and before.action_error:
         lines.append(f"The last action failed: {page_line(before.action_error)}.")
+    lines += notices(window.observation(index))
     if elements := window.observation(index).elements:
         lines += ["Elements:", listing(elements)]
     return "\n".join(lines)

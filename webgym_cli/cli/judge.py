@@ -50,6 +50,7 @@ def judge(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop import Pipeline
     from webgym_cli.rewards.client import require_judge
+    from webgym_cli.rewards.judge import SCRIPTED
     from webgym_cli.rewards.plan import plan_judging
     from webgym_cli.store.run import open_run
 
@@ -59,7 +60,8 @@ def judge(
     query = _query(options)
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
-    require_judge(settings.judge)
+    if settings.judge.base_url != SCRIPTED:
+        require_judge(settings.judge)
     plan = plan_judging(directory, settings.judge, query)
     if dry_run:
         output.show(plan.to_json())

@@ -160,7 +160,8 @@ class JudgeSettings(Section):
     """The judge of episodes that the environment itself can't score: any OpenAI-compatible server."""
 
     base_url: str = ""
-    """Base URL; empty: no judge, the rewards stay unknown until `webgym judge`."""
+    """Base URL; empty: no judge, the rewards stay unknown until `webgym judge`; `scripted`: the shipped judge of plain
+    rules, for demonstrations and tests."""
     model: str = "gemini-3-flash-preview"
     """The model that gives the verdicts."""
     key_points_model: str = ""

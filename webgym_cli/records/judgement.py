@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.trajectory import Outcome, Score, Trajectory
+from webgym_cli.records.trajectory import SUCCESS_REWARD, Outcome, Score, Trajectory
 
 
 class Verdict(Record):
@@ -72,10 +72,21 @@ class Judgement(Record):
 
 
 def scored_by_environment(trajectory: Trajectory) -> bool:
-    """Whether the environment itself tells how the episode went: its reward then stands, whatever a judge says."""
+    """Whether the environment itself tells how the episode went: its reward then stands, whatever a judge says.
+
+    Where a judge was to decide although the environment has an opinion, the reward was left open.
+    """
     outcome = trajectory.outcome
-    scored = any(score.source == "environment" for score in outcome.scores)
+    scored = any(score.source == "environment" for score in outcome.scores) and outcome.reward is not None
     return scored or outcome.stop is Stop.TERMINATED or trajectory.task.environment == "miniwob"
+
+
+def environment_verdict(trajectory: Trajectory) -> bool | None:
+    """Return whether the environment itself holds the task for solved; None when it has no opinion."""
+    for score in trajectory.outcome.scores:
+        if score.source == "environment":
+            return score.value >= SUCCESS_REWARD
+    return trajectory.outcome.success if scored_by_environment(trajectory) else None
 
 
 def needs_judge(trajectory: Trajectory) -> bool:

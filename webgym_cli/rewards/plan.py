@@ -10,7 +10,7 @@ from enum import StrEnum
 from webgym_cli.config.collect import JudgeSettings
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.judgement import Judgement, needs_judge, scored_by_environment
+from webgym_cli.records.judgement import Judgement, environment_verdict, needs_judge
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge import models, settings_digest
@@ -166,7 +166,7 @@ def _owed(trajectory: Trajectory, newest: Judgement | None) -> Owed:
         iteration=trajectory.iteration,
         previous=newest.success if newest else None,
         known=newest is not None,
-        environment=trajectory.outcome.success if scored_by_environment(trajectory) else None,
+        environment=environment_verdict(trajectory),
     )
 
 

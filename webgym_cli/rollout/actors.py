@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from webgym_cli.agent.foreign import page_line
+from webgym_cli.agent.notes import Notes, written
 from webgym_cli.agent.policy import Policy, Reply
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.tools import describe, render_call
 from webgym_cli.environments.base import Environment
-from webgym_cli.records.action import InteractionMode
-from webgym_cli.records.trajectory import Generation
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.trajectory import Generation, PromptVersion
 
 
 class Actor(Protocol):
@@ -40,10 +42,20 @@ class OracleActor:
 
     name = "oracle"
 
-    def __init__(self, mode: InteractionMode) -> None:
+    def __init__(self, mode: InteractionMode, version: PromptVersion = PromptVersion.VANILLA) -> None:
         self._mode = mode
+        self._version = version
 
     async def act(self, prompt: Prompt, environment: Environment) -> Reply:
-        """Return the expert's next action as a tool call."""
+        """Return the expert's next action as a tool call, with notes where the prompt asks for them."""
         action = await environment.expert_action()
-        return Reply(text=render_call(action, self._mode), generation=Generation(finish_reason="stop"))
+        call = render_call(action, self._mode)
+        if self._version is PromptVersion.COMPLETE:
+            call = f"{written(_plain_notes(action))}\n{call}"
+        return Reply(text=call, generation=Generation(finish_reason="stop"))
+
+
+def _plain_notes(action: Action) -> Notes:
+    """Return the notes of one who knows the way: nothing to remember, one goal."""
+    state = "done" if action.name is ActionName.ANSWER else "doing"
+    return Notes(progress={"the task": state}, intention="the task", action=page_line(describe(action)))

@@ -26,6 +26,8 @@ from typing import Any
 
 from aiohttp import web
 
+from webgym_cli.errors import UsageError
+
 MODEL = "scripted-judge"
 """The one model that it lists; it answers to any name."""
 KEPT_QUESTIONS = 10_000
@@ -75,8 +77,10 @@ class Asked:
 
 @dataclass(slots=True)
 class JudgeServer:
-    """The server, on a free port of the loopback interface. An async context manager."""
+    """The server, on the loopback interface. An async context manager; raises `UsageError` for a port that is taken."""
 
+    port: int = 0
+    """Where to listen; 0 takes a free port."""
     asked: deque[Asked] = field(default_factory=lambda: deque(maxlen=KEPT_QUESTIONS))
     """The questions so far, oldest first."""
     _scripts: dict[str, deque[Scripted]] = field(default_factory=dict)
@@ -107,8 +111,12 @@ class JudgeServer:
         app.router.add_post("/v1/chat/completions", self._complete)
         self._runner = web.AppRunner(app, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
+        try:
+            await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            message = f"port {self.port} of 127.0.0.1 can't be listened on: {error.strerror or error}"
+            raise UsageError(message, hint="choose another port; 0 takes a free one") from error
         self._port = self._runner.addresses[0][1]
         return self
 
