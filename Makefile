@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check format clean
+.PHONY: help setup demo demo-web test test-fast check format clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -25,6 +25,12 @@ demo: setup  ## Train a tiny model from nothing: demonstrations, then its own ep
 	$(BIN)/webgym init-model tiny runs/demo-model
 	$(BIN)/webgym loop runs/demo -c demo
 
+demo-web: $(STAMP)  ## Roll out experts on the fixture sites, judge their episodes: the open web without a network
+	$(BIN)/webgym setup --role browser
+	$(BIN)/webgym rollout runs/demo-web -c sites
+	$(BIN)/webgym judge runs/demo-web --all -s judge.base_url=scripted
+	$(BIN)/webgym status runs/demo-web
+
 test: setup  ## Run all tests, those of the real stack too
 	$(BIN)/python -m pytest
 
@@ -41,4 +47,4 @@ format: $(STAMP)  ## Format the code
 	$(BIN)/ruff format .
 
 clean:  ## Remove the project's own environment and the demo's runs
-	rm -rf $(VENV) runs/demo runs/demo-model
+	rm -rf $(VENV) runs/demo runs/demo-model runs/demo-web

@@ -25,7 +25,7 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.execute import Judging, judge_in_words
-from webgym_cli.rewards.judge import Judge, judge_settings
+from webgym_cli.rewards.judge import Judge
 from webgym_cli.rewards.plan import JudgeQuery, plan_judging
 from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.rollout.actors import Actor, ModelActor, OracleActor
@@ -40,6 +40,7 @@ from webgym_cli.store.checkpoints import checkpoints, current, policy_path, repa
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.testing.scripted_judge import judge_settings
 from webgym_cli.train.execute import execute as execute_training
 from webgym_cli.train.plan import plan_training
 

@@ -27,18 +27,18 @@ def sites(port: PortOpt = 8800) -> None:
     Example: webgym fixture sites --port 8800
     """
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.testing.sites.server import HOSTS, SiteServer
+    from webgym_cli.testing.sites.registry import SITE_HOSTS
+    from webgym_cli.testing.sites.server import serve_forever
 
     output = Output()
 
-    async def serve() -> None:
-        async with SiteServer(port=port, door=True) as server:
-            output.text(server.address)
-            output.note(f"sites: {', '.join(f'http://{host}/_/' for host in HOSTS[:4])}")
-            output.note(f'a browser finds them with --host-resolver-rules="MAP *.test {server.address}"')
-            await _for_ever()
+    def started(address: str) -> None:
+        output.text(address)
+        output.flush()
+        output.note(f"sites: {', '.join(f'http://{host}/_/' for host in SITE_HOSTS)}, and http://lab.test/")
+        output.note(f'a browser finds them with --host-resolver-rules="MAP *.test {address}"')
 
-    run_async(serve())
+    run_async(serve_forever(port, started=started))
 
 
 @app.command()
@@ -49,6 +49,8 @@ def judge(port: PortOpt = 0) -> None:
 
     Example: webgym fixture judge --port 8801
     """
+    import asyncio
+
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.testing.judge_server import JudgeServer
 
@@ -57,14 +59,7 @@ def judge(port: PortOpt = 0) -> None:
     async def serve() -> None:
         async with JudgeServer(port=port) as server:
             output.text(server.base_url)
-            await _for_ever()
+            output.flush()
+            await asyncio.Event().wait()
 
     run_async(serve())
-
-
-async def _for_ever() -> None:
-    import asyncio
-    import sys
-
-    sys.stdout.flush()
-    await asyncio.Event().wait()

@@ -50,9 +50,9 @@ def judge(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop import Pipeline
     from webgym_cli.rewards.client import require_judge
-    from webgym_cli.rewards.judge import SCRIPTED
     from webgym_cli.rewards.plan import plan_judging
     from webgym_cli.store.run import open_run
+    from webgym_cli.testing.scripted_judge import SCRIPTED
 
     open_run(run)
     options: dict[str, Any] = {"ids": read_ids(ids), "split": split and split.value, "iteration": iteration}

@@ -47,6 +47,10 @@ class Output:
         """Write one line on stdout."""
         sys.stdout.write(f"{line}\n")
 
+    def flush(self) -> None:
+        """Let the reader of stdout have what was written."""
+        sys.stdout.flush()
+
     def show(self, value: dict[str, Any]) -> None:
         """Write one object: a line of JSON, or key and value for people."""
         if self.as_json:

@@ -8,7 +8,9 @@ from webgym_cli.environments.browser.actions import to_normalised
 from webgym_cli.environments.browser.observe import Sighting, look
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.web import WebEnvironment, WebPool
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, InteractionMode
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
 from webgym_cli.testing.sites.experts import Expert
@@ -39,8 +41,10 @@ class SitesPool(WebPool):
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop the browser, close the gate, stop the server."""
-        await super().__aexit__(*exc)
-        await self.server.__aexit__(None, None, None)
+        try:
+            await super().__aexit__(*exc)
+        finally:
+            await self.server.__aexit__(None, None, None)
 
     def new(self) -> SitesEnvironment:
         """Return a fresh environment; its episode has its own state on the server."""
@@ -81,7 +85,10 @@ class SitesEnvironment(WebEnvironment):
             raise RuntimeError("the environment was not reset")
         seen = await look(session)
         text = await session.evaluate(_TEXT)
-        action = self._expert.next(session.url, [sighting.element for sighting in seen], text)
+        try:
+            action = self._expert.next(session.url, [sighting.element for sighting in seen], text)
+        except LookupError as error:
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert is lost: {error}") from error
         return action if self._mode is InteractionMode.SET_OF_MARKS else self._pointed(action, seen)
 
     async def close(self) -> None:

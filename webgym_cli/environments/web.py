@@ -15,6 +15,7 @@ from webgym_cli.environments.browser.observe import EYES, HANDS, MAX_ELEMENTS, d
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.traffic import Traffic
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -23,9 +24,11 @@ from webgym_cli.records.trajectory import Score
 
 _CALM = f"async (limit) => {{ await {HANDS}.calm(limit); }}"
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
+_TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
+"""A form or a picture of the name "title" hides the document's own."""
 _SHOWN = f"""(limit) => ({{
   url: location.href,
-  title: document.title.toWellFormed(),
+  title: {_TITLE}.call(document).toWellFormed(),
   listed: limit ? {EYES}.look({{ limit, detail: false }}) : [],
 }})"""
 _SHUT_OUT = (401, 403, 429, 451)
@@ -77,8 +80,10 @@ class WebPool:
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop the browser and wait until it is gone; close the gate."""
-        await self.browsers.__aexit__(*exc)
-        await self.gate.__aexit__(*exc)
+        try:
+            await self.browsers.__aexit__(*exc)
+        finally:
+            await self.gate.__aexit__(*exc)
 
     def new(self) -> WebEnvironment:
         """Return a fresh environment; it takes its own browser context on `reset`."""
@@ -105,7 +110,7 @@ class WebEnvironment:
         self._told = (0, 0)
         self._session = session = await self._pool.browsers.session(self._pool.options)
         await self._enter(session, task, seed)
-        await session.goto(task.start_url)
+        await self._open(session, task.start_url)
         await self._settle(session)
         await self._require_welcome(session)
         view = await self._view(session)
@@ -143,6 +148,14 @@ class WebEnvironment:
     async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
         """Prepare a fresh context before its first page."""
 
+    async def _open(self, session: BrowserSession, url: str) -> None:
+        try:
+            await session.goto(url)
+        except BoundaryError as error:
+            if error.kind is FailureKind.PAGE_TIMEOUT:
+                error.kind = FailureKind.NAVIGATION_FAILED  # it could not be reached: that it took long is the detail
+            raise
+
     async def _settle(self, session: BrowserSession) -> str | None:
         """Wait, within limits, for what an action set off. Returns what to tell when a page has not come by then."""
         late = None
@@ -163,14 +176,29 @@ class WebEnvironment:
                 await traffic.change(arrives - clock.time())
                 end = clock.time() + pool.settle_seconds
             if traffic.navigating:
+                await session.stop_loading()
                 return f"the page did not load within {pool.options.navigation_timeout:g} s"
-            await session.evaluate(_CALM, max(0.0, end - clock.time()) * 1000)
+            if not await self._calm(session, traffic, max(0.0, end - clock.time())):
+                traffic = await session.traffic()
+                continue
             while traffic.busy and not traffic.navigating and clock.time() < end:
                 await traffic.change(end - clock.time())
             if not traffic.busy or (clock.time() >= end and not traffic.navigating):
                 break
             traffic = await session.traffic()
         return None
+
+    async def _calm(self, session: BrowserSession, traffic: Traffic, seconds: float) -> bool:
+        """Wait for the page to calm down. Returns False when it begins to be replaced: it then runs no scripts."""
+        calming = asyncio.create_task(session.outlasts(_CALM, seconds * 1000, seconds))
+        leaving = asyncio.create_task(traffic.leave())
+        try:
+            await asyncio.wait((calming, leaving), return_when=asyncio.FIRST_COMPLETED)
+            return calming.done() and await calming
+        finally:
+            for task in (calming, leaving):
+                task.cancel()
+            await asyncio.gather(calming, leaving, return_exceptions=True)
 
     async def _await_navigation(self, session: BrowserSession, seconds: float) -> None:
         traffic, clock = await session.traffic(), asyncio.get_running_loop()
@@ -214,8 +242,9 @@ class WebEnvironment:
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return what was not told yet: dialogs and downloads."""
-        dialogs, downloads = session.dialogs[self._told[0] :], session.downloads[self._told[1] :]
-        self._told = len(session.dialogs), len(session.downloads)
+        pages = session.pages
+        dialogs, downloads = pages.dialogs[self._told[0] :], pages.downloads[self._told[1] :]
+        self._told = len(pages.dialogs), len(pages.downloads)
         told = (
             *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),

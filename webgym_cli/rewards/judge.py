@@ -11,8 +11,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,23 +67,6 @@ class Judge:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-
-SCRIPTED = "scripted"
-"""In place of the judge's base URL: the scripted judge of `testing/judge_server.py`, started for the occasion."""
-
-
-@asynccontextmanager
-async def judge_settings(settings: JudgeSettings) -> AsyncIterator[JudgeSettings]:
-    """Give the settings by which the judge is asked; the scripted one runs for the time of the block."""
-    if settings.base_url != SCRIPTED:
-        yield settings
-        return
-    from webgym_cli.testing.judge_server import MODEL, JudgeServer
-
-    async with JudgeServer() as server:
-        names = {"model": MODEL, "key_points_model": "", "blocking_model": ""}
-        yield settings.model_copy(update={"base_url": server.base_url, **names})
 
 
 def models(settings: JudgeSettings) -> dict[str, str]:
