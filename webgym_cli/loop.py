@@ -6,17 +6,14 @@ it to the server. Each stage does only what is owed, so running the loop again t
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import make_pool, require_experts
+from webgym_cli.environments.registry import require_experts
 from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
 from webgym_cli.prepare import execute as prepare_stage
 from webgym_cli.prepare.plan import plan_dataset, refuse_empty
@@ -28,9 +25,9 @@ from webgym_cli.rewards.execute import Judging, judge_in_words
 from webgym_cli.rewards.judge import Judge
 from webgym_cli.rewards.plan import JudgeQuery, plan_judging
 from webgym_cli.roles.locate import resolve_device, role_python
-from webgym_cli.rollout.actors import Actor, ModelActor, OracleActor
 from webgym_cli.rollout.execute import Rollout
 from webgym_cli.rollout.judging import TrajectoryJudge
+from webgym_cli.rollout.parts import Acting, Parts, open_actor, open_pool
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout, write_plan
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_server
@@ -45,6 +42,13 @@ from webgym_cli.train.execute import execute as execute_training
 from webgym_cli.train.plan import plan_training
 
 ORACLE, VLLM = "oracle", "vllm"
+_COUNTS = {
+    "unjudged": "wait for a judge (webgym judge)",
+    "skipped": "skipped on blocked sites",
+    "cut": "cut",
+    "owed": "still owed",
+}
+"""What a summary counts beside the successes, in words."""
 
 
 @dataclass(slots=True)
@@ -101,10 +105,8 @@ class Pipeline:
         self._announce(plan)
         # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
         acting = policy if plan.owed else ORACLE
-        async with self._actor(acting) as actor, self._pool(plan) as pool, self._judge() as judge:
-            rollout = Rollout(plan, self.run, self.settings, actor, pool, self.sink, judge)
-            watch = self._server.watch() if self._server and acting == VLLM else None
-            summary = await rollout.execute(watch, self._unjudged(plan) if judge else ())
+        scale_out = plan.owed and self.settings.rollout.executor == "ray"
+        summary = await (self._roll_out_on_ray(plan, acting) if scale_out else self._roll_out(plan, acting))
         if split is Split.TRAIN:
             record(self.run, summary)
         self.sink({**summary, "message": _in_words(summary)})
@@ -142,50 +144,38 @@ class Pipeline:
         await execute_training(plan, self.run, self.settings, self.logs, self.sink)
         self._note_trainings()
 
-    @asynccontextmanager
-    async def _actor(self, policy: str) -> AsyncIterator[Actor]:
+    async def _roll_out(self, plan: RolloutPlan, policy: str) -> Event:
+        """Run what is owed in this process."""
+        acting = await self._acting(policy)
+        async with open_parts(self.run, self.settings, acting, _environment(plan) if plan.owed else "") as parts:
+            rollout = Rollout(plan, self.run, self.settings, parts.actor, parts.pool, self.sink, parts.judge)
+            return await rollout.execute(self._watch(policy), self._unjudged(plan) if parts.judge else ())
+
+    async def _roll_out_on_ray(self, plan: RolloutPlan, policy: str) -> Event:
+        """Run what is owed on the nodes of a Ray cluster."""
+        from webgym_cli.rollout.ray_cluster import open_cluster, require_reachable, seen_from_afar
+        from webgym_cli.rollout.scale_out import ScaleOut
+
+        async with open_cluster(self.settings.rollout) as cluster:
+            require_reachable(cluster, self.settings, policy)
+            acting = await self._acting(policy)
+            if policy == VLLM:
+                url = seen_from_afar(acting.base_url, self.settings.serve.host, cluster.here)
+                acting = acting.model_copy(update={"base_url": url})
+            environment = _environment(plan)
+            rollout = ScaleOut(plan, self.run, self.settings, cluster, open_parts, acting, environment, self.sink)
+            return await rollout.execute(self._watch(policy), self._unjudged(plan))
+
+    async def _acting(self, policy: str) -> Acting:
+        """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""
         if policy == ORACLE:
-            context = self.settings.context_config
-            yield OracleActor(context.interaction_mode, context.prompt_version)
-            return
-        served = self.settings.serve.served_model_name
-        base_url = policy
-        if policy == VLLM:
-            base_url = await self._serve_current()
+            return Acting()
+        base_url = await self._serve_current() if policy == VLLM else policy
         newest = current(self.run)
-        chat = ChatPolicy(
-            base_url,
-            served,
-            self.settings.policy_config,
-            self.settings.rollout,
-            ScreenshotStore(self.run.screenshots).get,
-            name=newest.name if newest else self.settings.policy_config.base_model,
-            api_key=os.environ.get("OPENAI_API_KEY", ""),
-        )
-        try:
-            yield ModelActor(chat)
-        finally:
-            await chat.close()
+        return Acting(base_url=base_url, name=newest.name if newest else self.settings.policy_config.base_model)
 
-    @asynccontextmanager
-    async def _pool(self, plan: RolloutPlan) -> AsyncIterator[EnvironmentPool | None]:
-        if not plan.owed:
-            yield None
-            return
-        async with make_pool(self.settings, _environment(plan)) as pool:
-            yield pool
-
-    @asynccontextmanager
-    async def _judge(self) -> AsyncIterator[TrajectoryJudge | None]:
-        if not self.settings.judge.base_url:
-            yield None
-            return
-        async with judge_settings(self.settings.judge) as settings:
-            judge = Judge(settings, ScreenshotStore(self.run.screenshots).get)
-            try:
-                yield judge.judge
-            finally:
-                await judge.close()
+    def _watch(self, policy: str) -> Awaitable[None] | None:
+        return self._server.watch() if self._server and policy == VLLM else None
 
     def _unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
         """Yield the stored trajectories that wait for a judge."""
@@ -233,6 +223,30 @@ class Pipeline:
         self.sink(event)
 
 
+@asynccontextmanager
+async def open_parts(run: RunDir, settings: Settings, acting: Acting, environment: str) -> AsyncIterator[Parts]:
+    """Open what one engine works with; in this process, or in a rank's on another node."""
+    async with (
+        open_actor(run, settings, acting) as actor,
+        open_pool(settings, environment) as pool,
+        _open_judge(run, settings) as judge,
+    ):
+        yield Parts(actor, pool, judge)
+
+
+@asynccontextmanager
+async def _open_judge(run: RunDir, settings: Settings) -> AsyncIterator[TrajectoryJudge | None]:
+    if not settings.judge.base_url:
+        yield None
+        return
+    async with judge_settings(settings.judge) as found:
+        judge = Judge(found, ScreenshotStore(run.screenshots).get)
+        try:
+            yield judge.judge
+        finally:
+            await judge.close()
+
+
 def plan_collection(
     run: RunDir, settings: Settings, split: Split, policy: str, episodes: int | None = None
 ) -> RolloutPlan:
@@ -269,8 +283,8 @@ def _in_words(summary: Event) -> str:
     low, high = summary["interval"]
     success = "no reward known" if rate is None else f"success {rate:.3f} ({low:.3f}-{high:.3f})"
     failed = ", ".join(f"{count} x {kind}" for kind, count in summary["failures"].items())
-    owed = f", {summary['owed']} still owed" if summary["owed"] else ""
-    return (
-        f"{summary['split']} {summary['iteration']}: {summary['episodes']} episodes, {success}, "
-        f"{summary['steps_per_second']} steps/s{owed}{', failures: ' + failed if failed else ''}"
-    )
+    facts = [f"{summary['episodes']} episodes", success, f"{summary['steps_per_second']} steps/s"]
+    facts += [f"{summary[name]} {words}" for name, words in _COUNTS.items() if summary.get(name)]
+    facts += [f"failures: {failed}"] if failed else []
+    bias = summary.get("cut_bias", {}).get("words")
+    return f"{summary['split']} {summary['iteration']}: {', '.join(facts)}{f'. {bias}' if bias else ''}"

@@ -154,6 +154,8 @@ class RolloutSettings(Section):
     """`ray`: one rollout actor on each node of a Ray cluster."""
     ray_address: str = ""
     """Address of the Ray cluster; empty: `RAY_ADDRESS`, else a new one on this machine."""
+    ray_cpus: float = Field(default=1.0, ge=0)
+    """CPUs that a rollout actor takes of its node's Ray resources; nodes that offer fewer get none."""
 
 
 class JudgeSettings(Section):

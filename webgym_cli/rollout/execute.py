@@ -84,6 +84,11 @@ class Rollout:
         `watch` raises when something that all episodes need has died; the rollout then stops at once. `unjudged`:
         stored trajectories that still wait for their judgement. Raises `WebGymError` when nothing could be collected.
         """
+        await self.collect(watch, unjudged)
+        return summarise(self.run, self.plan, self.actor.name, self.monitor, self.judge_down)
+
+    async def collect(self, watch: Awaitable[None] | None = None, unjudged: Iterable[Trajectory] = ()) -> None:
+        """Run everything that comes, as `execute` does, without summing up."""
         self._watched = watch is not None
         heartbeat = Heartbeat(self.run, self.monitor, self.sink)
         try:
@@ -94,7 +99,7 @@ class Rollout:
                         beside.append(group.create_task(_watch(watch)))
                     if self.settings.rollout.completion_threshold < 1:
                         beside.append(group.create_task(self._cut()))
-                    workers = min(self._slots, max(1, len(self.plan.owed)))
+                    workers = self._slots if self.queue else min(self._slots, max(1, len(self.plan.owed)))
                     await asyncio.gather(*(group.create_task(self._work()) for _ in range(workers)))
                     if self._line:
                         await self._line.drain()
@@ -102,7 +107,6 @@ class Rollout:
                         task.cancel()
         except* (WebGymError, OSError) as errors:  # OSError: the reader of our events is gone
             raise errors.exceptions[0] from None
-        return self.summary()
 
     def _judges(self, group: asyncio.TaskGroup, unjudged: Iterable[Trajectory]) -> list[asyncio.Task[None]]:
         if self._line is None:
@@ -198,6 +202,10 @@ class Rollout:
         """Once enough is done, give the rest its grace and then end the round."""
         await self._threshold.wait()
         await asyncio.sleep(self.settings.rollout.completion_grace)
+        self.cut()
+
+    def cut(self) -> None:
+        """End the round now: what runs is stored as cancelled, nothing further is begun."""
         self._cutting.set()
         for episode in tuple(self._running):
             episode.cancel()
@@ -220,26 +228,31 @@ class Rollout:
             hint="webgym doctor, then run the same command again: what is stored stays",
         )
 
-    def summary(self) -> dict[str, Any]:
-        """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected."""
-        plan, down = self.plan, self._line.down if self._line else ""
-        if down:
-            raise WebGymError(
-                f"the judge does not answer: {down}", hint=f"webgym judge {self.run.root} once it does: all is stored"
-            )
-        stored = [found for found in scan(self.run, plan.split, plan.iteration) if found.outcome.failure is None]
-        if not stored and not self.monitor.skipped_by_site:
-            kinds = ", ".join(f"{count} x {kind}" for kind, count in self.monitor.failures.items())
-            raise WebGymError(f"no episode could be collected: {kinds}", hint="webgym doctor")
-        return {
-            "event": "rollout",
-            "split": plan.split,
-            "iteration": plan.iteration,
-            "policy": self.actor.name,
-            **tally(stored),
-            "owed": len(plan.episodes) - len({found.episode for found in stored}),
-            **self.monitor.summary(),
-        }
+    @property
+    def judge_down(self) -> str:
+        """Why the judge was given up; empty while it answers."""
+        return self._line.down if self._line else ""
+
+
+def summarise(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, judge_down: str = "") -> dict[str, Any]:
+    """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected."""
+    if judge_down:
+        raise WebGymError(
+            f"the judge does not answer: {judge_down}", hint=f"webgym judge {run.root} once it does: all is stored"
+        )
+    stored = [found for found in scan(run, plan.split, plan.iteration) if found.outcome.failure is None]
+    if not stored and not monitor.skipped_by_site:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
+        raise WebGymError(f"no episode could be collected: {kinds}", hint="webgym doctor")
+    return {
+        "event": "rollout",
+        "split": plan.split,
+        "iteration": plan.iteration,
+        "policy": policy,
+        **tally(stored),
+        "owed": len(plan.episodes) - len({found.episode for found in stored}),
+        **monitor.summary(),
+    }
 
 
 async def _watch(watch: Awaitable[None]) -> None:

@@ -1,0 +1,197 @@
+"""The Ray cluster: connected to or started, its nodes, and one actor on each. The only file that knows Ray's calls."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import ipaddress
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from webgym_cli.config.collect import RolloutSettings
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.rollout.ray_rank import RolloutRank
+
+OBJECT_STORE = 80 * 2**20
+"""Bytes of shared memory that a Ray of our own takes on this machine, about Ray's least: ranks send little."""
+_ASK_AGAIN = 0.5
+_OWN = "local"
+"""Ray's word for: start one here."""
+_WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
+"""Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers."""
+
+
+class RankLostError(Exception):
+    """A rank does not answer and never will; the text says what Ray knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the cluster."""
+
+    id: str
+    address: str
+    """Its IP address."""
+    name: str
+    """Its host's name."""
+
+
+class RayCluster:
+    """A connection to Ray. Use `open_cluster`."""
+
+    def __init__(self, settings: RolloutSettings) -> None:
+        self._ray = _ray()
+        self._cpus = settings.ray_cpus
+        self.here = str(self._ray.util.get_node_ip_address())
+        """IP address of this machine, as the cluster knows it."""
+
+    def nodes(self) -> list[Node]:
+        """Return the living nodes that may run an actor: those that offer CPUs, unless none is asked for."""
+        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        usable = [node for node in alive if not self._cpus or node["Resources"].get("CPU", 0) >= self._cpus]
+        return [
+            Node(str(node["NodeID"]), str(node["NodeManagerAddress"]), str(node["NodeManagerHostname"]))
+            for node in usable
+        ]
+
+    def hire(self, node: Node) -> Any:
+        """Return the handle of a new rank that will be made on just this node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return (
+            self._ray.remote(RolloutRank)
+            .options(
+                num_cpus=self._cpus,
+                max_restarts=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+                runtime_env={"env_vars": _WORKER_ENV},
+            )
+            .remote()
+        )
+
+    async def ask(self, method: Any, *arguments: Any, seconds: float) -> Any:
+        """Call a rank's method, again while Ray can't reach it for a moment. Raises `RankLostError`.
+
+        A call may reach the rank more than once.
+        """
+        errors = self._ray.exceptions
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, end - time.monotonic())):
+                    return await method.remote(*arguments)
+            except errors.ActorUnavailableError:
+                await asyncio.sleep(_ASK_AGAIN)
+            except errors.RayError as error:
+                raise RankLostError(in_short(error)) from error
+            except TimeoutError as error:
+                raise RankLostError(f"no answer for {seconds:g} s") from error
+
+    async def kill(self, handle: Any) -> None:
+        """End a rank's process, whatever it does."""
+        await asyncio.to_thread(self._ray.kill, handle, no_restart=True)
+
+
+@asynccontextmanager
+async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
+    """Connect to the cluster that the settings or `RAY_ADDRESS` name; without one, start Ray here and end it after.
+
+    Raises `RoleError` when Ray is not installed, `UsageError` when the cluster can't be reached.
+    """
+    address = settings.ray_address or os.environ.get("RAY_ADDRESS", "") or _OWN
+    ray = _require_ray(address)
+    if ray.is_initialized():  # by the program that we are a library of
+        yield RayCluster(settings)
+        return
+    # In another thread: Ray would put its own handler of SIGTERM in the place of ours.
+    try:
+        await asyncio.to_thread(_connect, address)
+        yield RayCluster(settings)
+    finally:
+        await asyncio.to_thread(ray.shutdown)
+
+
+def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
+    """Raise `UsageError` where nodes on other machines would be sent to an address of this machine's own.
+
+    `policy`: `vllm` for the server that `serve.host` describes, `oracle`, or a base URL.
+    """
+    far = [node for node in cluster.nodes() if node.address != cluster.here]
+    if not far:
+        return
+    fix = "give an address of this machine that the other nodes can reach"
+    places = {"rollout.policy": policy, "judge.base_url": settings.judge.base_url}
+    if policy == "vllm":
+        places["serve.host"] = f"http://{settings.serve.host}"
+        fix = "-s serve.host=0.0.0.0, or an address that the other nodes can reach"
+    for key, url in places.items():
+        if loopback(url):
+            raise UsageError(
+                f"{key}: {urlsplit(url).hostname} leads every node to itself, but {far[0].name} ({far[0].address}) is "
+                "another machine",
+                hint=fix,
+            )
+
+
+def seen_from_afar(base_url: str, host: str, here: str) -> str:
+    """Return our server's base URL as other nodes reach it: `here` where it listens on every address of `host`."""
+    if host not in ("0.0.0.0", "::", ""):
+        return base_url
+    parts = urlsplit(base_url)
+    name = f"[{here}]" if ":" in here else here
+    return parts._replace(netloc=f"{name}:{parts.port}").geturl()
+
+
+def loopback(url: str) -> bool:
+    """Whether a URL leads to the machine that asks."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def in_short(error: BaseException) -> str:
+    """Return Ray's long words as one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:"))]
+    return " ".join(told)[:400] or type(error).__name__
+
+
+def _ray() -> Any:
+    return importlib.import_module("ray")
+
+
+def _require_ray(address: str) -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray = _ray()
+    except ImportError as error:
+        raise RoleError(f"rollout.executor=ray: {error}", hint='pip install "webgym[ray]", on each node') from error
+    if address.startswith("ray://"):
+        raise UsageError(
+            f"{address}: Ray's client addresses don't suffice: the driver shares the run's folder with the nodes",
+            hint="run webgym on a node of the cluster, with -s rollout.ray_address=HOST:6379",
+        )
+    return ray
+
+
+def _connect(address: str) -> None:
+    worker = importlib.import_module("ray._private.worker")
+    own: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "include_dashboard": False} if address == _OWN else {}
+    # Ray tells of dead nodes on stdout, where only our data belongs; we tell of them ourselves.
+    worker.print_to_stdstream = lambda *_, **__: None  # type: ignore[attr-defined]
+    try:
+        _ray().init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+        raise UsageError(
+            f"rollout.ray_address: {address}: {in_short(error)}",
+            hint="ray status --address HOST:PORT, or leave rollout.ray_address and RAY_ADDRESS empty",
+        ) from error
