@@ -27,6 +27,8 @@ class StepBarrier:
     def __init__(self) -> None:
         self.members = 0
         """Episodes that take part."""
+        self.turns = 0
+        """How often all have gone on."""
         self._arrived = 0
         self._open = asyncio.Event()
 
@@ -49,6 +51,7 @@ class StepBarrier:
     def _turn(self) -> None:
         if self._arrived and self._arrived >= self.members:
             self._arrived = 0
+            self.turns += 1
             self._open.set()
             self._open = asyncio.Event()
 
