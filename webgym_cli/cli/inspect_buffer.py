@@ -57,7 +57,7 @@ def inspect_buffer(
 def _show(output: Output, found: dict[str, Any]) -> None:
     columns = ("count", "scored", "success", "95 %", "steps", "failures")
     output.table(f"{found['run']}, policy version {found['policy_version']}", ("", *columns), [("all", *_row(found))])
-    for name in ("iteration", "task", "difficulty"):
+    for name in ("iteration", "task", "site", "difficulty"):
         groups = found[f"by_{name}"]
         output.table(f"by {name}", (name, *columns), [(key, *_row(group)) for key, group in groups.items()])
     if found["age_hours"]:

@@ -16,8 +16,6 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 TEMPLATE_TAIL = 2
 """Tokens after a response: the stop token and the template's line end."""
-
-
 OPENING = f"{OPEN}\n"
 """How a thought begins, in the templates of the Qwen families."""
 
@@ -34,7 +32,7 @@ class Converter:
 
     def convert(self, trajectory: Trajectory, index: int) -> Sample | Drop:
         """Return the sample of a step, or why there is none."""
-        response = _with_opening(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
+        response = with_opening(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
         if safe_text(response) != response:
             return Drop.RESPONSE_HAS_PLACEHOLDER
         ids = self._tokens.response_ids(response)
@@ -104,7 +102,7 @@ class Converter:
         return None
 
 
-def _with_opening(response: str, *, thinking: bool) -> str:
+def with_opening(response: str, *, thinking: bool) -> str:
     """Return a response with its thought opened: the chat template may have done that in the prompt.
 
     The trainer's templates don't, so what was served is only trained when the opening stands in the response.

@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.agent.prompt import render_step, safe_text
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.prepare.convert import with_opening
 from webgym_cli.prepare.filters import step_drop, trajectory_drop
 from webgym_cli.prepare.inspect import Query, select
 from webgym_cli.prepare.sharegpt import to_sharegpt
@@ -49,7 +50,8 @@ def _chosen(run: RunDir, settings: Settings, ids: Iterable[str] | None) -> Itera
 
 def _sample(trajectory: Trajectory, index: int) -> Sample:
     prompt = render_step(trajectory, index)
-    response = Message(role="assistant", content=trajectory.steps[index].response)
+    text = with_opening(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
+    response = Message(role="assistant", content=text)
     return Sample(
         messages=(*prompt.messages, response),
         images=prompt.images,

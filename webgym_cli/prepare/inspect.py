@@ -16,6 +16,7 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import Damage, iterations, scan
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
+from webgym_cli.tasks.site import site_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ def overview(run: RunDir, settings: Settings, query: Query) -> dict[str, Any]:
         "by_iteration": lambda item: f"{item.split} {item.iteration}",
         "by_task": lambda item: item.task.id,
         "by_difficulty": lambda item: item.task.band.value,
+        "by_site": lambda item: site_of(item.task.start_url) or item.task.environment,
     }
     damage, total = Damage(), Group()
     groups: dict[str, dict[str, Group]] = {name: {} for name in keys}

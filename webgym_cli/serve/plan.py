@@ -143,7 +143,8 @@ def _images(settings: Settings) -> str:
     by the rollout, and within the limits only the model's own processor acts, in training as in serving.
     """
     side = math.ceil(math.sqrt(settings.image.image_max_pixels))
-    count = settings.context_config.history_window + 1
+    context = settings.context_config
+    count = min(context.history_window + 1, context.max_images or context.history_window + 1)
     return json.dumps({"image": {"count": count, "width": side, "height": side}, "video": 0}, separators=(",", ":"))
 
 
