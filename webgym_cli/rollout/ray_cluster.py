@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import ipaddress
 import os
+import signal
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -109,12 +111,15 @@ async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
     if ray.is_initialized():  # by the program that we are a library of
         yield RayCluster(settings)
         return
-    # In another thread: Ray would put its own handler of SIGTERM in the place of ours.
+    terminated = signal.getsignal(signal.SIGTERM)
     try:
+        # The processes of a Ray of our own die with the thread that starts them: this one lives as long as the loop.
         await asyncio.to_thread(_connect, address)
+        _take_back(terminated)
         yield RayCluster(settings)
     finally:
         await asyncio.to_thread(ray.shutdown)
+        _take_back(terminated)
 
 
 def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
@@ -181,6 +186,13 @@ def _require_ray(address: str) -> Any:
             hint="run webgym on a node of the cluster, with -s rollout.ray_address=HOST:6379",
         )
     return ray
+
+
+def _take_back(handler: Any) -> None:
+    """Have SIGTERM come to us again: Ray's C++ handler would abort the process three seconds later."""
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+        signal.siginterrupt(signal.SIGTERM, False)
 
 
 def _connect(address: str) -> None:

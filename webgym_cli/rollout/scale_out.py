@@ -182,7 +182,8 @@ class ScaleOut:
             self._say(rank, f"did not begin: {error}")
             await self._part(rank)
             return None
-        self.sink({"event": "rank", "rank": number, "host": arrival.host, "message": f"{rank.name} is at work"})
+        place = {"rank": number, "host": arrival.host, "node": node.id, "pid": arrival.pid}
+        self.sink({"event": "rank", **place, "message": f"{rank.name} is at work"})
         return rank
 
     def _posting(self, rank: Rank, marker: str, ranks: int) -> Posting:

@@ -1,0 +1,87 @@
+"""A rollout over real Ray nodes: one is killed in the middle, everything is finished elsewhere, nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import psutil
+import pytest
+
+from webgym_cli.config.load import load
+from webgym_cli.loop import Pipeline
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import Damage, scan
+from webgym_cli.store.run import RunDir
+
+ray = pytest.importorskip("ray")
+
+SMALL = {"object_store_memory": 80 * 2**20}
+QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
+EPISODES = 120
+
+
+@pytest.fixture
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, **SMALL)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def browsers_of(pid: int) -> list[psutil.Process]:
+    return [process for process in psutil.Process(pid).children(recursive=True) if "chrom" in process.name()]
+
+
+@pytest.mark.stack
+@pytest.mark.browser
+async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, tmp_path, capfd):
+    run, events, ranks, victims, killed = RunDir(tmp_path / "run"), [], {}, [], []
+    settings = load(
+        overrides=[
+            "tasks.train=miniwob:enter-text",
+            f"rollout.episodes={EPISODES}",
+            "rollout.concurrency=2",
+            "rollout.executor=ray",
+            f"rollout.ray_address={cluster.address}",
+        ]
+    )
+    nodes = {node.node_id: node for node in cluster.list_all_nodes()}
+
+    def sink(event):
+        events.append(event)
+        if event["event"] == "rank":
+            ranks[event["rank"]] = event
+        part = run.part(Split.TRAIN, 0, 1)
+        if not killed and part.is_file() and part.read_bytes().count(b"\n") >= 5:
+            victims.extend(browsers_of(ranks[1]["pid"]))
+            killed.append(nodes[ranks[1]["node"]])
+            cluster.remove_node(killed[0], allow_graceful=False)
+
+    async with Pipeline(run, settings, tmp_path / "logs", sink) as pipeline:
+        summary = await pipeline.collect(Split.TRAIN, "oracle")
+
+    damage = Damage()
+    found = list(scan(run, Split.TRAIN, 0, damage))
+    finished = Counter(trajectory.episode for trajectory in found if trajectory.outcome.failure is None)
+    assert len(finished) == EPISODES and set(finished.values()) == {1}
+    assert len({trajectory.id for trajectory in found}) == len(found)
+    kept = run.part(Split.TRAIN, 0, 1).read_bytes().count(b"\n")
+    assert kept >= 5 and damage.lines == []
+    told = [event["id"] for event in events if event["event"] == "trajectory"]
+    assert sorted(told) == sorted(trajectory.id for trajectory in found)
+    assert (summary["episodes"], summary["owed"], summary["collected"]) == (EPISODES, 0, EPISODES)
+    assert (summary["ranks"], summary["ranks_lost"]) == (2, 1)
+    assert [event["rank"] for event in events if event["event"] == "rank_lost"] == [1]
+    assert not [trajectory for trajectory in found if trajectory.outcome.failure not in (None, FailureKind.CANCELLED)]
+    assert victims
+    await asyncio.to_thread(psutil.wait_procs, victims, 20)
+    assert [process for process in victims if process.is_running()] == []
+    assert capfd.readouterr().out == ""
