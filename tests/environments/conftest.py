@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.environments.visits import SmallWeb, Visit, small_web
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.find import find_chromium
 from webgym_cli.environments.browser.pool import BrowserPool
@@ -38,3 +39,21 @@ async def marked(chromium: str) -> AsyncIterator[MiniWobPool]:
 async def pointed(chromium: str) -> AsyncIterator[MiniWobPool]:
     async with MiniWobPool(Settings(), InteractionMode.COORDINATES) as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+async def local_web(chromium: str) -> AsyncIterator[SmallWeb]:
+    async with small_web() as web:
+        yield web
+
+
+@pytest.fixture
+async def visit(local_web: SmallWeb) -> AsyncIterator[Visit]:
+    """One episode on the local web; what came before is forgotten."""
+    local_web.odd.hits.clear()
+    local_web.private.hits.clear()
+    local_web.pool.gate._refused.clear()
+    yield local_web.visit()
+    for made in local_web.visits:
+        await made.environment.close()
+    local_web.visits.clear()

@@ -20,7 +20,7 @@ from webgym_cli.records.action import Action, ActionName, InteractionMode
 pytestmark = pytest.mark.browser
 
 SIZE = (400, 300)
-RULES = AddressRules()
+RULES = AddressRules.of(["127.0.0.1"])
 PAGE = """<!doctype html><title>Form</title>
 <style>body { margin: 8px } div.below { margin-top: 600px }</style>
 <form id="form" onsubmit="event.preventDefault(); document.title = 'sent ' + this.q.value">

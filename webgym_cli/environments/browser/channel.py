@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
 
 
+_CRASHED = "the page crashed"
+
+
 class Channel(Protocol):
     """Sends commands to one page. Playwright's `CDPSession` is one, too: the way to remote browsers."""
 
@@ -44,6 +47,8 @@ class DirectConnection:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
         self._pages: dict[str, str] = {}
+        self._targets: dict[str, str] = {}
+        self._crashed: set[str] = set()
         self._traffic: dict[str, Traffic] = {}
         self._reader = asyncio.create_task(self._read())
 
@@ -59,6 +64,7 @@ class DirectConnection:
     async def attach(self, target: str) -> DirectChannel:
         """Return a channel to a page by its target id."""
         answer = await self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
+        self._targets[str(answer["sessionId"])] = target
         return DirectChannel(self, str(answer["sessionId"]), target)
 
     async def listen(self, channel: DirectChannel, traffic: Traffic) -> None:
@@ -69,6 +75,8 @@ class DirectConnection:
 
     async def call(self, method: str, params: dict[str, Any] | None = None, session: str = "") -> dict[str, Any]:
         """Send a command to the browser, or to a page's session. Raises `ChannelError`."""
+        if self._targets.get(session) in self._crashed:
+            raise ChannelError(_CRASHED)
         number = next(self._numbers)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         message: dict[str, Any] = {"id": number, "method": method, "params": params or {}}
@@ -128,8 +136,14 @@ class DirectConnection:
             self._pages[info["targetId"]] = info.get("browserContextId", "")
         elif method == "Target.targetDestroyed":
             self._pages.pop(params["targetId"], None)
+            self._crashed.discard(params["targetId"])
+        elif method == "Target.targetCrashed":
+            self._crashed.add(params["targetId"])
+            for session in [session for session, target in self._targets.items() if target == params["targetId"]]:
+                self._fail(_CRASHED, session)
         elif method == "Target.detachedFromTarget":
             self._traffic.pop(params["sessionId"], None)
+            self._targets.pop(params["sessionId"], None)
             self._fail("target closed", params["sessionId"])
 
     def _fail(self, reason: str, session: str | None = None) -> None:

@@ -10,7 +10,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext
+    from playwright.async_api import BrowserContext, Page
 
 _CLOSE_TIMEOUT = 5.0
 
@@ -52,8 +52,8 @@ def says(error: Exception, signs: tuple[str, ...]) -> bool:
     return any(sign in str(error).lower() for sign in signs)
 
 
-async def close_quietly(context: BrowserContext) -> None:
-    """Close a context within a deadline, whatever state its browser is in."""
+async def close_quietly(context: BrowserContext | Page) -> None:
+    """Close a context, or a page, within a deadline, whatever state its browser is in."""
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT):
             await context.close()

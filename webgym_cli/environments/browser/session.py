@@ -10,17 +10,17 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.environments.browser.channel import DirectConnection, Link, open_link
-from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, ScriptError, close_quietly, named, says
+from webgym_cli.environments.browser.failures import LOST_CONTEXT, ScriptError, close_quietly, named, says
 from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pages import Pages
 from webgym_cli.environments.browser.traffic import Traffic
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Dialog, Download, Keyboard, Page
+    from playwright.async_api import BrowserContext, Keyboard, Page
 
 _POPUP_TIMEOUT = 3.0
-_MAX_DIALOGS = 20
 
 
 class BrowserSession:
@@ -38,23 +38,16 @@ class BrowserSession:
         closed: Callable[[], None],
     ) -> None:
         self.options = options
-        self.dialogs: list[str] = []
-        """What the page's dialogs said, oldest first; each was accepted at once (prompts with their default)."""
-        self.downloads: list[str] = []
-        """The names of files that pages offered; none is kept."""
+        self.pages = Pages(context, page)
+        """All that are open, and what they told."""
         self.uses = 0
         """How many episodes it has served; counted by its owner."""
         self._sound = True
-        self._crashed: set[Page] = set()
         self._context = context
-        self._pages = [page]
         self._direct = direct
-        self._links: dict[Page, Link] = {}
         self._when_closed: Callable[[], None] | None = closed
         self._expiry = asyncio.get_running_loop().call_later(options.life_seconds, self._expire)
         self._closing: asyncio.Task[None] | None = None
-        context.on("page", self._opened)
-        context.on("dialog", self._answer_dialog)
 
     @classmethod
     async def open(
@@ -71,19 +64,23 @@ class BrowserSession:
             await context.add_init_script(script)
         page = await context.new_page()
         session = cls(context, page, options, direct, closed)
-        session._watch(page)
         await session._link(page)
         return session
 
     @property
     def page(self) -> Page:
         """The current page."""
-        return self._pages[-1]
+        return self.pages.current
+
+    @property
+    def dialogs(self) -> list[str]:
+        """What the pages' dialogs said, oldest first."""
+        return self.pages.dialogs
 
     @property
     def pristine(self) -> bool:
         """Whether nothing happened that another episode could notice: no failure, no popup, no dialog."""
-        alone = len(self._pages) == 1 and not self.page.is_closed()
+        alone = len(self.pages) == 1 and not self.page.is_closed()
         return self._sound and alone and not self.dialogs and self._closing is None
 
     @property
@@ -98,18 +95,30 @@ class BrowserSession:
 
     async def goto(self, url: str) -> None:
         """Load an address, until `options.wait_until`. Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`."""
-        async with self.guard("loading the page", self.options.navigation_timeout, navigation=True):
-            await self.page.goto(url, wait_until=self.options.wait_until)
+        try:
+            async with self.guard("loading the page", self.options.navigation_timeout, navigation=True):
+                await self.page.goto(url, wait_until=self.options.wait_until)
+        except BoundaryError as error:
+            if error.kind is FailureKind.PAGE_TIMEOUT:
+                await self.stop_loading()
+            raise
+
+    async def stop_loading(self) -> None:
+        """Give up the navigation that is under way: until it ends, the browser runs no script in the page."""
+        async with self.guard("stopping the page"):
+            link = await self._link(self.page)
+            await link.channel.send("Page.stopLoading")
+            link.traffic.stop()
 
     async def go_back(self) -> bool:
         """Go back in history; a popup without history closes. Returns False when there is nowhere to go."""
         async with self.guard("going back", self.options.navigation_timeout, navigation=True):
-            before = self.page.url
-            if await self.page.evaluate("() => history.length") > 1:
+            if await self._has_past():
+                before = self.page.url
                 await self.page.go_back(wait_until=self.options.wait_until)
                 if self.page.url != before:
                     return True
-            if len(self._pages) == 1:
+            if len(self.pages) == 1:
                 return False
             await self.page.close()
             return True
@@ -122,57 +131,50 @@ class BrowserSession:
             )
 
     async def evaluate(self, function: str, argument: object = None) -> Any:
-        """Call a JavaScript function in the page. When the page is replaced meanwhile, it is asked once more."""
-        async with self.guard("running a script in the page"):
-            try:
-                return await self._call(function, argument)
-            except Exception as error:
-                if not says(error, LOST_CONTEXT) and not self._moved_on(error):
-                    raise
-            await self.page.wait_for_load_state("domcontentloaded")
-            return await self._call(function, argument)
+        """Call a JavaScript function in the page. When the page is replaced meanwhile, the next one is asked."""
+        while True:
+            answered, value = await self._ask(function, argument)
+            if answered:
+                return value
+            async with self.guard("waiting for the next page"):
+                await self.page.wait_for_load_state("domcontentloaded")
+
+    async def outlasts(self, function: str, argument: object = None, seconds: float = 0.0) -> bool:
+        """Call a JavaScript function that takes so long. Returns False when the page was replaced meanwhile."""
+        answered, _ = await self._ask(function, argument, seconds)
+        return answered
 
     async def screenshot(self) -> bytes:
         """Return the viewport as PNG bytes, without the text caret's blinking if the page has our style."""
         async with self.guard("taking a screenshot"):
+            page = self.page
             try:
                 return await self._capture()
             except Exception as error:
-                if not self._moved_on(error):
+                if not self.pages.moved_on(page, error):
                     raise
             return await self._capture()
 
     async def click(self, x: float, y: float) -> None:
         """Click a point of the viewport with the mouse."""
+        button = {"button": "left", "clickCount": 1}
         async with self.guard("clicking"):
-            channel = (await self._link(self.page)).channel
-            button = {"button": "left", "clickCount": 1}
+            page = self.page
             try:
-                # All at once: the browser carries them out in this order.
-                await asyncio.gather(
-                    channel.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y}),
-                    channel.send("Input.dispatchMouseEvent", {"type": "mousePressed", "x": x, "y": y, **button}),
-                    channel.send("Input.dispatchMouseEvent", {"type": "mouseReleased", "x": x, "y": y, **button}),
-                )
+                await self._mouse(x, y, {"type": "mousePressed", **button}, {"type": "mouseReleased", **button})
             except Exception as error:
-                if not self._moved_on(error):  # the click closed the page
+                if not self.pages.moved_on(page, error):  # the click closed the page
                     raise
 
     async def move(self, x: float, y: float) -> None:
         """Move the mouse to a point of the viewport."""
         async with self.guard("moving the mouse"):
-            channel = (await self._link(self.page)).channel
-            await channel.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
+            await self._mouse(x, y)
 
     async def wheel(self, x: float, y: float, distance: float) -> None:
         """Turn the wheel over a point: down by so many CSS pixels, or up."""
         async with self.guard("scrolling"):
-            channel = (await self._link(self.page)).channel
-            turn = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": distance}
-            await asyncio.gather(
-                channel.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y}),
-                channel.send("Input.dispatchMouseEvent", turn),
-            )
+            await self._mouse(x, y, {"type": "mouseWheel", "deltaX": 0, "deltaY": distance})
 
     async def traffic(self) -> Traffic:
         """Return what the current page is doing; quiet unless `watch_traffic` is set."""
@@ -186,8 +188,8 @@ class BrowserSession:
         async with self.guard("waiting for a new page"):
             deadline = asyncio.get_running_loop().time() + _POPUP_TIMEOUT
             # Playwright has no event for "all pages that Chrome has are known".
-            context = (await self._link(self._pages[0])).context
-            while self._direct.open_pages(context) > len(self._pages):
+            context = (await self._link(self.pages.opener)).context
+            while self._direct.open_pages(context) > len(self.pages) + self.pages.closing:
                 if asyncio.get_running_loop().time() > deadline:
                     return
                 await asyncio.sleep(0.01)
@@ -215,18 +217,51 @@ class BrowserSession:
         except BoundaryError:
             raise
         except TimeoutError as error:
-            crashed = self.page in self._crashed
+            crashed = self.page in self.pages.crashed
             kind = FailureKind.BROWSER_CRASHED if crashed else FailureKind.PAGE_TIMEOUT
             raise BoundaryError(kind, f"{doing} took longer than {limit:g} s") from error
         except Exception as error:  # the boundary to the browser: Playwright's driver raises bare Exceptions too
             failure = named(error, doing, navigation=navigation)
-            if self.page in self._crashed:
+            if self.page in self.pages.crashed:
                 # What is asked of a crashed page fails in many words; the cause is one.
                 failure.kind = FailureKind.BROWSER_CRASHED
             raise failure from error
         finally:
             # Cancelled counts as well: nobody knows how far the browser got.
             self._sound = self._sound and done
+
+    async def _ask(self, function: str, argument: object, seconds: float = 0.0) -> tuple[bool, Any]:
+        """Return whether the page lived to answer, and the answer. A navigation that doesn't come is given up."""
+        try:
+            return await self._ask_once(function, argument, seconds)
+        except BoundaryError as error:
+            if error.kind is not FailureKind.PAGE_TIMEOUT or not await self._may_be_navigating():
+                raise
+        await self.stop_loading()
+        return await self._ask_once(function, argument, seconds)
+
+    async def _ask_once(self, function: str, argument: object, seconds: float) -> tuple[bool, Any]:
+        async with self.guard("running a script in the page", self.options.action_timeout + seconds):
+            page = self.page
+            try:
+                return True, await self._call(function, argument)
+            except Exception as error:
+                if not says(error, LOST_CONTEXT) and not self.pages.moved_on(page, error):
+                    raise
+            return False, None
+
+    async def _may_be_navigating(self) -> bool:
+        if not self.options.watch_traffic:
+            return False
+        # A new page may have begun its first navigation before its traffic was followed.
+        return (await self.traffic()).navigating or self.url in ("", ":", "about:blank")
+
+    async def _has_past(self) -> bool:
+        """Whether there is a page to go back to; the empty one that every page begins with is none."""
+        channel = (await self._link(self.page)).channel
+        history = await channel.send("Page.getNavigationHistory")
+        at = int(history["currentIndex"])
+        return at > 1 or (at == 1 and str(history["entries"][0]["url"]) != "about:blank")
 
     async def _call(self, function: str, argument: object) -> Any:
         channel = (await self._link(self.page)).channel
@@ -238,60 +273,25 @@ class BrowserSession:
             raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
         return answer["result"].get("value")
 
+    async def _mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
+        """Move the mouse to a point and do there what is asked, all at once: the browser keeps the order."""
+        channel = (await self._link(self.page)).channel
+        sent = ({**event, "x": x, "y": y} for event in ({"type": "mouseMoved"}, *events))
+        await asyncio.gather(*(channel.send("Input.dispatchMouseEvent", event) for event in sent))
+
     async def _capture(self) -> bytes:
         channel = (await self._link(self.page)).channel
         taken = await channel.send("Page.captureScreenshot", {"format": "png"})
         return base64.b64decode(taken["data"])
 
     async def _link(self, page: Page) -> Link:
-        link = self._links.get(page)
+        link = self.pages.links.get(page)
         if link is None:
             link = await open_link(self._context, page, self._direct, watch=self.options.watch_traffic)
-            self._links[page] = link
+            self.pages.links[page] = link
         return link
-
-    def _moved_on(self, error: Exception) -> bool:
-        """Tell whether the current page closed while another one is left, which is now the current one."""
-        if len(self._pages) < 2 or not says(error, (*PAGE_GONE, *LOST_CONTEXT)):
-            return False
-        link = self._links.get(self.page)
-        gone = self.page.is_closed() or (link is not None and not link.is_open)
-        if gone:
-            self._closed(self.page)
-        return gone
 
     def _expire(self) -> None:
         """End the context's life, with whatever an episode is doing with it."""
         self._sound = False
         self._closing = asyncio.create_task(close_quietly(self._context))
-
-    def _opened(self, page: Page) -> None:
-        if page in self._pages:
-            return
-        self._pages.append(page)
-        self._watch(page)
-
-    def _watch(self, page: Page) -> None:
-        page.on("close", self._closed)
-        page.on("crash", self._page_crashed)
-        page.on("download", self._refuse_download)
-
-    def _page_crashed(self, page: Page) -> None:
-        self._crashed.add(page)
-
-    def _closed(self, page: Page) -> None:
-        self._links.pop(page, None)
-        # The last page stays: asking it raises the browser's own error, which then gets its name.
-        if len(self._pages) > 1 and page in self._pages:
-            self._pages.remove(page)
-
-    def _refuse_download(self, download: Download) -> None:
-        self.downloads.append(download.suggested_filename[:200])
-
-    async def _answer_dialog(self, dialog: Dialog) -> None:
-        if len(self.dialogs) < _MAX_DIALOGS:
-            self.dialogs.append(f"{dialog.type}: {dialog.message[:200]}")
-        try:
-            await dialog.accept()
-        except Exception as error:  # noqa: BLE001  Playwright's boundary: the page may be gone, the next call says so
-            self.dialogs.append(f"a dialog could not be answered: {error}")

@@ -47,6 +47,10 @@ class Traffic:
         """Forget the requests so far: those that never end are not waited for again."""
         self._requests.clear()
 
+    def stop(self) -> None:
+        """Note that the navigation under way was given up."""
+        self._navigating = False
+
     async def change(self, seconds: float) -> None:
         """Wait for the next event, or so long."""
         self._changed.clear()
@@ -56,12 +60,18 @@ class Traffic:
         except TimeoutError:
             return
 
+    async def leave(self) -> None:
+        """Wait until another document is asked for."""
+        while not self._navigating:
+            self._changed.clear()
+            await self._changed.wait()
+
     def note(self, method: str, params: Mapping[str, Any]) -> None:
-        """Take one of the `EVENTS`."""
+        """Take an event; only the `EVENTS` say something."""
+        if method not in EVENTS:
+            return
         if method.startswith("Page."):
             self._note_frame(method, params)
-        elif method not in EVENTS:
-            return
         elif method == "Network.requestWillBeSent":
             if params.get("type") in _AWAITED and len(self._requests) < _MOST:
                 self._requests.add(params["requestId"])

@@ -1,0 +1,95 @@
+"""The open web in small: a pool whose names lead to local servers, and episodes that are driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tests.environments.odd_server import OddServer
+from webgym_cli.config.load import load
+from webgym_cli.environments.base import View
+from webgym_cli.environments.web import WebEnvironment, WebPool
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.task import Task
+from webgym_cli.testing.sites.server import HOSTS, SiteServer
+
+HASTY = ("browser.settle_seconds=0.5", "browser.navigation_timeout=3", "browser.action_timeout=3")
+"""Short limits: what is waited for here is local."""
+
+
+@dataclass
+class Visit:
+    """An episode in progress, and what was last seen of it."""
+
+    environment: WebEnvironment
+    view: View | None = None
+    error: str | None = None
+
+    async def open(self, url: str) -> View:
+        _, self.view = await self.environment.reset(Task(id="t", environment="web", start_url=url), 0)
+        return self.view
+
+    async def act(self, name: ActionName, **arguments: object) -> View:
+        result = await self.environment.step(Action(name=name, **arguments))
+        assert result.view is not None and not result.done and result.score is None
+        self.view, self.error = result.view, result.action_error
+        return self.view
+
+    async def click(self, name: str) -> View:
+        return await self.act(ActionName.CLICK, element_id=self.find(name))
+
+    async def navigate(self, url: str) -> View:
+        return await self.act(ActionName.NAVIGATE, url=url)
+
+    async def wait(self, seconds: float = 0.0) -> View:
+        return await self.act(ActionName.WAIT, seconds=seconds)
+
+    async def back(self) -> View:
+        return await self.act(ActionName.GO_BACK)
+
+    def find(self, name: str) -> int:
+        return next(element.id for element in self.view.elements if element.name == name)
+
+    @property
+    def names(self) -> list[str]:
+        return [element.name for element in self.view.elements]
+
+    @property
+    def session(self):
+        return self.environment._session
+
+    async def text(self) -> str:
+        return await self.session.evaluate("() => document.body.innerText")
+
+    async def ask(self, function: str, argument: object = None):
+        return await self.session.evaluate(function, argument)
+
+
+@dataclass
+class SmallWeb:
+    """A started pool with its servers."""
+
+    pool: WebPool
+    sites: SiteServer
+    odd: OddServer
+    """`http://odd.test`, `http://odd.example` and `https://` of the same names, though it speaks no TLS."""
+    private: OddServer
+    """A server on a private address that nothing may reach."""
+    visits: list[Visit] = field(default_factory=list)
+
+    def visit(self) -> Visit:
+        self.visits.append(Visit(self.pool.new()))
+        return self.visits[-1]
+
+
+@asynccontextmanager
+async def small_web(*overrides: str, mode: InteractionMode = InteractionMode.SET_OF_MARKS) -> AsyncIterator[SmallWeb]:
+    settings = load(overrides=[*HASTY, *overrides])
+    async with SiteServer() as sites, OddServer() as odd, OddServer() as private:
+        pool = WebPool(settings, mode)
+        host, port = sites.address.rsplit(":", 1)
+        places = dict.fromkeys(HOSTS, (host, int(port))) | dict.fromkeys(("odd.test", "odd.example"), odd.place)
+        pool.gate.rules = pool.gate.rules.with_places(places)
+        async with pool:
+            yield SmallWeb(pool, sites, odd, private)

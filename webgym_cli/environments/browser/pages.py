@@ -1,0 +1,104 @@
+"""The pages of one context: which one is current, and what they did that no picture shows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from webgym_cli.environments.browser.channel import Link
+from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, close_quietly, says
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Dialog, Download, Page
+
+_MOST_PAGES = 10
+"""So many are open at once; a further one is closed as it opens."""
+_MOST_TOLD = 20
+"""So many dialogs, and as many downloads, are remembered."""
+
+
+class Pages:
+    """Follows a context. A popup becomes the current page; when it closes, the one before it is current again."""
+
+    def __init__(self, context: BrowserContext, first: Page) -> None:
+        self.dialogs: list[str] = []
+        """What dialogs said, oldest first; each was accepted at once (prompts with their default)."""
+        self.downloads: list[str] = []
+        """The names of files that pages offered; none is kept."""
+        self.crashed: set[Page] = set()
+        """Pages whose process died."""
+        self.links: dict[Page, Link] = {}
+        """How the open pages are talked to, as far as they were."""
+        self._open = [first]
+        self._closing: set[asyncio.Task[None]] = set()
+        self._watch(first)
+        context.on("page", self._opened)
+        context.on("dialog", self._answer_dialog)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def current(self) -> Page:
+        """The newest page that is open; the last one stays, also when it has closed."""
+        return self._open[-1]
+
+    @property
+    def opener(self) -> Page:
+        """The first of the pages."""
+        return self._open[0]
+
+    @property
+    def closing(self) -> int:
+        """Pages too many, which are being closed."""
+        return len(self._closing)
+
+    def moved_on(self, page: Page, error: Exception) -> bool:
+        """Tell by an error whether its page closed while another one is left, which is now the current one."""
+        if not says(error, (*PAGE_GONE, *LOST_CONTEXT)):
+            return False
+        if page not in self._open:  # Playwright told of it first
+            return True
+        link = self.links.get(page)
+        gone = len(self._open) > 1 and (page.is_closed() or (link is not None and not link.is_open))
+        if gone:
+            self._closed(page)
+        return gone
+
+    def _opened(self, page: Page) -> None:
+        if page in self._open:
+            return
+        if len(self._open) >= _MOST_PAGES:
+            closing = asyncio.create_task(close_quietly(page))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            return
+        self._open.append(page)
+        self._watch(page)
+
+    def _watch(self, page: Page) -> None:
+        page.on("close", self._closed)
+        page.on("crash", self._page_crashed)
+        page.on("download", self._refuse_download)
+
+    def _page_crashed(self, page: Page) -> None:
+        self.crashed.add(page)
+
+    def _closed(self, page: Page) -> None:
+        self.links.pop(page, None)
+        # The last page stays: asking it raises the browser's own error, which then gets its name.
+        if len(self._open) > 1 and page in self._open:
+            self._open.remove(page)
+
+    def _refuse_download(self, download: Download) -> None:
+        if len(self.downloads) < _MOST_TOLD:
+            self.downloads.append(download.suggested_filename[:200])
+
+    async def _answer_dialog(self, dialog: Dialog) -> None:
+        if len(self.dialogs) < _MOST_TOLD:
+            self.dialogs.append(f"{dialog.type}: {dialog.message[:200]}")
+        try:
+            await dialog.accept(dialog.default_value)
+        except Exception as error:  # noqa: BLE001  Playwright's boundary: the page may be gone, the next call says so
+            if len(self.dialogs) < _MOST_TOLD:
+                self.dialogs.append(f"a dialog could not be answered: {error}")
