@@ -18,6 +18,8 @@ class OddServer:
     """`METHOD PATH` of every request so far."""
     hosts: list[str] = field(default_factory=list)
     """Their Host headers."""
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once somebody visits `/silent`."""
     left: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a visitor of `/silent` has hung up."""
     slow_seconds: float = 1.0
@@ -39,7 +41,7 @@ class OddServer:
     async def __aenter__(self) -> OddServer:
         app = web.Application(client_max_size=32 * 2**20)
         app.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         return self
@@ -94,6 +96,7 @@ class OddServer:
         return web.Response()
 
     async def _silent(self, request: web.Request) -> web.StreamResponse:
+        self.came.set()
         try:
             await self._closing.wait()
         finally:

@@ -84,4 +84,5 @@ def _embedded(address: IPAddress) -> IPAddress:
 
 
 def _public(address: IPAddress) -> bool:
-    return address.is_global and not address.is_multicast
+    site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
+    return address.is_global and not (address.is_multicast or address.is_reserved or site_local)

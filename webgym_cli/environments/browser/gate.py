@@ -7,7 +7,6 @@ addresses. The gate resolves each name itself and connects to what it checked, s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
 from collections import OrderedDict
@@ -75,6 +74,8 @@ class Gate:
             await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
             return  # the browser or the site hung up, or spoke no HTTP: the browser sees its connection end
+        except asyncio.CancelledError:
+            return  # the gate closes; asyncio would log a connection's task that ends as cancelled
         finally:
             writer.close()
 
@@ -93,8 +94,10 @@ class Gate:
             writer.write(_answer("403 Forbidden", f"webgym: {reason}"))
             return await writer.drain()
         except (OSError, TimeoutError) as error:
+            self._refused.pop(host, None)
             writer.write(_answer("502 Bad Gateway", f"webgym: {host}: {error or 'no answer in time'}"))
             return await writer.drain()
+        self._refused.pop(host, None)
         if tunnel:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
@@ -152,21 +155,26 @@ async def _relay(
     far_reader: asyncio.StreamReader,
     far_writer: asyncio.StreamWriter,
 ) -> None:
-    """Copy both ways until the far side ends or either breaks."""
-    sending = asyncio.create_task(_copy(reader, far_writer))
+    """Copy both ways until either side ends: a browser hangs up only when it wants nothing more."""
+    asking = asyncio.create_task(_copy(reader, far_writer))
+    answering = asyncio.create_task(_copy(far_reader, writer))
     try:
-        await _copy(far_reader, writer)
+        await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)
+        if asking.done() and not asking.result():
+            await answering  # a site may have answered before it stopped listening
     finally:
-        sending.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await sending
+        for way in (asking, answering):
+            way.cancel()
+        await asyncio.gather(asking, answering, return_exceptions=True)
         far_writer.close()
 
 
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> bool:
+    """Copy to the end. Returns False when either broke off before."""
+    try:
         while data := await source.read(_CHUNK):
             target.write(data)
             await target.drain()
-        if target.can_write_eof():
-            target.write_eof()
+    except OSError:
+        return False
+    return True
