@@ -9,6 +9,7 @@ from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.execute import Rollout
 from webgym_cli.rollout.plan import plan_rollout, write_plan
+from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
@@ -35,11 +36,12 @@ class World:
         return self.settings
 
     def plan(self, episodes=None, split=Split.TRAIN, iteration=0):
-        plan = plan_rollout(self.run, self.settings, split, iteration, episodes)
+        blocked = Blocklist(self.run, self.settings.rollout.blocklist_hours).sites()
+        plan = plan_rollout(self.run, self.settings, split, iteration, episodes, blocked=blocked)
         write_plan(self.run, plan)
         return plan
 
-    async def roll(self, episodes=4, *, actor=None, watch=None, sink=None, **script):
+    async def roll(self, episodes=4, *, actor=None, watch=None, sink=None, judge=None, unjudged=(), **script):
         self.pool = ScriptedPool(Script(**script))
         rollout = Rollout(
             self.plan(episodes),
@@ -48,8 +50,9 @@ class World:
             actor or ScriptedActor(),
             self.pool,
             sink or self.events.append,
+            judge,
         )
-        return await rollout.execute(watch)
+        return await rollout.execute(watch, unjudged)
 
     @property
     def stored(self):

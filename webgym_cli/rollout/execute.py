@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,7 +60,7 @@ class Rollout:
     _admission: Admission = field(init=False)
     _blocklist: Blocklist = field(init=False)
     _line: JudgeLine | None = field(init=False)
-    _running: set[asyncio.Task[Trajectory]] = field(default_factory=set)
+    _running: set[asyncio.Task[Any]] = field(default_factory=set)
     _failed_in_a_row: int = 0
     _retried: set[str] = field(default_factory=set)
     _watched: bool = False
@@ -120,9 +121,11 @@ class Rollout:
             self.monitor.queue("owed", self._queue.depth())
             if (site := site_of(owed.episode.task.start_url)) in self._blocklist.sites():
                 self.monitor.skipped(owed, f"{site} is on the blocklist")
-                await self._queue.finish(owed)
+                await self._finish(owed)
                 continue
             trajectory = await self._admitted(owed)
+            if trajectory is None:
+                return
             if self._hopeless(trajectory, again=owed.episode.id in self._retried):
                 error = self._broken(trajectory.outcome)
                 if self._watched:
@@ -138,32 +141,36 @@ class Rollout:
             self._retried.add(owed.episode.id)
             await self._queue.give_back(Owed(owed.episode, owed.attempt + 1, owed.failures + 1))
             return
+        await self._finish(owed)
+
+    async def _finish(self, owed: Owed) -> None:
         await self._queue.finish(owed)
         self._done += 1
         if self._done >= math.ceil(self.settings.rollout.completion_threshold * len(self.plan.owed)):
             self._threshold.set()
 
-    async def _admitted(self, owed: Owed) -> Trajectory:
-        self.monitor.begin(owed)
+    async def _admitted(self, owed: Owed) -> Trajectory | None:
+        """Run an episode once the machine has room; None when the round was cut before that."""
         with self.monitor.stage(owed.episode.id, EpisodeStage.ADMISSION):
             await self._admission.enter()
         try:
-            episode = asyncio.create_task(self._attempt(owed))
-            self._running.add(episode)
-            episode.add_done_callback(self._running.discard)
-            return await episode
+            return await asyncio.create_task(self._attempt(owed))
         finally:
             self._admission.leave()
 
-    async def _attempt(self, owed: Owed) -> Trajectory:
+    async def _attempt(self, owed: Owed) -> Trajectory | None:
         if self.pool is None:
             raise RuntimeError("an episode without environments")
+        if self._cutting.is_set():
+            return None
+        self.monitor.begin(owed)
         environment = self.pool.new()
         store = ScreenshotStore(self.run.screenshots)
         episode = EpisodeRun(owed, self.actor, environment, store, self.settings, self.monitor)
         started_at, start = now(), time.monotonic()
         try:
-            trajectory = await episode.run()
+            with self._cuttable():
+                trajectory = await episode.run()
         except asyncio.CancelledError:
             trajectory = episode.cancelled(started_at, time.monotonic() - start)
             self._store(trajectory)
@@ -175,6 +182,18 @@ class Rollout:
         finally:
             await environment.close()
         return trajectory
+
+    @contextmanager
+    def _cuttable(self) -> Iterator[None]:
+        """Let the current episode be cut: only while it plays, not while it is stored and its browser closed."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("an episode outside of a task")
+        self._running.add(task)
+        try:
+            yield
+        finally:
+            self._running.discard(task)
 
     def _store(self, trajectory: Trajectory) -> None:
         with self.monitor.stage(trajectory.episode, EpisodeStage.STORE):
@@ -235,22 +254,29 @@ class Rollout:
 
 
 def summarise(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, judge_down: str = "") -> dict[str, Any]:
-    """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected."""
+    """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected or judged."""
     if judge_down:
         raise WebGymError(
             f"the judge does not answer: {judge_down}", hint=f"webgym judge {run.root} once it does: all is stored"
         )
-    stored = [found for found in scan(run, plan.split, plan.iteration) if found.outcome.failure is None]
-    if not stored and not monitor.skipped_by_site:
+    rolled_out = (None, FailureKind.JUDGE_FAILED)
+    collected = [found for found in scan(run, plan.split, plan.iteration) if found.outcome.failure in rolled_out]
+    stored = [found for found in collected if found.outcome.failure is None]
+    if collected and not stored:
+        raise WebGymError(
+            f"none of the {len(collected)} collected episodes could be judged: {collected[-1].outcome.failure_detail}",
+            hint=f"check judge.base_url and judge.model, then webgym judge {run.root}: all is stored",
+        )
+    if not collected and not monitor.skipped_by_site:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
-        raise WebGymError(f"no episode could be collected: {kinds}", hint="webgym doctor")
+        raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}", hint="webgym doctor")
     return {
         "event": "rollout",
         "split": plan.split,
         "iteration": plan.iteration,
         "policy": policy,
         **tally(stored),
-        "owed": len(plan.episodes) - len({found.episode for found in stored}),
+        "owed": len(plan.episodes) - len({found.episode for found in collected}),
         **monitor.summary(),
     }
 

@@ -34,6 +34,8 @@ class JudgeLine:
     """Why the judge was given up, once it was."""
     _waiting: asyncio.Queue[Trajectory] = field(default_factory=asyncio.Queue)
     _failed_in_a_row: int = 0
+    _answered: bool = False
+    _last_word: str = ""
 
     def put(self, trajectory: Trajectory) -> None:
         """Line up a stored trajectory."""
@@ -53,8 +55,10 @@ class JudgeLine:
                 self.monitor.queue("judge", self._waiting.qsize())
 
     async def drain(self) -> None:
-        """Wait until nothing waits any more."""
+        """Wait until nothing waits any more. A judge that never answered is down, however few have asked."""
         await self._waiting.join()
+        if self._failed_in_a_row and not self._answered:
+            self.down = self._last_word
 
     async def _see_to(self, trajectory: Trajectory) -> None:
         with self.monitor.stage(trajectory.episode, EpisodeStage.JUDGE):
@@ -63,5 +67,7 @@ class JudgeLine:
         self.told(judged(trajectory, judgement), judgement)
         silent = judgement.failure is FailureKind.JUDGE_FAILED and judgement.unavailable
         self._failed_in_a_row = self._failed_in_a_row + 1 if silent else 0
+        self._answered = self._answered or not silent
+        self._last_word = judgement.failure_detail
         if self._failed_in_a_row >= DOWN_AFTER:
-            self.down = judgement.failure_detail
+            self.down = self._last_word

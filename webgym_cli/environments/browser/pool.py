@@ -51,8 +51,12 @@ class BrowserPool:
 
     async def session(self, options: SessionOptions) -> BrowserSession:
         """Return a session in a fresh context; a browser that died or is retired is replaced first."""
-        place = min(self._places, key=lambda place: place.process.sessions if place.process else 0)
-        process = await self._live(place)
+        place = min(self._places, key=lambda place: place.load)
+        place.expected += 1
+        try:
+            process = await self._live(place)
+        finally:
+            place.expected -= 1
         try:
             return await self._open(process, options)
         except BoundaryError as error:
@@ -114,3 +118,9 @@ class _Place:
         self.cdp_url = cdp_url
         self.process: BrowserProcess | None = None
         self.lock = asyncio.Lock()
+        self.expected = 0
+        """Sessions that wait for its browser to start."""
+
+    @property
+    def load(self) -> int:
+        return self.expected + (self.process.sessions if self.process else 0)

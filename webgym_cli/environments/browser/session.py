@@ -43,6 +43,7 @@ class BrowserSession:
         self.uses = 0
         """How many episodes it has served; counted by its owner."""
         self._sound = True
+        self._expired = False
         self._context = context
         self._direct = direct
         self._when_closed: Callable[[], None] | None = closed
@@ -225,6 +226,8 @@ class BrowserSession:
             if self.page in self.pages.crashed:
                 # What is asked of a crashed page fails in many words; the cause is one.
                 failure.kind = FailureKind.BROWSER_CRASHED
+            if self._expired:
+                failure = BoundaryError(FailureKind.EPISODE_TIMEOUT, f"{doing}: the browser context reached its cap")
             raise failure from error
         finally:
             # Cancelled counts as well: nobody knows how far the browser got.
@@ -293,5 +296,5 @@ class BrowserSession:
 
     def _expire(self) -> None:
         """End the context's life, with whatever an episode is doing with it."""
-        self._sound = False
+        self._sound, self._expired = False, True
         self._closing = asyncio.create_task(close_quietly(self._context))

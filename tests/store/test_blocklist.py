@@ -1,0 +1,117 @@
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from webgym_cli.errors import StoreError
+from webgym_cli.store import blocklist as module
+from webgym_cli.store.blocklist import Block, Blocklist
+from webgym_cli.store.run import RunDir
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Clock(datetime):
+    """A `datetime` whose present is set by hand."""
+
+    present = START
+
+    @classmethod
+    def now(cls, tz=None):
+        return cls.present
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(module, "datetime", Clock)
+    Clock.present = START
+    return Clock
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path / "run")
+
+
+def lines(run):
+    return [json.loads(line) for line in run.blocklist.read_text().splitlines()]
+
+
+def test_a_site_is_left_out_until_its_time_is_over(run, clock):
+    block = Blocklist(run, 12).add("https://www.news.bbc.co.uk/a?b", "train-0000-00001", "captcha")
+    assert (block.site, block.reason, block.expires_at - block.blocked_at) == (
+        "bbc.co.uk",
+        "captcha",
+        timedelta(hours=12),
+    )
+    (line,) = lines(run)
+    assert line["url"] == "https://www.news.bbc.co.uk/a?b" and line["trajectory"] == "train-0000-00001"
+    for hours, expected in ((0, {"bbc.co.uk"}), (11.99, {"bbc.co.uk"}), (12, set()), (100, set())):
+        clock.present = START + timedelta(hours=hours)
+        assert Blocklist(run, 12).sites() == expected, hours
+
+
+def test_who_added_it_knows_it_at_once(run, clock):
+    blocklist = Blocklist(run, 1)
+    blocklist.add("http://a.example.com/", "t", "")
+    assert blocklist.sites() == {"example.com"}
+    clock.present = START + timedelta(hours=1)
+    assert blocklist.sites() == frozenset()
+
+
+def test_the_latest_end_counts(run, clock):
+    Blocklist(run, 5).add("http://example.com/", "t", "")
+    clock.present = START + timedelta(hours=1)
+    Blocklist(run, 1).add("http://example.com/", "u", "")
+    clock.present = START + timedelta(hours=4)
+    assert Blocklist(run, 1).sites() == {"example.com"}
+    assert len(lines(run)) == 2
+
+
+def test_zero_hours_block_nothing(run, clock):
+    Blocklist(run, 12).add("http://example.com/", "t", "")
+    off = Blocklist(run, 0)
+    assert off.sites() == frozenset()
+    assert off.add("http://other.com/", "t", "") is None
+    assert len(lines(run)) == 1
+
+
+@pytest.mark.parametrize("url", ["", "about:blank", "data:text/html,x", "http://[::1"])
+def test_what_has_no_site_is_not_blocked(run, url):
+    assert Blocklist(run, 1).add(url, "t", "") is None
+    assert not run.blocklist.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "site"),
+    [
+        ("http://10.1.2.3:8000/", "10.1.2.3"),
+        ("http://shop.test/", "shop.test"),
+        ("http://A.Example.ORG./", "example.org"),
+    ],
+)
+def test_sites_are_registrable_domains_or_hosts(run, url, site):
+    assert Blocklist(run, 1).add(url, "t", "").site == site
+
+
+def test_lines_that_can_not_be_read_block_nothing(run, clock):
+    Blocklist(run, 1).add("http://example.com/", "t", "")
+    with run.blocklist.open("ab") as file:
+        file.write(b'{"site": "torn.com", "url"\n{"site": "x"}\n\xff\xfe\nnull\n')
+    assert Blocklist(run, 1).sites() == {"example.com"}
+
+
+def test_a_long_reason_is_cut(run):
+    assert len(Blocklist(run, 1).add("http://example.com/", "t", "x" * 9000).reason) == 500
+
+
+def test_a_block_that_can_not_be_written_is_told(run):
+    run.root.mkdir(parents=True)
+    run.blocklist.mkdir()
+    with pytest.raises(StoreError):
+        Blocklist(RunDir(run.root), 1).add("http://example.com/", "t", "")
+
+
+def test_a_block_needs_a_time_zone():
+    with pytest.raises(ValueError, match="timezone"):
+        Block(site="a", url="b", trajectory="c", blocked_at=datetime(2026, 1, 1), expires_at=datetime(2026, 1, 2))
