@@ -43,7 +43,7 @@ def pss_mb(process: psutil.Process) -> float:
 
 def _kind(name: str) -> str:
     # Node calls its main thread so, and with it the process.
-    return "python" if name.startswith("python") else "driver" if name in ("node", "MainThread") else "chromium"
+    return "python" if name.startswith("python") else "driver" if name.startswith(("node", "Main")) else "chromium"
 
 
 @dataclass(slots=True)

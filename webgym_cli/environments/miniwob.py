@@ -38,8 +38,6 @@ _REFUSED = {
 
 _EPISODES_PER_CONTEXT = 50
 """A context is closed after so many episodes, so that nothing can pile up in it."""
-_EPISODES_PER_SWEEP = 1
-"""After so many episodes a context's garbage is collected: left to itself Chrome lets 70 MB of old pages pile up."""
 _AWAY = (-20.0, -20.0)
 """Where the mouse waits between episodes: outside of the page."""
 
@@ -83,9 +81,6 @@ class MiniWobPool:
             session = self._idle.pop()
             try:
                 await session.move(*_AWAY)
-                if session.uses % _EPISODES_PER_SWEEP == 0:
-                    async with session.guard("collecting garbage"):
-                        await session.page.request_gc()
                 return await self._loaded(session, url)
             except BoundaryError:
                 # It waited in a browser that died meanwhile, or is broken otherwise: a new one tells.
@@ -103,6 +98,10 @@ class MiniWobPool:
     async def _loaded(self, session: BrowserSession, url: str) -> BrowserSession:
         try:
             await session.goto(url)
+            if session.uses:
+                # Left to itself Chrome lets 70 MB of earlier pages pile up in each context.
+                async with session.guard("collecting garbage"):
+                    await session.page.request_gc()
         except BaseException:
             await session.close()
             raise
