@@ -18,6 +18,8 @@ from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Generation
 
+_REASON = 300
+"""Characters of a server's words that are kept."""
 PROBE_TIMEOUT = 10.0
 """Deadline of the question whether a server is vLLM, in seconds."""
 
@@ -73,6 +75,7 @@ class ChatPolicy:
             max_retries=limits.policy_retries,
         )
         self._is_vllm: bool | None = None
+        self._secret = api_key
 
     async def reply(self, prompt: Prompt) -> Reply:
         """Send the prompt; the reply has token ids and log-probabilities where the server gives them."""
@@ -88,16 +91,21 @@ class ChatPolicy:
             openai.InternalServerError,
             openai.RateLimitError,
         ) as error:
-            raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self._client.base_url}: {_reason(error)}") from error
+            raise self._failed(FailureKind.POLICY_UNAVAILABLE, error) from error
         except openai.APIError as error:
-            raise BoundaryError(FailureKind.POLICY_REFUSED, f"{self._client.base_url}: {_reason(error)}") from error
+            raise self._failed(FailureKind.POLICY_REFUSED, error) from error
         except (AttributeError, TypeError, ValueError) as error:  # whatever listens there, it is no chat server
-            message = f"{self._client.base_url}: the answer is no chat completion: {_reason(error)}"
-            raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, message) from error
+            raise self._failed(FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: ") from error
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+    def _failed(self, kind: FailureKind, error: Exception, what: str = "") -> BoundaryError:
+        reason = _reason(error)
+        if self._secret:
+            reason = reason.replace(self._secret, "[key]")  # some servers repeat the key that they refuse
+        return BoundaryError(kind, f"{self._client.base_url}: {what}{reason[:_REASON]}")
 
     async def _parameters(self) -> dict[str, Any]:
         sampling = self._sampling
@@ -125,7 +133,7 @@ class ChatPolicy:
                     answer = await client.get(f"{root}/version")
                 self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
             except httpx.HTTPError as error:
-                raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{root}: {_reason(error)}") from error
+                raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{root}: {_reason(error)[:_REASON]}") from error
         return self._is_vllm
 
 
@@ -163,4 +171,4 @@ def _text(choice: Any) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__

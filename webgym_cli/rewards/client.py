@@ -27,6 +27,7 @@ ImageLoader = Callable[[str], bytes]
 REASON_CHARACTERS = 2000
 """So much of a reason is kept."""
 
+_NO_KEY = "none"
 _SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
 """What servers call the limit of an answer: most know the short name, a few take only the long one."""
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
@@ -117,7 +118,8 @@ class JudgeClient:
                 self._limit_name = _LONG_NAME
                 limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
                 return await self._send(request | limit, retries, case)
-            raise JudgeError(f"{self._client.base_url}: {_reason(error)}", unavailable=True) from error
+            reason = _reason(error, client.api_key)
+            raise JudgeError(f"{client.base_url}: {reason}", unavailable=True) from error
         case.calls += answer.retries_taken + 1
         return answer
 
@@ -154,7 +156,7 @@ def _api_key(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or not key.isprintable():
         raise SettingsError(f"environment {variable}: the key holds characters that no HTTP header can carry")
-    return key or "none"
+    return key or _NO_KEY
 
 
 def model_for(settings: JudgeSettings, job: Job) -> str:
@@ -222,5 +224,8 @@ def _excerpt(text: str) -> str:
     return repr(" ".join(text.split())[:100]) if text else "it is empty"
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+def _reason(error: Exception, secret: str = _NO_KEY) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if secret != _NO_KEY:
+        text = text.replace(secret, "[key]")  # some servers repeat the key that they refuse
+    return text[:300]

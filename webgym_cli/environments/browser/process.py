@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ _ARGUMENTS = (
 )
 _THROUGH_GATE = ("--proxy-bypass-list=<-loopback>", "--force-webrtc-ip-handling-policy=disable_non_proxied_udp")
 """With a gate nothing goes past it: not to this machine, and not by WebRTC."""
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _LAUNCH_TIMEOUT = 60.0
 _CLOSE_TIMEOUT = 10.0
 
@@ -164,7 +166,7 @@ class BrowserProcess:
             args=[*_ARGUMENTS, *(_THROUGH_GATE if self._proxy else ()), *self._settings.args],
             proxy={"server": self._proxy} if self._proxy else None,
             chromium_sandbox=self._sandboxed(),
-            env={**os.environ, self._family.variable: self._family.mark},
+            env={**_without_secrets(os.environ), self._family.variable: self._family.mark},
             handle_sigint=False,
             handle_sigterm=False,
             handle_sighup=False,
@@ -189,3 +191,8 @@ class BrowserProcess:
         if self._settings.sandbox == "auto":
             return not (hasattr(os, "geteuid") and os.geteuid() == 0)
         return self._settings.sandbox == "on"
+
+
+def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for a process that runs foreign code: without keys, tokens and passwords."""
+    return {name: value for name, value in environment.items() if not _SECRET.search(name)}
