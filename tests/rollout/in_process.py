@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 
-from tests.rollout.scripted import Script, ScriptedActor, ScriptedPool
+from tests.rollout.scripted import CALL, Script, ScriptedActor, ScriptedPool
 from webgym_cli.rollout.parts import Parts
 from webgym_cli.rollout.ray_cluster import Node, RankLostError
 from webgym_cli.rollout.ray_rank import RolloutRank
@@ -59,8 +59,9 @@ class InProcessCluster:
 class Parting:
     """Opens scripted parts, a pool a node."""
 
-    def __init__(self, *, judge=None, broken=None, **script):
+    def __init__(self, *, judge=None, broken=None, reply=CALL, **script):
         self.script = script
+        self.reply = reply
         self.judge = judge
         self.broken = broken
         self.pools = {}
@@ -75,7 +76,7 @@ class Parting:
             error, self.broken = self.broken, None
             raise error
         self.pools[node] = pool = ScriptedPool(Script(**self.script))
-        yield Parts(ScriptedActor(), pool, self.judge)
+        yield Parts(ScriptedActor((self.reply,)), pool, self.judge)
 
     def node(self, environment):
         """Return the id of the node that an environment is on."""

@@ -20,6 +20,8 @@ from webgym_cli.rollout.scale_out import ScaleOut
 from webgym_cli.store.run import now
 from webgym_cli.store.status import read_status
 
+ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", "text": "42"}}</tool_call>'
+
 
 class Scaled:
     """A world that is rolled out over nodes."""
@@ -146,6 +148,7 @@ async def test_the_last_rank_that_dies_ends_the_command(scaled):
         await scaled.roll(5, on_step=die)
     assert caught.value.exit_code == 4 and "run the same command again" in caught.value.hint
     assert sum(scaled.finished.values()) == 2
+    await scaled.cluster.bury()
     scaled.cluster = InProcessCluster(1)
     assert (await scaled.roll(5, steps=2))["owed"] == 0
     assert set(scaled.finished.values()) == {1}
@@ -288,7 +291,7 @@ async def test_what_a_dead_rank_had_to_judge_is_judged(scaled):
         )
 
     scaled.world.load("rollout.concurrency=1", "judge.base_url=http://judge/v1", "judge.concurrency=1")
-    summary = await scaled.roll(4, judge=judge, score=None)
+    summary = await scaled.roll(4, judge=judge, reply=ANSWER)
     assert (summary["episodes"], summary["successes"], summary["ranks_lost"]) == (4, 4, 1)
     assert summary["judged"] == 4
 

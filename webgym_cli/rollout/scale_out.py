@@ -142,8 +142,7 @@ class ScaleOut:
         waiting, last = len(self.head.ledger.waiting), self._last_error
         if last is None:
             return JobError(f"no rank is left, and {waiting} episodes are owed", hint=_AGAIN)
-        last.args = (f"{last}; no rank is left, and {waiting} episodes are owed",)
-        return last
+        return type(last)(f"{last}; no rank is left, and {waiting} episodes are owed", hint=last.hint or _AGAIN)
 
     async def _recruit(self, group: asyncio.TaskGroup) -> set[asyncio.Task[WebGymError | None]]:
         """Post a rank to each node that has had none, and return the talks with them."""
@@ -154,8 +153,11 @@ class ScaleOut:
         self._met.update(node.id for node in fresh)
         async with self._marker() as marker:
             posts = (self._post(number, node, marker, len(fresh)) for number, node in enumerate(fresh, first))
-            ranks = [rank for rank in await asyncio.gather(*posts) if rank is not None]
-        return {group.create_task(self._talk(rank)) for rank in ranks}
+            ranks = await asyncio.gather(*posts, return_exceptions=True)
+        for failed in ranks:
+            if isinstance(failed, BaseException):
+                raise failed
+        return {group.create_task(self._talk(rank)) for rank in ranks if isinstance(rank, Rank)}
 
     @asynccontextmanager
     async def _marker(self) -> AsyncIterator[str]:
