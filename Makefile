@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-web test test-fast check format clean
+.PHONY: help setup demo demo-web test test-fast bench check format clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -36,6 +36,10 @@ test: setup  ## Run all tests, those of the real stack too
 
 test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory
 	$(BIN)/python -m pytest -m "not stack"
+
+bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within a minute; PEERS=1: BrowserGym, too)
+	$(BIN)/webgym setup --role browser
+	$(BIN)/python -m benchmarks.rollout $(if $(QUICK),--quick) $(if $(PEERS),--peers)
 
 check: $(STAMP)  ## Lint, format, types
 	$(BIN)/ruff check .

@@ -75,6 +75,12 @@ class Sizes:
     judged: bool = True
     """Whether the targets are for figures of this size."""
 
+    def repeated(self, repeats: int | None) -> Sizes:
+        """Return the sizes with so many repeats of every comparison; None: as they are."""
+        if repeats is None:
+            return self
+        return replace(self, schedule_repeats=repeats, matched_repeats=repeats, peer_repeats=repeats)
+
 
 QUICK = Sizes(
     cases=(Case(_LOCAL, 4, 8), Case(_NETWORK, 4, 8)),
@@ -318,13 +324,20 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a taste of everything, within a minute")
     parser.add_argument("--peers", action="store_true", help="install BrowserGym first, in an environment of its own")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="one part; repeatable")
+    parser.add_argument("--repeats", type=_positive, help="repeats of every comparison, each on another episode set")
     return parser.parse_args(words)
+
+
+def _positive(word: str) -> int:
+    if not word.isdecimal() or not int(word):
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on, not {word!r}")
+    return int(word)
 
 
 def main(words: Sequence[str] | None = None, quick: Sizes = QUICK) -> int:
     """Run what was asked for: rows as JSON on stdout, a table and progress on stderr."""
     asked = _arguments(words)
-    sizes = quick if asked.quick else Sizes()
+    sizes = (quick if asked.quick else Sizes()).repeated(asked.repeats)
     parts = asked.only or [name for name in PARTS if not (asked.quick and name == "peers")]
     about = machine()
     say(", ".join(f"{name} {value}" for name, value in about.items()))
