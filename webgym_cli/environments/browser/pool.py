@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.environments.browser.find import find_chromium
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.process import BrowserProcess
+from webgym_cli.environments.browser.remote import require_address
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, RoleError
 from webgym_cli.records.failure import FailureKind
+
+_REST = 15.0
+"""Seconds for which a place whose browser could not be had is only tried when no other has one."""
 
 
 class BrowserPool:
@@ -28,14 +33,23 @@ class BrowserPool:
         self._stopping: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> BrowserPool:
-        """Start the first browser. Raises `RoleError` when there is none or it can't be started."""
+        """Start the first browser, or connect to the first remote one that answers.
+
+        Raises `RoleError` when there is none, `SettingsError` for an address that is none.
+        """
         if not self._settings.cdp_urls:
             find_chromium(self._settings)
-        try:
-            await self._live(self._places[0])
-        except BoundaryError as error:
-            raise RoleError(str(error), hint="webgym doctor") from error
-        return self
+        for url in self._settings.cdp_urls:
+            require_address(url)
+        failures = []
+        for place in self._places[: len(self._settings.cdp_urls) or 1]:
+            try:
+                await self._live(place)
+                return self
+            except BoundaryError as error:
+                failures.append(str(error))
+        hint = "start it with --remote-debugging-port, or mend browser.cdp_urls" if self._settings.cdp_urls else ""
+        raise RoleError("; ".join(failures), hint=hint or "webgym doctor")
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop all browsers and wait until all of their processes are gone."""
@@ -50,8 +64,21 @@ class BrowserPool:
             await asyncio.gather(*self._stopping)
 
     async def session(self, options: SessionOptions) -> BrowserSession:
-        """Return a session in a fresh context; a browser that died or is retired is replaced first."""
-        place = min(self._places, key=lambda place: place.load)
+        """Return a session in a fresh context; a browser that died or is retired is replaced first.
+
+        Raises `BROWSER_CRASHED` when no browser can be had.
+        """
+        failures = []
+        for place in sorted(self._places, key=lambda place: (place.down, place.load)):
+            try:
+                return await self._session_at(place, options)
+            except BoundaryError as error:
+                if error.kind is not FailureKind.BROWSER_CRASHED:
+                    raise
+                failures.append(error)
+        raise failures[0]
+
+    async def _session_at(self, place: _Place, options: SessionOptions) -> BrowserSession:
         place.expected += 1
         try:
             process = await self._live(place)
@@ -87,7 +114,11 @@ class BrowserPool:
             if process is not None:
                 self._leave(place, process)
             fresh = BrowserProcess(self._settings, self._proxy, place.cdp_url)
-            await fresh.start()
+            try:
+                await fresh.start()
+            except BoundaryError:
+                place.rest()
+                raise
             place.process = fresh
             return fresh
 
@@ -118,9 +149,19 @@ class _Place:
         self.cdp_url = cdp_url
         self.process: BrowserProcess | None = None
         self.lock = asyncio.Lock()
+        self._rests_until = 0.0
         self.expected = 0
         """Sessions that wait for its browser to start."""
 
     @property
     def load(self) -> int:
         return self.expected + (self.process.sessions if self.process else 0)
+
+    @property
+    def down(self) -> bool:
+        """Whether its browser could not be had a moment ago."""
+        return time.monotonic() < self._rests_until
+
+    def rest(self) -> None:
+        """Note that its browser can't be had now."""
+        self._rests_until = time.monotonic() + _REST

@@ -16,6 +16,7 @@ from webgym_cli.environments.browser.failures import close_quietly, named
 from webgym_cli.environments.browser.family import Family
 from webgym_cli.environments.browser.find import find_chromium
 from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.remote import reason, without_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
@@ -40,6 +41,7 @@ _THROUGH_GATE = ("--proxy-bypass-list=<-loopback>", "--force-webrtc-ip-handling-
 """With a gate nothing goes past it: not to this machine, and not by WebRTC."""
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _LAUNCH_TIMEOUT = 60.0
+_CONNECT_TIMEOUT = 30.0
 _CLOSE_TIMEOUT = 10.0
 
 
@@ -81,7 +83,10 @@ class BrowserProcess:
 
     async def start(self) -> None:
         """Start the browser. Raises `BoundaryError` (`BROWSER_CRASHED`) within a deadline; nothing is left then."""
-        name = self._cdp_url or str(await asyncio.to_thread(find_chromium, self._settings))
+        if self._cdp_url:
+            await self._connect()
+            return
+        name = str(await asyncio.to_thread(find_chromium, self._settings))
         try:
             async with asyncio.timeout(_LAUNCH_TIMEOUT):
                 await self._launch(name)
@@ -153,14 +158,31 @@ class BrowserProcess:
                 continue
         await asyncio.to_thread(self._family.end)
 
+    async def _connect(self) -> None:
+        from playwright.async_api import async_playwright
+
+        name = f"the browser at {without_keys(self._cdp_url)}"
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                self._playwright = await async_playwright().start()
+                self._browser = await self._playwright.chromium.connect_over_cdp(self._cdp_url)
+        except TimeoutError:
+            await self.stop()
+            message = f"{name} did not answer within {_CONNECT_TIMEOUT:g} s"
+            raise BoundaryError(FailureKind.BROWSER_CRASHED, message) from None
+        except Exception as error:  # noqa: BLE001  the boundary to Playwright, whose driver raises bare Exceptions too
+            await self.stop()
+            # Not chained: Playwright's words have the whole address in them.
+            raise BoundaryError(FailureKind.BROWSER_CRASHED, f"{name} can't be reached: {reason(error)}") from None
+        except BaseException:
+            await self.stop()
+            raise
+
     async def _launch(self, name: str) -> None:
         from playwright.async_api import async_playwright
 
         self._playwright = await async_playwright().start()
         chromium = self._playwright.chromium
-        if self._cdp_url:
-            self._browser = await chromium.connect_over_cdp(name, timeout=_LAUNCH_TIMEOUT * 1000)
-            return
         self._browser = await chromium.launch(
             executable_path=name,
             args=[*_ARGUMENTS, *(_THROUGH_GATE if self._proxy else ()), *self._settings.args],

@@ -1,0 +1,37 @@
+"""Addresses of remote browsers: checked, and shown without the keys that services put into them."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from webgym_cli.errors import SettingsError
+
+_SCHEMES = ("http", "https", "ws", "wss")
+_ADDRESS = re.compile(rf"\b({'|'.join(_SCHEMES)})://(?:[^\s/@]*@)?([^\s/?#]+)\S*")
+_LONGEST = 300
+
+
+def require_address(url: str) -> None:
+    """Raise `SettingsError` unless this may be a browser's CDP address."""
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise SettingsError(
+            f"browser.cdp_urls: {without_keys(url)!r} is no address of a browser",
+            hint="http://HOST:PORT, or the ws:// address that the browser tells",
+        )
+
+
+def without_keys(text: str) -> str:
+    """Return a text whose addresses have only scheme, host and port: the rest may hold a key."""
+    return _ADDRESS.sub(r"\1://\2", text)
+
+
+def reason(error: Exception) -> str:
+    """Return what Playwright says of a failed connection as one short line, without its call log and without keys."""
+    told = str(error).split("Call log:")[0].removeprefix("BrowserType.connect_over_cdp: ")
+    return without_keys(" ".join(told.split()))[:_LONGEST] or type(error).__name__
