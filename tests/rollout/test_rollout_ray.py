@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import subprocess
+import sys
 from collections import Counter
 
 import psutil
@@ -85,3 +89,35 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
     await asyncio.to_thread(psutil.wait_procs, victims, 20)
     assert [process for process in victims if process.is_running()] == []
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.stack
+@pytest.mark.browser
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_nothing_outlives_a_driver_with_a_ray_of_its_own(tmp_path, number, code):
+    run, settings = RunDir(tmp_path / "run"), ["tasks.train=miniwob:enter-text", "rollout.executor=ray"]
+    command = ["rollout", str(run.root), "--policy", "oracle", "--episodes", "2000", "--json"]
+    for setting in (*settings, "rollout.concurrency=2"):
+        command += ["-s", setting]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "webgym_cli", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert driver.stdout is not None
+    for line in driver.stdout:  # whatever Ray has to say, this is data only
+        if json.loads(line)["event"] == "trajectory":
+            break
+    family = psutil.Process(driver.pid).children(recursive=True)
+    assert {"raylet", "gcs_server"} <= {process.name() for process in family}
+    driver.send_signal(number)
+    rest = [json.loads(line) for line in driver.stdout]
+    assert driver.wait(60) == code
+    psutil.wait_procs(family, 30)
+    assert [process for process in family if process.is_running()] == []
+    stored = [trajectory.outcome.failure for trajectory in scan(run, Split.TRAIN, 0)]
+    cancelled = stored.count(FailureKind.CANCELLED)
+    assert cancelled == 0 if number is signal.SIGKILL else 1 <= cancelled <= 2  # one may have been between two episodes
+    assert all(event["event"] == "trajectory" for event in rest)

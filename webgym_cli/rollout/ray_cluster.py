@@ -1,4 +1,4 @@
-"""The Ray cluster: connected to or started, its nodes, and one actor on each. The only file that knows Ray's calls."""
+"""The Ray cluster: connected to or started, its nodes, and one actor on each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import importlib
 import ipaddress
 import os
 import signal
-import threading
 import time
 from collections.abc import AsyncIterator
-from concurrent.futures import Future, InvalidStateError
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,16 +17,10 @@ from urllib.parse import urlsplit
 from webgym_cli.config.collect import RolloutSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.rollout.ray_keeper import OWN, Keeper, in_short, require_answer, take_back
 from webgym_cli.rollout.ray_rank import RolloutRank
 
-OBJECT_STORE = 80 * 2**20
-"""Bytes of shared memory that a Ray of our own takes on this machine, about Ray's least: ranks send little."""
 _ASK_AGAIN = 0.5
-_CONNECT_SECONDS = 10.0
-_START_SECONDS = 90.0
-"""Ray takes some seconds to start, on a busy machine half a minute."""
-_OWN = "local"
-"""Ray's word for: start one here."""
 _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
 """Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers."""
 
@@ -110,21 +102,21 @@ async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
 
     Raises `RoleError` when Ray is not installed, `UsageError` when the cluster can't be reached.
     """
-    address = settings.ray_address or os.environ.get("RAY_ADDRESS", "") or _OWN
+    address = settings.ray_address or os.environ.get("RAY_ADDRESS", "") or OWN
     ray = _require_ray(address)
     if ray.is_initialized():  # by the program that we are a library of
         yield RayCluster(settings)
         return
     terminated = signal.getsignal(signal.SIGTERM)
-    await _require_answer(address)
-    keeper = _Keeper(address)
+    await require_answer(address)
+    keeper = Keeper(address)
     try:
         await keeper.connect()
-        _take_back(terminated)
+        take_back(terminated)
         yield RayCluster(settings)
     finally:
         await keeper.leave()
-        _take_back(terminated)
+        take_back(terminated)
 
 
 def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
@@ -167,20 +159,12 @@ def loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def in_short(error: BaseException) -> str:
-    """Return Ray's long words as one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:"))]
-    return " ".join(told)[:400] or type(error).__name__
-
-
 def _ray() -> Any:
     return importlib.import_module("ray")
 
 
 def _require_ray(address: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         ray = _ray()
@@ -192,91 +176,3 @@ def _require_ray(address: str) -> Any:
             hint="run webgym on a node of the cluster, with -s rollout.ray_address=HOST:6379",
         )
     return ray
-
-
-async def _require_answer(address: str) -> None:
-    """Raise `UsageError` unless something listens at a cluster's address: Ray itself would try for many minutes."""
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal():
-        return
-    try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-    except (OSError, TimeoutError, OverflowError) as error:
-        raise _unreachable(address, str(error) or f"no answer within {_CONNECT_SECONDS:g} s") from error
-    writer.close()
-
-
-def _unreachable(address: str, why: str) -> UsageError:
-    return UsageError(
-        f"rollout.ray_address: {address}: {why}",
-        hint="ray status --address HOST:PORT, or leave rollout.ray_address and RAY_ADDRESS empty",
-    )
-
-
-class _Keeper(threading.Thread):
-    """The thread that connects to Ray and shuts it down.
-
-    The processes of a Ray of our own die with the thread that starts them, so it lives in between. It is a daemon: Ray
-    can't be interrupted while it tries to connect, and must not keep us from leaving.
-    """
-
-    def __init__(self, address: str) -> None:
-        super().__init__(name="ray", daemon=True)
-        self._address = address
-        self._connected: Future[None] = Future()
-        self._leave = threading.Event()
-        self._left: Future[None] = Future()
-
-    async def connect(self) -> None:
-        """Connect within a deadline. Raises `UsageError`."""
-        self.start()
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                await asyncio.wrap_future(self._connected)
-        except TimeoutError as error:
-            raise _unreachable(self._address, f"Ray does not connect within {_START_SECONDS:g} s") from error
-
-    async def leave(self) -> None:
-        """Disconnect, and end what was started; not waited for where Ray still tries to connect."""
-        self._leave.set()
-        if self._connected.done() and not self._connected.cancelled():
-            await asyncio.wrap_future(self._left)
-
-    def run(self) -> None:
-        """Connect, wait, shut down."""
-        try:
-            _connect(self._address)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-            self._tell(error)
-        else:
-            self._tell(None)
-            self._leave.wait()
-        finally:
-            _ray().shutdown()
-            self._left.set_result(None)
-
-    def _tell(self, error: BaseException | None) -> None:
-        with suppress(InvalidStateError):  # nobody waits any more
-            if error is None:
-                self._connected.set_result(None)
-            else:
-                self._connected.set_exception(error)
-
-
-def _take_back(handler: Any) -> None:
-    """Have SIGTERM come to us again: Ray's C++ handler would abort the process three seconds later."""
-    if handler is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
-        signal.siginterrupt(signal.SIGTERM, False)
-
-
-def _connect(address: str) -> None:
-    worker = importlib.import_module("ray._private.worker")
-    own: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "include_dashboard": False} if address == _OWN else {}
-    # Ray tells of dead nodes on stdout, where only our data belongs; we tell of them ourselves.
-    worker.print_to_stdstream = lambda *_, **__: None  # type: ignore[attr-defined]
-    try:
-        _ray().init(address=address, log_to_driver=False, logging_level="ERROR", **own)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
-        raise _unreachable(address, in_short(error)) from error

@@ -1,0 +1,147 @@
+"""The connection to Ray: made and ended in one thread, with SIGTERM left to us and no process of Ray's left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from webgym_cli.errors import UsageError
+from webgym_cli.jobs import reaper
+
+OWN = "local"
+"""Ray's word for: start one here."""
+OBJECT_STORE = 80 * 2**20
+"""Bytes of shared memory that a Ray of our own takes on this machine, about Ray's least: ranks send little."""
+_CONNECT_SECONDS = 10.0
+_START_SECONDS = 90.0
+"""Ray takes some seconds to start, on a busy machine half a minute."""
+
+
+async def require_answer(address: str) -> None:
+    """Raise `UsageError` unless something listens at a cluster's address: Ray itself would try for many minutes."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, TimeoutError, OverflowError) as error:
+        raise _unreachable(address, str(error) or f"no answer within {_CONNECT_SECONDS:g} s") from error
+    writer.close()
+
+
+def _unreachable(address: str, why: str) -> UsageError:
+    return UsageError(
+        f"rollout.ray_address: {address}: {why}",
+        hint="ray status --address HOST:PORT, or leave rollout.ray_address and RAY_ADDRESS empty",
+    )
+
+
+class Keeper(threading.Thread):
+    """The thread that connects to Ray and shuts it down.
+
+    The processes of a Ray of our own die with the thread that starts them, so it lives in between. It is a daemon: Ray
+    can't be interrupted while it tries to connect, and must not keep us from leaving. Should we be killed, a reaper
+    ends those that would outlive their parent for some minutes.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(name="ray", daemon=True)
+        self._address = address
+        self._connected: Future[None] = Future()
+        self._leave = threading.Event()
+        self._left: Future[None] = Future()
+
+    async def connect(self) -> None:
+        """Connect within a deadline. Raises `UsageError`."""
+        self.start()
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await asyncio.wrap_future(self._connected)
+        except TimeoutError as error:
+            raise _unreachable(self._address, f"Ray does not connect within {_START_SECONDS:g} s") from error
+
+    async def leave(self) -> None:
+        """Disconnect, and end what was started; not waited for where Ray still tries to connect."""
+        self._leave.set()
+        if self._connected.done() and not self._connected.cancelled():
+            await asyncio.wrap_future(self._left)
+
+    def run(self) -> None:
+        """Connect, wait, shut down."""
+        before, entrusted = set(_children()), None
+        try:
+            _connect(self._address)
+            entrusted = _entrust(set(_children()) - before)
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            self._tell(error)
+        else:
+            self._tell(None)
+            self._leave.wait()
+        finally:
+            importlib.import_module("ray").shutdown()
+            if entrusted is not None:
+                entrusted.communicate()
+            self._left.set_result(None)
+
+    def _tell(self, error: BaseException | None) -> None:
+        with suppress(InvalidStateError):  # nobody waits any more
+            if error is None:
+                self._connected.set_result(None)
+            else:
+                self._connected.set_exception(error)
+
+
+def _children() -> list[int]:
+    return [process.pid for process in psutil.Process().children(recursive=True)]
+
+
+def _entrust(pids: Iterable[int]) -> subprocess.Popen[bytes]:
+    """Start a reaper for these processes: it ends those that live once we are gone, or close its input."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", reaper.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    if process.stdin is not None:
+        lines = (f"{pid} {began}\n" for pid in pids if (began := reaper.start_time(pid)))
+        process.stdin.write("".join(lines).encode())
+        process.stdin.flush()
+    return process
+
+
+def take_back(handler: Any) -> None:
+    """Have SIGTERM come to us again: Ray's C++ handler would abort the process three seconds later."""
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+        signal.siginterrupt(signal.SIGTERM, False)
+
+
+def in_short(error: BaseException) -> str:
+    """Return Ray's long words as one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:"))]
+    return " ".join(told)[:400] or type(error).__name__
+
+
+def _connect(address: str) -> None:
+    worker = importlib.import_module("ray._private.worker")
+    own: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "include_dashboard": False} if address == OWN else {}
+    # Ray tells of dead nodes on stdout, where only our data belongs; we tell of them ourselves.
+    worker.print_to_stdstream = lambda *_, **__: None  # type: ignore[attr-defined]
+    try:
+        importlib.import_module("ray").init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+        raise _unreachable(address, in_short(error)) from error
