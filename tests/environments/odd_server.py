@@ -91,6 +91,12 @@ class OddServer:
         await asyncio.sleep(self.slow_seconds)
         return web.json_response({"text": "fetched"})
 
+    async def _once(self, request: web.Request) -> web.StreamResponse:
+        """Answer the first time; later never."""
+        if self.hits.count("GET /once") > 1:
+            await self._closing.wait()
+        return _html("<title>once</title><h1>once</h1>")
+
     async def _hang_up(self, request: web.Request) -> web.StreamResponse:
         request.transport.close()
         return web.Response()
@@ -125,4 +131,5 @@ class OddServer:
 
 
 def _html(body: str, status: int = 200) -> web.Response:
-    return web.Response(text=f"<!doctype html>{body}", status=status, content_type="text/html")
+    page = f"<!doctype html>{body}"
+    return web.Response(text=page, status=status, content_type="text/html", headers={"Cache-Control": "no-store"})

@@ -112,3 +112,15 @@ async def test_leaving_is_told_to_whoever_waits_for_it(traffic):
     traffic.note("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "differentDocument"})
     await asyncio.wait_for(leaving, 5)
     await asyncio.wait_for(traffic.leave(), 5)
+
+
+async def test_a_further_document_is_told_to_whoever_waits_for_it(traffic):
+    assert traffic.documents == 0
+    waiting = asyncio.ensure_future(traffic.beyond(0))
+    await asyncio.sleep(0)
+    traffic.note("Page.frameNavigated", {"frame": {"id": "other"}})
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    traffic.note("Page.frameNavigated", {"frame": {"id": MAIN}})
+    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(traffic.beyond(0), 5)

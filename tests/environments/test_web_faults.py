@@ -104,6 +104,27 @@ async def test_what_lies_ahead_in_history_is_no_past(visit: Visit):
     assert visit.error == "there is no page to go back to"
 
 
+async def test_a_page_that_does_not_come_again_is_told(visit: Visit):
+    await visit.open(f"{ODD}/once")
+    await visit.navigate(f"{LAB}/history")
+    view = await visit.back()
+    assert visit.error.startswith("the page before can't be loaded")
+    assert view.title == "Pages by pushState"
+    await visit.click("Next page")
+    assert visit.error is None
+
+
+async def test_history_without_addresses_can_be_gone_back_too(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/states"] = (
+        "<title>states</title><button onclick=\"history.pushState({}, ''); document.title = 'pushed'\">push</button>"
+        "<script>addEventListener('popstate', () => { document.title = 'popped'; })</script>"
+    )
+    await visit.open(f"{ODD}/states")
+    await visit.click("push")
+    view = await visit.back()
+    assert (view.title, visit.error) == ("popped", None)
+
+
 async def test_frames_of_the_same_origin_are_listed_and_those_of_another_are_seen(visit: Visit):
     await visit.open(f"{LAB}/iframe")
     assert "Press in lab.test" in visit.names and "Press in other.test" not in visit.names
@@ -153,6 +174,21 @@ async def test_a_page_that_reloads_itself_again_and_again_is_observed(visit: Vis
     for _ in range(3):
         view = await visit.wait()
         assert view.url == f"{ODD}/restless" and visit.error is None  # it may be seen before it has a title
+
+
+async def test_a_page_that_never_stays_ends_its_own_episode_at_most(visit: Visit, local_web: SmallWeb):
+    """It reloads some hundred times a second: whether it can be drawn in between is luck, that it ends is not."""
+    local_web.odd.pages["/flees"] = "<title>flees</title><button>b</button><script>location.reload()</script>"
+    await visit.open(f"{LAB}/history")
+    try:
+        view = await visit.navigate(f"{ODD}/flees")
+        assert view.url == f"{ODD}/flees" and view.png
+    except BoundaryError as failure:
+        assert failure.kind is FailureKind.PAGE_TIMEOUT, failure
+    await visit.environment.close()
+    local_web.odd.hits.clear()
+    assert (await local_web.visit().open(f"{LAB}/late")).title == "Late content"
+    assert local_web.odd.hits == [], "it reloads no more"
 
 
 async def test_a_page_that_moves_on_while_it_is_looked_at(visit: Visit, local_web: SmallWeb):

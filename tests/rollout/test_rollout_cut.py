@@ -108,18 +108,20 @@ async def test_an_episode_whose_browser_is_just_closing_is_not_cut(world, monkey
     close = ScriptedEnvironment.close
 
     async def slowly(self):
-        closing.set()
-        await asyncio.sleep(0.2)
+        if self.task.id == "t3":
+            closing.set()
+            await asyncio.sleep(0.3)
         await close(self)
 
-    async def last(environment):
-        if environment.task.id == "t3":
+    async def after_t3(environment):
+        if environment.task.id != "t3":
             await closing.wait()
 
     monkeypatch.setattr(ScriptedEnvironment, "close", slowly)
     world.load("rollout.completion_threshold=0.25", "rollout.completion_grace=0", "rollout.concurrency=8")
-    summary = await asyncio.wait_for(world.roll(8, on_step=last), 30)
+    summary = await asyncio.wait_for(world.roll(8, on_step=after_t3), 30)
     assert summary["episodes"] + summary["cut"] == 8
+    assert [found.outcome.failure for found in world.stored if found.task.id == "t3"] == [None, None]
     assert summary["owed"] == summary["cut"] == len(cancelled(world))
 
 

@@ -23,6 +23,8 @@ _WRONG_ELEMENT = {
     "gone": "element {id} is no longer on the page",
     "covered": "element {id} is covered or out of reach",
 }
+_OWN_EXPERIENCE = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
+"""The policy chose where to go: that it can't be loaded is its own experience, not our failure."""
 _MOST_KEYS = 60
 """Longer texts are inserted at once instead of being typed key by key."""
 _SCROLL_OVERLAP = 50
@@ -131,7 +133,12 @@ async def _wait(action: Action) -> str | None:
 
 
 async def _go_back(session: BrowserSession) -> str | None:
-    return None if await session.go_back() else "there is no page to go back to"
+    try:
+        return None if await session.go_back() else "there is no page to go back to"
+    except BoundaryError as error:
+        if error.kind in _OWN_EXPERIENCE:
+            return f"the page before can't be loaded: {error}"
+        raise
 
 
 async def _navigate(session: BrowserSession, action: Action, check_address: AddressCheck) -> str | None:
@@ -141,8 +148,7 @@ async def _navigate(session: BrowserSession, action: Action, check_address: Addr
     try:
         await session.goto(url)
     except BoundaryError as error:
-        # The policy chose the address: that it can't be loaded is its own experience, not our failure.
-        if error.kind in (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT):
+        if error.kind in _OWN_EXPERIENCE:
             return f"{url} can't be loaded: {error}"
         raise
     return None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.environments.browser.asking import capture, run_script
 from webgym_cli.environments.browser.channel import DirectConnection, Link, open_link
-from webgym_cli.environments.browser.failures import LOST_CONTEXT, ScriptError, close_quietly, named, says
+from webgym_cli.environments.browser.failures import LOST_CONTEXT, close_quietly, named, says
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pages import Pages
 from webgym_cli.environments.browser.traffic import Traffic
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Keyboard, Page
 
 _POPUP_TIMEOUT = 3.0
+_REPLACED = 10  # so many documents in a row are asked
 
 
 class BrowserSession:
@@ -42,8 +42,7 @@ class BrowserSession:
         """All that are open, and what they told."""
         self.uses = 0
         """How many episodes it has served; counted by its owner."""
-        self._sound = True
-        self._expired = False
+        self._sound, self._expired = True, False
         self._context = context
         self._direct = direct
         self._when_closed: Callable[[], None] | None = closed
@@ -96,13 +95,8 @@ class BrowserSession:
 
     async def goto(self, url: str) -> None:
         """Load an address, until `options.wait_until`. Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`."""
-        try:
-            async with self.guard("loading the page", self.options.navigation_timeout, navigation=True):
-                await self.page.goto(url, wait_until=self.options.wait_until)
-        except BoundaryError as error:
-            if error.kind is FailureKind.PAGE_TIMEOUT:
-                await self.stop_loading()
-            raise
+        async with self._load("loading the page"):
+            await self.page.goto(url, wait_until=self.options.wait_until)
 
     async def stop_loading(self) -> None:
         """Give up the navigation that is under way: until it ends, the browser runs no script in the page."""
@@ -113,15 +107,13 @@ class BrowserSession:
 
     async def go_back(self) -> bool:
         """Go back in history; a popup without history closes. Returns False when there is nowhere to go."""
-        async with self.guard("going back", self.options.navigation_timeout, navigation=True):
+        async with self._load("going back"):
             if await self._has_past():
-                before = self.page.url
                 await self.page.go_back(wait_until=self.options.wait_until)
-                if self.page.url != before:
-                    return True
-            if len(self.pages) == 1:
+            elif len(self.pages) == 1:
                 return False
-            await self.page.close()
+            else:
+                await self.page.close()
             return True
 
     async def set_cookies(self, name: str, value: str, hosts: Iterable[str]) -> None:
@@ -133,12 +125,13 @@ class BrowserSession:
 
     async def evaluate(self, function: str, argument: object = None) -> Any:
         """Call a JavaScript function in the page. When the page is replaced meanwhile, the next one is asked."""
-        while True:
+        for _ in range(_REPLACED):
             answered, value = await self._ask(function, argument)
             if answered:
                 return value
             async with self.guard("waiting for the next page"):
                 await self.page.wait_for_load_state("domcontentloaded")
+        raise BoundaryError(FailureKind.PAGE_TIMEOUT, "the page is replaced again and again")
 
     async def outlasts(self, function: str, argument: object = None, seconds: float = 0.0) -> bool:
         """Call a JavaScript function that takes so long. Returns False when the page was replaced meanwhile."""
@@ -150,11 +143,11 @@ class BrowserSession:
         async with self.guard("taking a screenshot"):
             page = self.page
             try:
-                return await self._capture()
+                return await capture(await self._link(page))
             except Exception as error:
                 if not self.pages.moved_on(page, error):
                     raise
-            return await self._capture()
+            return await capture(await self._link(self.page))
 
     async def click(self, x: float, y: float) -> None:
         """Click a point of the viewport with the mouse."""
@@ -233,6 +226,16 @@ class BrowserSession:
             # Cancelled counts as well: nobody knows how far the browser got.
             self._sound = self._sound and done
 
+    @asynccontextmanager
+    async def _load(self, doing: str) -> AsyncIterator[None]:
+        try:
+            async with self.guard(doing, self.options.navigation_timeout, navigation=True):
+                yield
+        except BoundaryError as error:
+            if error.kind is FailureKind.PAGE_TIMEOUT:
+                await self.stop_loading()
+            raise
+
     async def _ask(self, function: str, argument: object, seconds: float = 0.0) -> tuple[bool, Any]:
         """Return whether the page lived to answer, and the answer. A navigation that doesn't come is given up."""
         try:
@@ -247,7 +250,7 @@ class BrowserSession:
         async with self.guard("running a script in the page", self.options.action_timeout + seconds):
             page = self.page
             try:
-                return True, await self._call(function, argument)
+                return True, await run_script(await self._link(page), function, argument)
             except Exception as error:
                 if not says(error, LOST_CONTEXT) and not self.pages.moved_on(page, error):
                     raise
@@ -263,29 +266,14 @@ class BrowserSession:
         """Whether there is a page to go back to; the empty one that every page begins with is none."""
         channel = (await self._link(self.page)).channel
         history = await channel.send("Page.getNavigationHistory")
-        at = int(history["currentIndex"])
-        return at > 1 or (at == 1 and str(history["entries"][0]["url"]) != "about:blank")
-
-    async def _call(self, function: str, argument: object) -> Any:
-        channel = (await self._link(self.page)).channel
-        expression = f"({function})({json.dumps(argument)})"
-        asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-        answer = await channel.send("Runtime.evaluate", asked)
-        if "exceptionDetails" in answer:
-            details = answer["exceptionDetails"]
-            raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
-        return answer["result"].get("value")
+        at, first = int(history["currentIndex"]), str(history["entries"][0]["url"])
+        return at > 1 or (at == 1 and first != "about:blank")
 
     async def _mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
         """Move the mouse to a point and do there what is asked, all at once: the browser keeps the order."""
         channel = (await self._link(self.page)).channel
         sent = ({**event, "x": x, "y": y} for event in ({"type": "mouseMoved"}, *events))
         await asyncio.gather(*(channel.send("Input.dispatchMouseEvent", event) for event in sent))
-
-    async def _capture(self) -> bytes:
-        channel = (await self._link(self.page)).channel
-        taken = await channel.send("Page.captureScreenshot", {"format": "png"})
-        return base64.b64decode(taken["data"])
 
     async def _link(self, page: Page) -> Link:
         link = self.pages.links.get(page)

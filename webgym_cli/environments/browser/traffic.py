@@ -29,6 +29,8 @@ class Traffic:
     def __init__(self, main_frame: str) -> None:
         """`main_frame`: id of the page's main frame, which is also the page's target id."""
         self._main = main_frame
+        self.documents = 0
+        """How many documents have come."""
         self._navigating = False
         self._requests: set[str] = set()
         self._changed = asyncio.Event()
@@ -66,6 +68,12 @@ class Traffic:
             self._changed.clear()
             await self._changed.wait()
 
+    async def beyond(self, documents: int) -> None:
+        """Wait until more documents than this have come."""
+        while self.documents <= documents:
+            self._changed.clear()
+            await self._changed.wait()
+
     def note(self, method: str, params: Mapping[str, Any]) -> None:
         """Take an event; only the `EVENTS` say something."""
         if method not in EVENTS:
@@ -91,4 +99,5 @@ class Traffic:
         else:
             self._navigating = False
             if method == "Page.frameNavigated":
+                self.documents += 1
                 self._requests.clear()  # they belonged to the document before

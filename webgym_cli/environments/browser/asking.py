@@ -1,0 +1,53 @@
+"""What a page is asked over its channel: to run a script, to be drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+from webgym_cli.environments.browser.channel import Link
+from webgym_cli.environments.browser.failures import ScriptError, says
+
+_NOT_NOW = ("unable to capture screenshot", "not attached to an active page")
+"""How the browser says that there is nothing to draw just now, between two documents."""
+_PAUSE = 0.05
+_LAST_CHANCE = 0.3
+"""Seconds for a picture to come after its document was replaced: mostly it does."""
+
+
+async def run_script(link: Link, function: str, argument: object) -> Any:
+    """Call a JavaScript function in the page and return its value. Raises `ScriptError`, or as the channel."""
+    expression = f"({function})({json.dumps(argument)})"
+    asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+    answer = await link.channel.send("Runtime.evaluate", asked)
+    if "exceptionDetails" in answer:
+        details = answer["exceptionDetails"]
+        raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
+    return answer["result"].get("value")
+
+
+async def capture(link: Link) -> bytes:
+    """Return the viewport as PNG bytes. Raises the channel's errors.
+
+    A document that is replaced may take the picture's request with it: then the next one is asked. No deadline.
+    """
+    while True:
+        documents = link.traffic.documents
+        drawing = asyncio.ensure_future(link.channel.send("Page.captureScreenshot", {"format": "png"}))
+        replaced = asyncio.ensure_future(link.traffic.beyond(documents))
+        try:
+            await asyncio.wait((drawing, replaced), return_when=asyncio.FIRST_COMPLETED)
+            if replaced.done() and not drawing.done():
+                await asyncio.wait((drawing,), timeout=_LAST_CHANCE)
+            if drawing.done():
+                return base64.b64decode((await drawing)["data"])
+        except Exception as error:
+            if not says(error, _NOT_NOW) or not link.is_open:
+                raise
+            await asyncio.sleep(_PAUSE)
+        finally:
+            for task in (drawing, replaced):
+                task.cancel()
+            await asyncio.gather(drawing, replaced, return_exceptions=True)
