@@ -143,9 +143,7 @@ async def test_popups_become_the_page_and_going_back_leaves_them(session: Browse
 async def test_scrolling_by_a_page(session: BrowserSession):
     for direction, shown in (("down", True), ("up", False)):
         for _ in range(3):
-            assert (
-                await perform(session, Action(name=ActionName.SCROLL, direction=direction), RULES.refuse_url) is None
-            )
+            assert await perform(session, Action(name=ActionName.SCROLL, direction=direction), RULES.refuse_url) is None
             await session.evaluate(f"() => {HANDS}.settle(300)")
         assert ("Below" in [seen.element.name for seen in await look(session)]) is shown
 
@@ -186,3 +184,17 @@ async def test_a_page_of_ten_thousand_nodes_is_listed_quickly(session: BrowserSe
     started = time.monotonic()
     assert 3 <= len(await look(session)) <= 30
     assert time.monotonic() - started < 5
+
+
+async def test_a_form_whose_fields_have_the_names_of_methods_is_listed_all_the_same(
+    browsers: BrowserPool, tmp_path: Path
+):
+    (tmp_path / "form.html").write_text(
+        "<form>"
+        + "".join(f"<input name={name}>" for name in ("matches", "getAttribute", "localName", "closest"))
+        + "</form>"
+    )
+    session = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),)))
+    await session.goto((tmp_path / "form.html").as_uri())
+    assert [seen.element.name for seen in await look(session)] == ["matches", "getAttribute", "localName", "closest"]
+    await session.close()

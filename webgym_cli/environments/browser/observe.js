@@ -120,7 +120,7 @@
     const hit = (root.elementFromPoint ? root : element.ownerDocument).elementFromPoint(x - offset.x, y - offset.y);
     if (!hit) return false;
     if (hit === element || element.contains(hit)) return true;
-    const label = hit.closest?.("label");
+    const label = Element.prototype.closest.call(hit, "label");
     return Boolean(label && label.control === element);
   };
 
@@ -199,6 +199,8 @@
     inside(document, (element) => {
       // On a heavy page the rest is left out: what comes late in the document is seldom in sight.
       if (found.length >= limit * 2 || ++visited > MOST_VISITED) return;
+      // A form is no thing to act on, and its fields' names hide its methods (<input name="matches">).
+      if (element instanceof HTMLFormElement) return;
       const sure = interest(element, element.parentElement);
       const find = sure && seen(element, sure);
       if (find) found.push(find);
