@@ -1,6 +1,6 @@
 """How fast rollouts are: against synchronous ones, a bare CDP script, and BrowserGym. See `benchmarks/README.md`.
 
-python -m benchmarks.rollout             everything, about an hour and a half
+python -m benchmarks.rollout             everything, about two and a half hours
 python -m benchmarks.rollout --quick     a taste of everything but the peers, within a minute
 python -m benchmarks.rollout --peers     first install BrowserGym beside us, then everything
 """
@@ -54,10 +54,10 @@ class Sizes:
     """How much is run."""
 
     cases: tuple[Case, ...] = (
-        Case(_LOCAL, 16, 64),
-        Case(_LOCAL, 32, 128),
-        Case(_NETWORK, 16, 64),
-        Case(_NETWORK, 32, 128),
+        Case(_LOCAL, 16, 192),
+        Case(_LOCAL, 32, 192),
+        Case(_NETWORK, 16, 192),
+        Case(_NETWORK, 32, 192),
     )
     length: Lognormal = LENGTH
     factor: float = 1.0

@@ -48,7 +48,9 @@ async def test_stored_prompts_can_be_made_again(world):
 
 
 async def test_prompts_can_be_made_again_where_the_environment_has_no_instruction(world):
-    world.file.write_text('{"id": "t0", "environment": "web", "instruction": "From the task.", "start_url": "https://a.com/"}\n')
+    world.file.write_text(
+        '{"id": "t0", "environment": "web", "instruction": "From the task.", "start_url": "https://a.com/"}\n'
+    )
     await world.roll(1, instruction="")
     (found,) = world.stored
     assert found.instruction == "From the task."
