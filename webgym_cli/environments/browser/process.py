@@ -6,7 +6,8 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -164,7 +165,8 @@ class BrowserProcess:
         name = f"the browser at {without_keys(self._cdp_url)}"
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
-                self._playwright = await async_playwright().start()
+                with _lean_driver():
+                    self._playwright = await async_playwright().start()
                 self._browser = await self._playwright.chromium.connect_over_cdp(self._cdp_url)
         except TimeoutError:
             await self.stop()
@@ -181,7 +183,8 @@ class BrowserProcess:
     async def _launch(self, name: str) -> None:
         from playwright.async_api import async_playwright
 
-        self._playwright = await async_playwright().start()
+        with _lean_driver():
+            self._playwright = await async_playwright().start()
         chromium = self._playwright.chromium
         self._browser = await chromium.launch(
             executable_path=name,
@@ -218,3 +221,20 @@ class BrowserProcess:
 def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment for a process that runs foreign code: without keys, tokens and passwords."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
+
+
+@contextmanager
+def _lean_driver() -> Iterator[None]:
+    """Have Playwright's driver, a Node.js process, started within the block with a small young generation: 20 MB less.
+
+    It is told by the environment, which the driver takes from us.
+    """
+    before = os.environ.get("NODE_OPTIONS")
+    os.environ["NODE_OPTIONS"] = f"{before or ''} --max-semi-space-size=1".strip()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["NODE_OPTIONS"]
+        else:
+            os.environ["NODE_OPTIONS"] = before
