@@ -6,6 +6,7 @@ import psutil
 
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.miniwob import browser_for_pages
 from webgym_cli.errors import RoleError
 
 _OWN = ("--user-data-dir=", "--remote-debugging-pipe")
@@ -14,7 +15,7 @@ _OWN = ("--user-data-dir=", "--remote-debugging-pipe")
 
 async def browser_command() -> list[str]:
     """Start the product's browser once and return its command line, without its profile."""
-    async with BrowserPool(load().browser) as pool:
+    async with BrowserPool(browser_for_pages(load().browser)) as pool:
         for pid in pool.processes():
             arguments = psutil.Process(pid).cmdline()
             if any(argument.startswith("--user-data-dir=") for argument in arguments) and not any(

@@ -22,8 +22,8 @@ from typing import Any
 from benchmarks.episodes import CLICKS, Script
 from benchmarks.meter import Meter
 from benchmarks.schedulers import OURS, StepBarrier, arrange
-from webgym_cli.agent.policy import Reply
 from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.tools import render_call
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import Environment, EnvironmentPool, StepResult, View

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import statistics
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,8 +53,8 @@ class Meter:
 
     cpu: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the block by kind."""
-    pss: dict[str, float] = field(default_factory=dict)
-    """The parts, in MiB, of the largest total that was seen within the block."""
+    looks: list[dict[str, float]] = field(default_factory=list)
+    """What was held at each look, in MiB, by kind."""
     _before: dict[str, float] = field(default_factory=dict)
     _watch: asyncio.Task[None] | None = None
 
@@ -78,8 +79,15 @@ class Meter:
             "steps": steps,
             "seconds": seconds,
             "cpu_ms_per_step": {**milliseconds, "total": sum(milliseconds.values())},
-            "pss_mb": {**self.pss, "total": sum(self.pss.values())},
+            "pss_mb": self._held(statistics.median_high),
+            "peak_pss_mb": self._held(max),
         }
+
+    def _held(self, of: Callable[[list[float]], float]) -> dict[str, float]:
+        """Return the look whose total this picks, with its total."""
+        totals = [sum(look.values()) for look in self.looks]
+        total = of(totals)
+        return {**self.looks[totals.index(total)], "total": total}
 
     async def _look(self) -> None:
         while True:
@@ -87,6 +95,4 @@ class Meter:
             await asyncio.to_thread(self._weigh)
 
     def _weigh(self) -> None:
-        now = by_kind(pss_mb)
-        if sum(now.values()) > sum(self.pss.values()):
-            self.pss = now
+        self.looks.append(by_kind(pss_mb))

@@ -130,6 +130,11 @@ def memory(result: Result) -> float:
     return float(result["pss_mb"]["total"])
 
 
+def peak(result: Result) -> float:
+    """Return the memory of all processes at the fullest look, in MiB."""
+    return float(result["peak_pss_mb"]["total"])
+
+
 def split(results: Sequence[Result], figure: str) -> dict[str, float]:
     """Return the medians of a figure's parts, by kind of process."""
     kinds = [kind for kind in results[0][figure] if kind != "total"]
@@ -220,6 +225,7 @@ def matched(sizes: Sizes) -> list[Row]:
         row("steps_per_s", steps_per_second, 0.9),
         row("cpu_ms_per_step", cpu, 0.8, medians_by_process=parts),
         row("pss_mb", memory, None, medians_by_process=held),
+        row("peak_pss_mb", peak, None),
         Row(
             case,
             "pss_mb_of_eight_sessions",

@@ -115,6 +115,15 @@ async def test_a_context_ends_at_its_cap_whatever_is_done_with_it():
         assert await other.evaluate("() => 1") == 1
 
 
+@pytest.mark.parametrize(("webgl", "there"), [("on", True), ("off", False), ("auto", True)])
+async def test_webgl_is_there_unless_it_is_switched_off(webgl, there):
+    async with BrowserPool(BrowserSettings(webgl=webgl)) as pool:
+        session = await pool.session(SMALL)
+        drawn = await session.evaluate("() => !!document.createElement('canvas').getContext('webgl')")
+        assert drawn is there
+        await session.close()
+
+
 async def test_a_browser_that_dies_takes_only_its_own_episodes():
     async with BrowserPool(BrowserSettings(processes=2)) as pool:
         sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(4)))

@@ -10,9 +10,10 @@ import psutil
 import pytest
 from PIL import Image
 
+from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import View
-from webgym_cli.environments.miniwob import MiniWobPool, expert_tasks, page_names
+from webgym_cli.environments.miniwob import MiniWobPool, browser_for_pages, expert_tasks, page_names
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -30,6 +31,11 @@ async def first(pool: MiniWobPool, page: str, seed: int) -> tuple[str, View]:
         return await environment.reset(Task(id=page), seed)
     finally:
         await environment.close()
+
+
+@pytest.mark.parametrize(("webgl", "started"), [("auto", "off"), ("on", "on"), ("off", "off")])
+def test_miniwob_starts_its_browser_without_webgl_unless_it_is_asked_for(webgl, started):
+    assert browser_for_pages(BrowserSettings(webgl=webgl)).webgl == started
 
 
 async def test_every_page_starts(marked: MiniWobPool):

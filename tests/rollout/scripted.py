@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from tests.records.made import CLICK, png
-from webgym_cli.agent.policy import Reply
+from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.tools import render_call
 from webgym_cli.environments.base import StepResult, View
 from webgym_cli.errors import BoundaryError

@@ -13,8 +13,8 @@ from tests.environments.visits import HASTY, SmallWeb, small_web
 from tests.prepare.buffer import WordTokens, settings
 from tests.rewards.cases import judge_settings
 from tests.stack.killing import needs_chromium
-from webgym_cli.agent.policy import Reply
 from webgym_cli.agent.prompt import Prompt, render_step
+from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.tools import render_call
 from webgym_cli.config.load import load
 from webgym_cli.environments import web as web_module

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 import openai
 
 from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.thoughts import rejoined
 from webgym_cli.agent.wire import EncodedImages, ImageLoader, request_body
 from webgym_cli.config.collect import PolicySettings, RolloutSettings
@@ -22,28 +22,6 @@ _REASON = 300
 """Characters of a server's words that are kept."""
 PROBE_TIMEOUT = 10.0
 """Deadline of the question whether a server is vLLM, in seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A policy's answer."""
-
-    text: str
-    """The whole response. A thought that the server's reasoning parser took out stands in front again, between
-    `<think>` and `</think>`. The sampled token ids need not begin with `<think>`: the chat template may have opened
-    the thought in the prompt, and `prepare` allows for that."""
-    generation: Generation
-
-
-class Policy(Protocol):
-    """Something that answers a prompt. Raises `BoundaryError` when it can't."""
-
-    name: str
-    """Stands in the trajectory as `policy`."""
-
-    async def reply(self, prompt: Prompt) -> Reply:
-        """Return the response to a prompt, within the policy's deadline."""
-        ...
 
 
 class ChatPolicy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import StepResult, View
 from webgym_cli.environments.browser.actions import perform
@@ -42,6 +43,11 @@ _AWAY = (-20.0, -20.0)
 """Where the mouse waits between episodes: outside of the page."""
 
 
+def browser_for_pages(browser: BrowserSettings) -> BrowserSettings:
+    """Return how the browser is started for MiniWoB's pages, which use no WebGL."""
+    return browser.model_copy(update={"webgl": "off"}) if browser.webgl == "auto" else browser
+
+
 class MiniWobPool:
     """Makes MiniWoB environments over one shared browser."""
 
@@ -58,7 +64,7 @@ class MiniWobPool:
             # Pages write dates and times in the browser's locale and zone: the same everywhere.
             context_arguments={"locale": "en-US", "timezone_id": "UTC", "accept_downloads": False},
         )
-        self.browsers = BrowserPool(browser)
+        self.browsers = BrowserPool(browser_for_pages(browser))
         self._idle: list[BrowserSession] = []
 
     async def __aenter__(self) -> MiniWobPool:

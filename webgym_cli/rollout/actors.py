@@ -6,8 +6,8 @@ from typing import Protocol
 
 from webgym_cli.agent.foreign import page_line
 from webgym_cli.agent.notes import Notes, written
-from webgym_cli.agent.policy import Policy, Reply
 from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.reply import Policy, Reply
 from webgym_cli.agent.tools import describe, render_call
 from webgym_cli.environments.base import Environment
 from webgym_cli.records.action import Action, ActionName, InteractionMode

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
-from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import make_pool
@@ -52,6 +51,8 @@ async def open_actor(run: RunDir, settings: Settings, acting: Acting) -> AsyncIt
         context = settings.context_config
         yield OracleActor(context.interaction_mode, context.prompt_version)
         return
+    from webgym_cli.agent.policy import ChatPolicy
+
     chat = ChatPolicy(
         acting.base_url,
         settings.serve.served_model_name,

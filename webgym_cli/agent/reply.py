@@ -1,0 +1,31 @@
+"""What a policy is to those who ask it. Apart from any client: the expert acts without loading one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from webgym_cli.agent.prompt import Prompt
+from webgym_cli.records.trajectory import Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A policy's answer."""
+
+    text: str
+    """The whole response. A thought that the server's reasoning parser took out stands in front again, between
+    `<think>` and `</think>`. The sampled token ids need not begin with `<think>`: the chat template may have opened
+    the thought in the prompt, and `prepare` allows for that."""
+    generation: Generation
+
+
+class Policy(Protocol):
+    """Something that answers a prompt. Raises `BoundaryError` when it can't."""
+
+    name: str
+    """Stands in the trajectory as `policy`."""
+
+    async def reply(self, prompt: Prompt) -> Reply:
+        """Return the response to a prompt, within the policy's deadline."""
+        ...
