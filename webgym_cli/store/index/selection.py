@@ -1,0 +1,47 @@
+"""Which trajectories are asked for, as a SQL condition over the index's view `trajectories`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.records.task import Band, Split
+
+ANY = "any"
+"""Stands for every kind of failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which trajectories are asked for: those that meet every condition that is set. None: all."""
+
+    split: Split | None = None
+    iteration: int | None = None
+    task: str | None = None
+    """A task's id."""
+    reward: float | None = None
+    """The reward after the newest judgement, 0 to 1."""
+    failure: str | None = None
+    """A kind of failure, or `any`."""
+    site: str | None = None
+    """A registrable domain, or an environment's name where tasks have no address."""
+    band: Band | None = None
+    expression: str | None = None
+    """A SQL condition over `trajectories` that `Index.check_where` has let through."""
+
+    def where(self) -> tuple[str, list[Any]]:
+        """Return the condition, for behind WHERE or FILTER, and the values of its `?`, in order."""
+        conditions: list[str] = []
+        values: list[Any] = []
+        for column in ("split", "iteration", "task", "reward", "site", "band"):
+            if (value := getattr(self, column)) is not None:
+                conditions.append(f"{column} = ?")
+                values.append(str(value) if column in ("split", "band") else value)
+        if self.failure == ANY:
+            conditions.append("failure IS NOT NULL")
+        elif self.failure is not None:
+            conditions.append("failure = ?")
+            values.append(self.failure)
+        if self.expression is not None:
+            conditions.append(f"({self.expression})")
+        return " AND ".join(conditions) or "true", values
