@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from webgym_cli.errors import StoreError
 from webgym_cli.records.judgement import Judgement, judged
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -16,6 +17,23 @@ from webgym_cli.store.files import append_line, read_lines
 from webgym_cli.store.run import RunDir
 
 RecordT = TypeVar("RecordT", Trajectory, Judgement)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a trajectory's line stands, and its newest judgement's: what an index knows of it."""
+
+    id: str
+    file: str
+    """Relative to the run."""
+    offset: int
+    """The line's first byte."""
+    length: int
+    """The line's bytes without its end."""
+    verdict_file: str | None = None
+    """None: it was never judged."""
+    verdict_offset: int | None = None
+    verdict_length: int | None = None
 
 
 @dataclass(slots=True)
@@ -62,6 +80,36 @@ def scan(run: RunDir, split: Split, iteration: int, damage: Damage | None = None
     for trajectory in stored(run, split, iteration, damage):
         of_this = verdicts.get(trajectory.id)
         yield judged(trajectory, of_this[-1]) if of_this else trajectory
+
+
+def read(run: RunDir, place: Place) -> Trajectory:
+    """Read one trajectory and nothing else, with its newest judgement in its outcome.
+
+    Raises `StoreError` that names file and byte when the line is not what the index knows.
+    """
+    trajectory = _read_line(run, Trajectory, place.file, place.offset, place.length)
+    if trajectory.id != place.id:
+        raise StoreError(f"{run.root / place.file}: at byte {place.offset} stands {trajectory.id}, not {place.id}")
+    if place.verdict_file is None or place.verdict_offset is None or place.verdict_length is None:
+        return trajectory
+    return judged(
+        trajectory, _read_line(run, Judgement, place.verdict_file, place.verdict_offset, place.verdict_length)
+    )
+
+
+def _read_line(run: RunDir, record: type[RecordT], name: str, offset: int, length: int) -> RecordT:
+    path = run.root / name
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return record.model_validate_json(file.read(length))
+    except OSError as error:
+        raise StoreError(f"{path}: can't be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise StoreError(
+            f"{path}: the line at byte {offset} is damaged: {error.errors()[0]['msg']}",
+            hint=f"webgym inspect-buffer {run.root} --verify",
+        ) from error
 
 
 def stored(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:

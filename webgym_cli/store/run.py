@@ -100,6 +100,11 @@ class RunDir:
         return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
 
     @property
+    def index(self) -> Path:
+        """The index of the trajectories: derived, rebuilt at any time."""
+        return self.root / "index.parquet"
+
+    @property
     def blocklist(self) -> Path:
         """The sites that shut the browser out, one JSON object a line."""
         return self.root / "blocklist.jsonl"

@@ -1,0 +1,253 @@
+"""Keeps the index up with the truth: only bytes that were appended since are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from filelock import FileLock, Timeout
+from pydantic import ValidationError
+
+from webgym_cli.errors import StoreError
+from webgym_cli.records.events import EventSink
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.index import fragments
+from webgym_cli.store.index.fragments import Source, Span
+from webgym_cli.store.index.rows import Line, Row, judgement_row, step_rows, trajectory_row
+from webgym_cli.store.index.schema import TABLES
+from webgym_cli.store.run import RunDir
+
+_CHUNK = 32 << 20
+"""Bytes of truth that are read for one fragment: this bounds the memory."""
+_BLOCK = 1 << 20
+"""Bytes that are read at once when the last line's end is looked for."""
+_LARGEST = 64 << 20
+"""Fragments are joined up to so many bytes of truth."""
+_KEEP_SECONDS = 3600.0
+"""So long fragments stay after a longer one took their place."""
+_LOCK_TIMEOUT = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """What is to be done for one file of the truth."""
+
+    source: Source
+    covered: tuple[Span, ...]
+    """What stays."""
+    wrong: tuple[Span, ...]
+    """What belongs to other content than the file has now, or is incomplete."""
+    new: Span
+    """What is to be read."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.new.size and not self.wrong
+
+
+def catch_up(run: RunDir, sink: EventSink | None = None) -> None:
+    """Index what was appended since. Does nothing, and needs no lock, when nothing was. Raises `StoreError`."""
+    if all(plan.idle for plan in plan_index(run)):
+        return
+    with _locked(run):
+        _execute(run, plan_index(run), sink)
+
+
+def rebuild(run: RunDir, sink: EventSink | None = None) -> None:
+    """Build the index anew from the truth. Raises `StoreError`."""
+    with _locked(run):
+        for folder in run.index.iterdir():
+            if folder.is_dir():
+                shutil.rmtree(folder, ignore_errors=True)
+        _execute(run, plan_index(run), sink)
+
+
+def plan_index(run: RunDir) -> list[SourcePlan]:
+    """Return what is to be done for each file of the truth."""
+    there = {table: fragments.listed(run, table) for table in TABLES}
+    return [_plan(run, source, there) for source in fragments.sources(run)]
+
+
+def superseded(run: RunDir) -> list[Path]:
+    """Return fragments that are of no use: a longer one took their place long ago, or their source is gone."""
+    known = {source.name for source in fragments.sources(run)}
+    found = []
+    for table in TABLES:
+        for name, spans in fragments.listed(run, table).items():
+            chain = fragments.covering(spans) if name in known else []
+            for span in set(spans) - set(chain):
+                if name not in known or _is_old(run, table, name, span, chain):
+                    found.append(fragments.path_of(run, table, name, span))
+    return sorted(found)
+
+
+def _plan(run: RunDir, source: Source, there: dict[str, dict[str, list[Span]]]) -> SourcePlan:
+    size = source.path.stat().st_size
+    whole = set(there[source.main].get(source.name, []))
+    complete = {span for span in whole if all(span in there[table].get(source.name, []) for table in source.tables)}
+    chain = fragments.covering(complete)
+    wrong = whole - complete
+    if chain and not _still_fits(run, source, chain[-1], size):
+        wrong, chain = whole, []
+    end = chain[-1].end if chain else 0
+    return SourcePlan(source, tuple(chain), tuple(sorted(wrong)), Span(end, _whole_lines(source.path, end, size)))
+
+
+def _still_fits(run: RunDir, source: Source, last: Span, size: int) -> bool:
+    """Whether the file still has the content that was indexed: it only grows, unless someone mended or replaced it."""
+    if size < last.end:
+        return False
+    with source.path.open("rb") as file:
+        return fragments.tail_digest(file, last) == fragments.tail_of(run, source, last)
+
+
+def _whole_lines(path: Path, start: int, size: int) -> int:
+    """Return where the last whole line ends: what follows is still being written, or was torn."""
+    rest = b""
+    with path.open("rb") as file:
+        for end in range(size, start, -_BLOCK):
+            begin = max(start, end - _BLOCK)
+            file.seek(begin)
+            _, line_end, after = file.read(end - begin).rpartition(b"\n")
+            rest = after + rest
+            if line_end:
+                break
+    return size if not rest or _is_json(rest) else size - len(rest)
+
+
+def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> None:
+    total, done = sum(plan.new.size for plan in plans), 0
+    for plan in plans:
+        if plan.wrong:
+            fragments.remove(run, plan.source.name, plan.wrong)
+            _say(sink, message=f"{plan.source.path}: its part of the index did not fit and is built anew")
+        for span in _chunks(plan.source.path, plan.new):
+            _write(run, plan.source, span)
+            done += span.size
+            if sink is not None:
+                sink({"event": "index_progress", "bar": "index", "done": done, "total": total})
+        if plan.new.size:
+            _join(run, plan.source)
+    for path in superseded(run):
+        path.unlink(missing_ok=True)
+
+
+def _chunks(path: Path, span: Span) -> Iterator[Span]:
+    """Yield the span in pieces that end with a line."""
+    start = span.start
+    with path.open("rb") as file:
+        while start < span.end:
+            file.seek(min(start + _CHUNK, span.end))
+            file.readline()
+            end = min(file.tell(), span.end)
+            yield Span(start, end)
+            start = end
+
+
+def _write(run: RunDir, source: Source, span: Span) -> None:
+    rows: dict[str, list[Row]] = {table: [] for table in source.tables}
+    with source.path.open("rb") as file:
+        file.seek(span.start)
+        while (offset := file.tell()) < span.end:
+            raw = file.readline()
+            if raw.strip():
+                _take(run, source, raw, offset, rows)
+        tail = fragments.tail_digest(file, span)
+    fragments.write(run, source, span, {table: _table(table, found) for table, found in rows.items()}, tail)
+
+
+def _take(run: RunDir, source: Source, raw: bytes, offset: int, rows: dict[str, list[Row]]) -> None:
+    """Add the rows of a line; of one that can't be read, where it stands and why."""
+    text = raw.rstrip(b"\n")
+    line = Line(str(source.path.relative_to(run.root)), offset, len(text))
+    try:
+        if source.main == "judgements":
+            judgement = Judgement.model_validate_json(text)
+            rows["judgements"].append(judgement_row(judgement, source.split.value, source.iteration, line))
+        else:
+            trajectory = Trajectory.model_validate_json(text)
+            rows["trajectories"].append(trajectory_row(trajectory, line))
+            rows["steps"] += step_rows(trajectory)
+    except ValidationError as error:
+        where = {"split": source.split.value, "iteration": source.iteration, **line.columns()}
+        rows["damage"].append({**where, "reason": error.errors()[0]["msg"]})
+
+
+def _table(name: str, rows: list[Row]) -> pa.Table:
+    schema = TABLES[name]
+    return pa.table([pa.array([row[field.name] for row in rows], field.type) for field in schema], schema=schema)
+
+
+def _join(run: RunDir, source: Source) -> None:
+    """Join a source's last fragments while the one before is not much longer: few files, each written a few times."""
+    chain = fragments.covering(fragments.listed(run, source.main).get(source.name, []))
+    parts = [chain.pop()] if chain else []
+    while chain and chain[-1].size <= 2 * sum(part.size for part in parts):
+        if chain[-1].size + sum(part.size for part in parts) > _LARGEST:
+            break
+        parts.insert(0, chain.pop())
+    if len(parts) < 2:
+        return
+    try:
+        joined = {
+            table: pa.concat_tables([fragments.read(run, table, source.name, part) for part in parts])
+            for table in source.tables
+        }
+    except (OSError, pa.ArrowException):
+        fragments.remove(run, source.name, parts)  # one is damaged: the next catching up reads the truth again
+        return
+    tail = fragments.tail_of(run, source, parts[-1])
+    fragments.write(run, source, Span(parts[0].start, parts[-1].end), joined, tail)
+
+
+def _is_old(run: RunDir, table: str, source: str, span: Span, chain: list[Span]) -> bool:
+    """Whether a fragment lies within another that has been there for long."""
+    for other in chain:
+        if other.start <= span.start and span.end <= other.end:
+            return time.time() - fragments.path_of(run, table, source, other).stat().st_mtime > _KEEP_SECONDS
+    return False
+
+
+@contextmanager
+def _locked(run: RunDir) -> Iterator[None]:
+    """Hold the index. Raises `StoreError` when it can't be written or is not set free."""
+    try:
+        run.index.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(run.index / ".lock")
+        lock.acquire(timeout=_LOCK_TIMEOUT)
+    except Timeout:
+        raise StoreError(
+            f"{run.index}: another process has been writing the index for {_LOCK_TIMEOUT:g} s",
+            hint="wait for it, then run the same command again",
+        ) from None
+    except OSError as error:
+        raise StoreError(
+            f"{run.index}: the index can't be written: {os.strerror(error.errno or 0)}",
+            hint="it is derived from the trajectories: give this user leave to write there",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _say(sink: EventSink | None, message: str) -> None:
+    if sink is not None:
+        sink({"event": "index", "message": message})
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        json.loads(raw)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,150 @@
+"""Questions to the buffer in SQL, answered from the index: nothing is loaded that isn't asked for."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.records.events import EventSink
+from webgym_cli.store.buffer import Place
+from webgym_cli.store.index import fragments
+from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.index.schema import TABLES
+from webgym_cli.store.run import RunDir
+
+_MEMORY = "192MB"
+"""What DuckDB may hold; more goes to a temporary folder."""
+_ROWS = 1024
+"""Rows that are fetched at once."""
+
+_PLACES = "id, file, offset, length, verdict_file, verdict_offset, verdict_length"
+
+_TRAJECTORIES = """
+CREATE VIEW trajectories AS
+WITH newest AS (
+    SELECT trajectory, split, iteration, success AS judged, failure AS judge_failure, failure_detail AS judge_detail,
+        model AS judge_model, agreement, votes, judged_at,
+        file AS verdict_file, "offset" AS verdict_offset, length AS verdict_length
+    FROM judgements
+    QUALIFY row_number() OVER (
+        PARTITION BY trajectory, split, iteration ORDER BY judged_at DESC, file DESC, "offset" DESC) = 1
+), overlaid AS (
+    SELECT stored.*, newest.* EXCLUDE (trajectory, split, iteration),
+        newest.trajectory IS NOT NULL AND NOT scored_by_environment
+            AND (failure IS NULL OR failure = 'judge_failed') AS by_judge
+    FROM stored LEFT JOIN newest ON newest.trajectory = stored.id AND newest.split = stored.split
+        AND newest.iteration = stored.iteration
+), decided AS (
+    SELECT * EXCLUDE (judge_failure, judge_detail, by_judge) REPLACE (
+        CASE WHEN by_judge THEN judged::DOUBLE ELSE reward END AS reward,
+        CASE WHEN by_judge THEN (CASE WHEN judged IS NULL THEN judge_failure END) ELSE failure END AS failure,
+        CASE WHEN by_judge THEN (CASE WHEN judged IS NULL THEN judge_detail ELSE '' END)
+            ELSE failure_detail END AS failure_detail)
+    FROM overlaid
+)
+SELECT *, CASE WHEN failure IS NULL THEN reward >= 1 END AS success FROM decided
+"""
+"""The newest judgement in each trajectory's outcome, as `records.judgement.judged` puts it there."""
+
+
+class Index:
+    """The tables of a run's index, as `open_index` gives them: views `trajectories`, `stored`, `steps`, ..."""
+
+    def __init__(self, run: RunDir, connection: duckdb.DuckDBPyConnection) -> None:
+        self._run = run
+        self._connection = connection
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a query, a few at a time. Raises `StoreError` when the index is damaged."""
+        try:
+            cursor = self._connection.cursor()
+            found = cursor.execute(sql, list(parameters))
+            names = [column[0] for column in found.description or ()]
+            while batch := found.fetchmany(_ROWS):
+                yield from (dict(zip(names, values, strict=True)) for values in batch)
+        except duckdb.Error as error:
+            raise StoreError(
+                f"{self._run.index}: {first_line(error)}", hint=f"webgym inspect-buffer {self._run.root} --reindex"
+            ) from error
+
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
+        """Return the single row of a query. Raises `StoreError`."""
+        (row,) = self.rows(sql, parameters)
+        return row
+
+    def places(
+        self, where: str = "true", parameters: Sequence[Any] = (), order: str = 'iteration, split, file, "offset"'
+    ) -> Iterator[Place]:
+        """Yield where the trajectories stand for which a condition holds."""
+        for row in self.rows(f"SELECT {_PLACES} FROM trajectories WHERE {where} ORDER BY {order}", parameters):
+            yield Place(**row)
+
+    def check_where(self, expression: str) -> str:
+        """Return a person's condition in parentheses. Raises `UsageError` in DuckDB's words when it is none."""
+        condition = f"({expression}\n)"
+        try:
+            (statement,) = duckdb.extract_statements(f"SELECT id FROM trajectories WHERE {condition}")
+            if statement.type != duckdb.StatementType.SELECT:
+                raise ValueError("it is no condition")
+            self._connection.cursor().execute(f"EXPLAIN {statement.query}")
+        except (duckdb.Error, ValueError) as error:
+            raise UsageError(
+                f"{expression!r} is no condition on trajectories: {first_line(error)}",
+                hint="the columns: " + ", ".join(self.columns("trajectories")),
+            ) from error
+        return condition
+
+    def columns(self, view: str) -> list[str]:
+        """Return the names of a view's columns."""
+        return [row["column_name"] for row in self.rows(f"SELECT column_name FROM (DESCRIBE {view})")]
+
+
+@contextmanager
+def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[Index]:
+    """Catch up with the truth and yield the index. Its memory doesn't grow with the buffer. Raises `StoreError`."""
+    catch_up(run, progress)
+    with tempfile.TemporaryDirectory(prefix="webgym-index-") as spill:
+        connection = duckdb.connect(
+            config={
+                "memory_limit": _MEMORY,
+                "threads": min(4, os.cpu_count() or 1),
+                "temp_directory": spill,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "preserve_insertion_order": False,
+            }
+        )
+        try:
+            for table in TABLES:
+                _view(run, connection, table)
+            connection.execute(_TRAJECTORIES)
+            yield Index(run, connection)
+        finally:
+            connection.close()
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what DuckDB says, without its picture of the place."""
+    return str(error).strip().partition("\n")[0]
+
+
+def _view(run: RunDir, connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Make the view of a table over the fragments that cover the truth; without any, an empty table."""
+    files = [
+        str(fragments.path_of(run, table, source, span))
+        for source, spans in fragments.listed(run, table).items()
+        for span in fragments.covering(spans)
+    ]
+    name = "stored" if table == "trajectories" else table
+    if files:
+        listing = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listing}])")
+    else:
+        empty = TABLES[table].empty_table()  # noqa: F841  DuckDB finds it by its name
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM empty")
