@@ -175,7 +175,7 @@ def test_a_bad_json_line_is_named(tmp_path):
 
 def test_line_numbers_count_empty_lines(tmp_path):
     (tmp_path / "x").write_bytes(b"a\n\nb\n{\n \nto")
-    assert list(read_lines(tmp_path / "x")) == [(1, "a"), (3, "b"), (4, "{")]
+    assert list(read_lines(tmp_path / "x")) == [(1, b"a"), (3, b"b"), (4, b"{")]
 
 
 def test_a_folder_is_replaced_whole(tmp_path):

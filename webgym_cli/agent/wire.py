@@ -10,9 +10,10 @@ from typing import Any
 
 from webgym_cli.agent.prompt import Prompt, pieces
 from webgym_cli.records.sample import IMAGE
+from webgym_cli.store.screenshots import media_type_of
 
 ImageLoader = Callable[[str], bytes]
-"""SHA-256 of a screenshot -> its PNG bytes."""
+"""SHA-256 of a screenshot -> its bytes, a PNG or a WebP."""
 
 CACHE_BYTES = 128 * 2**20
 """Encoded images kept at most: the windows of some 100 episodes with screenshots of 200 kB."""
@@ -38,8 +39,9 @@ class EncodedImages:
         if found is not None:
             self._kept.move_to_end(sha256)
             return found
-        encoded = base64.b64encode(self._load(sha256))
-        part = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,' + encoded + b'"}}'
+        image = self._load(sha256)
+        kind = media_type_of(image).encode()
+        part = b'{"type":"image_url","image_url":{"url":"data:%b;base64,%b"}}' % (kind, base64.b64encode(image))
         self._kept[sha256] = part
         self._size += len(part)
         while self._size > self._limit:

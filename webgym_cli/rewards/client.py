@@ -20,9 +20,10 @@ from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rewards.prompts import REPLY_SCHEMA, Job, Question, messages
+from webgym_cli.store.screenshots import media_type_of
 
 ImageLoader = Callable[[str], bytes]
-"""SHA-256 of a screenshot -> its PNG bytes. Raises `StoreError`."""
+"""SHA-256 of a screenshot -> its bytes, a PNG or a WebP. Raises `StoreError`."""
 
 REASON_CHARACTERS = 2000
 """So much of a reason is kept."""
@@ -69,8 +70,8 @@ class Case:
     def url(self, sha256: str) -> str:
         """Return a picture as a data URL. Raises `StoreError`."""
         if sha256 not in self._urls:
-            encoded = base64.b64encode(self.images(sha256)).decode()
-            self._urls[sha256] = f"data:image/png;base64,{encoded}"
+            image = self.images(sha256)
+            self._urls[sha256] = f"data:{media_type_of(image)};base64,{base64.b64encode(image).decode()}"
         return self._urls[sha256]
 
 

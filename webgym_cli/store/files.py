@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -56,18 +58,27 @@ def read_json(path: Path) -> Any:
 def append_line(path: Path, line: str) -> None:
     """Append one line durably. A torn line left by a crash is closed first; one of our own is taken back.
 
-    Raises `StoreError` when the disk refuses; the file is then as it was before.
+    Several processes may append to one file. Raises `StoreError` when the disk refuses; the file is then as it was
+    before.
     """
+    append_lines(path, [line])
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Append lines durably, all or none of them, as `append_line` does one. Raises `StoreError`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         with path.open("ab+", buffering=0) as file:  # a buffer would be written again when the file is closed
+            _hold(file)
             end = file.seek(0, os.SEEK_END)
             torn = end > 0 and _last_byte(file) != b"\n"
-            payload = memoryview(("\n" if torn else "").encode() + line.encode() + b"\n")
+            payload = memoryview(("\n" if torn else "").encode() + "".join(f"{line}\n" for line in lines).encode())
             try:
                 while payload:
                     payload = payload[file.write(payload) :]
                 os.fsync(file.fileno())
+                if not end:
+                    sync_folder(path.parent)
             except OSError:
                 with contextlib.suppress(OSError):
                     os.ftruncate(file.fileno(), end)
@@ -76,6 +87,38 @@ def append_line(path: Path, line: str) -> None:
         raise StoreError(
             f"{path}: can't append: {error.strerror}", hint="free disk space, then run the same command again"
         ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: those of files that were made, renamed or removed. Raises `OSError`."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems have no such thing
+            raise
+    finally:
+        os.close(handle)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each with a durable name."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for made in reversed(missing):
+        made.mkdir(exist_ok=True)
+        sync_folder(made.parent)
+
+
+def _hold(file: Any) -> None:
+    """Keep other processes from appending until the file is closed: else one could take back another's line."""
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):  # a file system without locks
+            raise
 
 
 def _last_byte(file: Any) -> bytes:
@@ -89,15 +132,16 @@ def write_lines(path: Path, values: Iterable[Any]) -> None:
     write_atomic(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text) of each whole, non-empty line; a torn last line is skipped.
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, bytes) of each whole, non-empty line; a torn last line is skipped.
 
-    A last line that lacks only its line end is whole: the next append would close it and bring it back.
+    A last line that lacks only its line end is whole: the next append would close it and bring it back. Bytes: a line
+    that is no UTF-8 any more is the parser's to refuse, not ours to patch.
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             if raw.strip() and (raw.endswith(b"\n") or _is_json(raw)):
-                yield number, raw.decode("utf-8", errors="replace").rstrip("\n")
+                yield number, raw.rstrip(b"\n")
 
 
 def _is_json(raw: bytes) -> bool:

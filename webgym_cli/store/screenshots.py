@@ -1,48 +1,137 @@
-"""Content-addressed images: written once, before the line that names them."""
+"""The images: named by their content, written once, before the line that names them.
+
+A PNG can give way to a WebP of the same pixels (`webgym gc RUN --recode webp`). Its name stays the digest of the PNG;
+the ledger of its folder, `3f/recoded.jsonl`, has the digest of what took its place.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pydantic import Field, ValidationError
+
 from webgym_cli.errors import StoreError
+from webgym_cli.records.base import Record
 from webgym_cli.records.trajectory import Screenshot
-from webgym_cli.store.files import write_atomic
+from webgym_cli.store.files import append_lines, write_atomic
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+LEDGER = "recoded.jsonl"
+"""Name of a folder's ledger."""
+_DIGITS = frozenset("0123456789abcdef")
+
+
+class Recoded(Record):
+    """What became of a PNG that was to be re-encoded: one line of a ledger. The newest line of an image counts."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Digest of the PNG: the image's name for ever."""
+    recoded_sha256: str | None = Field(pattern=r"^[0-9a-f]{64}$")
+    """Digest of the WebP; None: the PNG stays, a WebP would be larger or could not hold its pixels."""
+    bytes_before: int
+    """Of the PNG."""
+    bytes_after: int
+    """Of what is kept."""
 
 
 class ScreenshotStore:
-    """PNG files under `<root>/3f/3f9a….png`, named by the SHA-256 of their bytes."""
+    """Image files under `<root>/3f/3f9a….png` (or `.webp`), named by the SHA-256 of the PNG's bytes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         """The folder of the store."""
 
-    def path(self, sha256: str) -> Path:
-        """Return where an image is or would be."""
+    def png(self, sha256: str) -> Path:
+        """Return where an image is, or would be, as it was taken."""
         return self.root / sha256[:2] / f"{sha256}.png"
+
+    def webp(self, sha256: str) -> Path:
+        """Return where an image is, or would be, once it is re-encoded."""
+        return self.root / sha256[:2] / f"{sha256}.webp"
+
+    def path(self, sha256: str) -> Path:
+        """Return the file that holds an image; where its PNG would be when there is none."""
+        png, webp = self.png(sha256), self.webp(sha256)
+        return webp if not png.exists() and webp.exists() else png
+
+    def media_type(self, sha256: str) -> str:
+        """Return the MIME type of the file that holds an image."""
+        return "image/webp" if self.path(sha256).suffix == ".webp" else "image/png"
 
     def put(self, png: bytes) -> Screenshot:
         """Store an image unless it is there, and return its reference. Raises `StoreError`."""
         width, height = png_size(png)
         sha256 = hashlib.sha256(png).hexdigest()
-        path = self.path(sha256)
-        if not path.exists():
-            write_atomic(path, png)
+        if not _renewed(self.path(sha256)):
+            write_atomic(self.png(sha256), png)
         return Screenshot(sha256=sha256, width=width, height=height)
 
     def get(self, sha256: str) -> bytes:
-        """Return an image's bytes. Raises `StoreError` when it is missing or altered."""
-        path = self.path(sha256)
+        """Return an image's bytes, a PNG or a WebP. Raises `StoreError` when it is missing or altered."""
         try:
-            png = path.read_bytes()
+            content = self.png(sha256).read_bytes()
+        except FileNotFoundError:
+            return self._get_webp(sha256)
         except OSError as error:
-            raise StoreError(f"{path}: the screenshot can't be read: {error.strerror}") from error
-        if hashlib.sha256(png).hexdigest() != sha256:
-            raise StoreError(f"{path}: the screenshot was altered: its content doesn't match its name")
-        return png
+            raise _unreadable(self.png(sha256), error) from error
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise StoreError(f"{self.png(sha256)}: the screenshot was altered: its content doesn't match its name")
+        return content
+
+    def _get_webp(self, sha256: str) -> bytes:
+        path = self.webp(sha256)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError as error:
+            raise _unreadable(self.png(sha256), error) from error
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        line = self.recoded(sha256)
+        if line is None or hashlib.sha256(content).hexdigest() != line.recoded_sha256:
+            raise StoreError(f"{path}: the screenshot was altered: its content doesn't match {LEDGER}")
+        return content
+
+    def recoded(self, sha256: str) -> Recoded | None:
+        """Return what the ledger says of an image; None when it says nothing that can be read.
+
+        The ledger is read anew: it grows while others read. One of 256 is small enough to be searched at once.
+        """
+        try:
+            content = self._ledger(sha256[:2]).read_bytes()
+        except OSError:
+            return None
+        end = len(content)
+        while (start := content.rfind(b'{"sha256":"%b"' % sha256.encode(), 0, end)) >= 0:
+            try:
+                return Recoded.model_validate_json(content[start:].partition(b"\n")[0])
+            except ValidationError:
+                end = start
+        return None
+
+    def note_recoded(self, folder: str, lines: Iterable[Recoded]) -> None:
+        """Append to the ledger of a folder (`3f`) durably. Raises `StoreError`."""
+        append_lines(self._ledger(folder), [line.model_dump_json() for line in lines])
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders that hold images, in order."""
+        if not self.root.is_dir():
+            return []
+        return sorted(entry.name for entry in self.root.iterdir() if len(entry.name) == 2 and _is_hex(entry.name))
+
+    def images(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Yield the digest and the file of each image in a folder; an image in both forms comes twice."""
+        with os.scandir(self.root / folder) as entries:
+            for entry in entries:
+                name, _, suffix = entry.name.partition(".")
+                if suffix in ("png", "webp") and len(name) == 64 and _is_hex(name):
+                    yield name, entry
+
+    def _ledger(self, folder: str) -> Path:
+        return self.root / folder / LEDGER
 
 
 def png_size(png: bytes) -> tuple[int, int]:
@@ -51,3 +140,27 @@ def png_size(png: bytes) -> tuple[int, int]:
         raise StoreError("a screenshot is not a PNG image")
     width, height = struct.unpack(">II", png[16:24])
     return width, height
+
+
+def media_type_of(image: bytes) -> str:
+    """Return the MIME type of an image of the store by its first bytes."""
+    return "image/png" if image.startswith(PNG_SIGNATURE) else "image/webp"
+
+
+def _renewed(path: Path) -> bool:
+    """Whether an image is there. The grace of `webgym gc` begins anew: the line that names it is still to come."""
+    try:
+        os.utime(path)
+    except PermissionError:  # another user's file: it is there, only its age stays
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _is_hex(name: str) -> bool:
+    return _DIGITS.issuperset(name)
+
+
+def _unreadable(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"{path}: the screenshot can't be read: {error.strerror}")
