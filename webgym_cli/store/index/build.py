@@ -20,7 +20,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.fragments import Source, Span
+from webgym_cli.store.index.fragments import Catalog, Source, Span
 from webgym_cli.store.index.rows import Line, Row, judgement_row, step_rows, trajectory_row
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
@@ -43,8 +43,8 @@ class SourcePlan:
     source: Source
     covered: tuple[Span, ...]
     """What stays."""
-    wrong: tuple[Span, ...]
-    """What belongs to other content than the file has now, or is incomplete."""
+    wrong: bool
+    """Whether what is there belongs to other content than the file has now."""
     new: Span
     """What is to be read."""
 
@@ -73,41 +73,39 @@ def rebuild(run: RunDir, sink: EventSink | None = None) -> None:
 
 def plan_index(run: RunDir) -> list[SourcePlan]:
     """Return what is to be done for each file of the truth."""
-    there = {table: fragments.listed(run, table) for table in TABLES}
-    return [_plan(run, source, there) for source in fragments.sources(run)]
+    catalog = Catalog(run)
+    return [_plan(catalog, source) for source in fragments.sources(run)]
 
 
 def superseded(run: RunDir) -> list[Path]:
-    """Return fragments that are of no use: a longer one took their place long ago, or their source is gone."""
-    known = {source.name for source in fragments.sources(run)}
-    found = []
-    for table in TABLES:
-        for name, spans in fragments.listed(run, table).items():
-            chain = fragments.covering(spans) if name in known else []
-            for span in set(spans) - set(chain):
-                if name not in known or _is_old(run, table, name, span, chain):
-                    found.append(fragments.path_of(run, table, name, span))
-    return sorted(found)
+    """Return fragments of no use: damaged, replaced long ago, incomplete, or of a source that is gone."""
+    catalog = Catalog(run)
+    chains = {source.name: catalog.chain(source) for source in fragments.sources(run)}
+    useless = list(catalog.damaged)
+    for table, name, span, path in catalog.everything():
+        chain = chains.get(name, [])
+        if span not in chain and not _is_recent(catalog, table, name, span, chain):
+            useless.append(path)
+    return sorted(useless)
 
 
-def _plan(run: RunDir, source: Source, there: dict[str, dict[str, list[Span]]]) -> SourcePlan:
+def _plan(catalog: Catalog, source: Source) -> SourcePlan:
     size = source.path.stat().st_size
-    whole = set(there[source.main].get(source.name, []))
-    complete = {span for span in whole if all(span in there[table].get(source.name, []) for table in source.tables)}
-    chain = fragments.covering(complete)
-    wrong = whole - complete
-    if chain and not _still_fits(run, source, chain[-1], size):
-        wrong, chain = whole, []
+    chain = catalog.chain(source)
+    wrong = bool(chain) and not _still_fits(catalog, source, chain[-1], size)
+    if wrong:
+        chain = []
     end = chain[-1].end if chain else 0
-    return SourcePlan(source, tuple(chain), tuple(sorted(wrong)), Span(end, _whole_lines(source.path, end, size)))
+    return SourcePlan(source, tuple(chain), wrong, Span(end, _whole_lines(source.path, end, size)))
 
 
-def _still_fits(run: RunDir, source: Source, last: Span, size: int) -> bool:
+def _still_fits(catalog: Catalog, source: Source, last: Span, size: int) -> bool:
     """Whether the file still has the content that was indexed: it only grows, unless someone mended or replaced it."""
     if size < last.end:
         return False
+    known = fragments.tail_of(catalog.fragments(source.main, source.name)[last])
     with source.path.open("rb") as file:
-        return fragments.tail_digest(file, last) == fragments.tail_of(run, source, last)
+        return fragments.tail_digest(file, last) == known
 
 
 def _whole_lines(path: Path, start: int, size: int) -> int:
@@ -128,8 +126,9 @@ def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> No
     total, done = sum(plan.new.size for plan in plans), 0
     for plan in plans:
         if plan.wrong:
-            fragments.remove(run, plan.source.name, plan.wrong)
-            _say(sink, message=f"{plan.source.path}: its part of the index did not fit and is built anew")
+            _forget(run, plan.source)
+            if sink is not None:
+                sink({"event": "index", "message": f"{plan.source.path} has other content: its index is built anew"})
         for span in _chunks(plan.source.path, plan.new):
             _write(run, plan.source, span)
             done += span.size
@@ -189,31 +188,36 @@ def _table(name: str, rows: list[Row]) -> pa.Table:
 
 def _join(run: RunDir, source: Source) -> None:
     """Join a source's last fragments while the one before is not much longer: few files, each written a few times."""
-    chain = fragments.covering(fragments.listed(run, source.main).get(source.name, []))
+    catalog = Catalog(run)
+    chain = catalog.chain(source)
     parts = [chain.pop()] if chain else []
-    while chain and chain[-1].size <= 2 * sum(part.size for part in parts):
-        if chain[-1].size + sum(part.size for part in parts) > _LARGEST:
+    while chain and chain[-1].size <= 2 * (size := sum(part.size for part in parts)):
+        if chain[-1].size + size > _LARGEST:
             break
         parts.insert(0, chain.pop())
     if len(parts) < 2:
         return
-    try:
-        joined = {
-            table: pa.concat_tables([fragments.read(run, table, source.name, part) for part in parts])
-            for table in source.tables
-        }
-    except (OSError, pa.ArrowException):
-        fragments.remove(run, source.name, parts)  # one is damaged: the next catching up reads the truth again
-        return
-    tail = fragments.tail_of(run, source, parts[-1])
+    of = {table: catalog.fragments(table, source.name) for table in source.tables}
+    joined = {
+        table: pa.concat_tables([fragments.read(found[part], table) for part in parts]) for table, found in of.items()
+    }
+    tail = fragments.tail_of(of[source.main][parts[-1]])
     fragments.write(run, source, Span(parts[0].start, parts[-1].end), joined, tail)
 
 
-def _is_old(run: RunDir, table: str, source: str, span: Span, chain: list[Span]) -> bool:
-    """Whether a fragment lies within another that has been there for long."""
+def _forget(run: RunDir, source: Source) -> None:
+    """Remove all fragments of a source, those of its main table first: what is left is never taken for complete."""
+    catalog = Catalog(run)
+    for table in reversed(source.tables):
+        for path in catalog.fragments(table, source.name).values():
+            path.unlink(missing_ok=True)
+
+
+def _is_recent(catalog: Catalog, table: str, source: str, span: Span, chain: list[Span]) -> bool:
+    """Whether a fragment was replaced so lately that a query may still read it."""
     for other in chain:
-        if other.start <= span.start and span.end <= other.end:
-            return time.time() - fragments.path_of(run, table, source, other).stat().st_mtime > _KEEP_SECONDS
+        if span.within(other):
+            return time.time() - catalog.fragments(table, source)[other].stat().st_mtime < _KEEP_SECONDS
     return False
 
 
@@ -238,11 +242,6 @@ def _locked(run: RunDir) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _say(sink: EventSink | None, message: str) -> None:
-    if sink is not None:
-        sink({"event": "index", "message": message})
 
 
 def _is_json(raw: bytes) -> bool:

@@ -1,20 +1,21 @@
 """The files of the index: each covers a range of bytes of one append-only file, and says so in its name.
 
 The set of files is the index's whole state. Steps and damage of a range are written before its trajectories (or
-judgements), so a range whose main fragment is there is complete. Fragments that a longer one replaced stay for a
-while: a query that began before may still read them.
+judgements), so a range whose main fragment is there is complete. The name has the content's digest, too: a fragment
+that was cut off or altered is as good as gone. Fragments that a longer one replaced stay for a while: a query that
+began before may still read them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,10 +25,9 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
 
-TAIL = 4096
+_TAIL = 4096
 """Bytes at the end of a range whose digest shows that the file is still the one that was read."""
-_NAME = re.compile(r"(?P<source>.+)\.(?P<start>\d+)-(?P<end>\d+)\.parquet")
-_END = b"PAR1"
+_NAME = re.compile(r"(?P<source>.+)\.(?P<start>\d+)-(?P<end>\d+)\.(?P<digest>[0-9a-f]+)\.parquet")
 _META = b"webgym"
 
 
@@ -67,6 +67,49 @@ class Span:
         """Bytes of the source."""
         return self.end - self.start
 
+    def within(self, other: Span) -> bool:
+        """Whether another span has all of it."""
+        return other.start <= self.start and self.end <= other.end
+
+
+class Catalog:
+    """The fragments that are there and whole, as they were when this was made."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._paths: dict[tuple[str, str], dict[Span, Path]] = {}
+        self.damaged: list[Path] = []
+        """Fragments that were cut off or altered."""
+        for table in TABLES:
+            for path in sorted((home(run) / table).glob("*.parquet")):
+                self._take(table, path)
+
+    def _take(self, table: str, path: Path) -> None:
+        match = _NAME.fullmatch(path.name)
+        if match is None or not _is_whole(path, match["digest"]):
+            self.damaged.append(path)
+            return
+        span = Span(int(match["start"]), int(match["end"]))
+        self._paths.setdefault((table, match["source"]), {})[span] = path
+
+    def fragments(self, table: str, source: str) -> dict[Span, Path]:
+        """Return the fragments of a table for a source."""
+        return self._paths.get((table, source), {})
+
+    def complete(self, source: Source) -> set[Span]:
+        """Return the spans of which every table is there."""
+        found = [set(self.fragments(table, source.name)) for table in source.tables]
+        return set.intersection(*found)
+
+    def chain(self, source: Source) -> list[Span]:
+        """Return the complete spans that cover the source from its first byte on."""
+        return covering(self.complete(source))
+
+    def everything(self) -> Iterable[tuple[str, str, Span, Path]]:
+        """Yield table, source, span and path of every fragment."""
+        for (table, source), spans in self._paths.items():
+            for span, path in spans.items():
+                yield table, source, span, path
+
 
 def sources(run: RunDir) -> list[Source]:
     """Return the files of the truth, in the order of splits, iterations and names."""
@@ -85,22 +128,8 @@ def home(run: RunDir) -> Path:
     return run.index / f"v{FORMAT}"
 
 
-def path_of(run: RunDir, table: str, source: str, span: Span) -> Path:
-    """Return where a fragment is or would be."""
-    return home(run) / table / f"{source}.{span.start:012d}-{span.end:012d}.parquet"
-
-
-def listed(run: RunDir, table: str) -> dict[str, list[Span]]:
-    """Return the spans of a table's fragments that are whole files, by source."""
-    found: dict[str, list[Span]] = {}
-    for path in sorted((home(run) / table).glob("*.parquet")):
-        if (match := _NAME.fullmatch(path.name)) and _is_whole(path):
-            found.setdefault(match["source"], []).append(Span(int(match["start"]), int(match["end"])))
-    return found
-
-
 def covering(spans: Iterable[Span]) -> list[Span]:
-    """Return the spans that cover a source from its first byte on without a gap, the longest where there are several."""
+    """Return the spans that cover a source from its first byte on without a gap, the longest of several."""
     longest: dict[int, Span] = {}
     for span in spans:
         if span.size and (span.start not in longest or span.end > longest[span.start].end):
@@ -113,59 +142,58 @@ def covering(spans: Iterable[Span]) -> list[Span]:
 
 def write(run: RunDir, source: Source, span: Span, tables: dict[str, pa.Table], tail: str) -> None:
     """Write the fragments of a span, each by rename, the main table's last. Raises `StoreError`."""
-    meta = json.dumps({"source": source.name, "start": span.start, "end": span.end, "tail": tail})
     for table in source.tables:
-        path = path_of(run, table, source.name, span)
-        temporary = path.with_name(f".{path.name}.new")
+        folder = home(run) / table
+        temporary = folder / f".{source.name}.{span.start}-{span.end}.new"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            content = tables[table].replace_schema_metadata({_META: meta})
-            pq.write_table(content, temporary, compression="zstd", write_page_checksum=True)
-            temporary.replace(path)
+            folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(tables[table].replace_schema_metadata({_META: tail}), temporary, compression="zstd")
+            name = f"{source.name}.{span.start:012d}-{span.end:012d}.{_digest(temporary)}.parquet"
+            temporary.replace(folder / name)
         except (OSError, pa.ArrowException) as error:
             with suppress(OSError):
                 temporary.unlink()
             raise StoreError(
-                f"{path}: the index can't be written: {' '.join(str(error).split())}",
+                f"{folder}: the index can't be written: {' '.join(str(error).split())}",
                 hint="free disk space or mend the permissions, then run the same command again; nothing is lost",
             ) from error
 
 
-def read(run: RunDir, table: str, source: str, span: Span) -> pa.Table:
+def read(path: Path, table: str) -> pa.Table:
     """Return a fragment's rows. Raises `OSError` or `pa.ArrowException` when it is damaged."""
-    return pq.read_table(path_of(run, table, source, span), schema=TABLES[table], page_checksum_verification=True)
+    return pq.read_table(path, schema=TABLES[table])
 
 
-def tail_of(run: RunDir, source: Source, span: Span) -> str:
-    """Return the digest that a span's fragment has of the end of its range; empty when it has none."""
-    path = path_of(run, source.main, source.name, span)
+def tail_of(path: Path) -> str:
+    """Return the digest that a fragment has of the end of its range; empty when it has none."""
     try:
-        meta = json.loads((pq.read_schema(path).metadata or {}).get(_META, b"{}"))
-    except (OSError, ValueError, pa.ArrowException):
+        metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowException):
         return ""
-    return str(meta.get("tail", ""))
+    return metadata.get(_META, b"").decode()
 
 
-def tail_digest(file: Any, span: Span) -> str:
-    """Return the digest of the last bytes of a range of an open binary file."""
-    start = max(span.start, span.end - TAIL)
+def tail_digest(file: BinaryIO, span: Span) -> str:
+    """Return the digest of the last bytes of a range of an open file."""
+    start = max(0, span.end - _TAIL)
     file.seek(start)
     return hashlib.sha256(file.read(span.end - start)).hexdigest()[:16]
 
 
-def remove(run: RunDir, source: str, spans: Sequence[Span]) -> None:
-    """Remove the fragments of spans, the main ones first, so that what is left is never taken for whole."""
-    for table in ("trajectories", "judgements", "steps", "damage"):
-        for span in spans:
-            with suppress(OSError):
-                path_of(run, table, source, span).unlink(missing_ok=True)
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether a fragment has Parquet's mark at its end: one that was cut off has not."""
+def _is_whole(path: Path, digest: str) -> bool:
     try:
-        with path.open("rb") as file:
-            file.seek(-len(_END), 2)
-            return file.read() == _END
+        stat = path.stat()
+        return _digest_of_state(path, stat.st_size, stat.st_mtime_ns) == digest
     except OSError:
         return False
+
+
+@lru_cache(maxsize=4096)
+def _digest_of_state(path: Path, size: int, changed: int) -> str:
+    """Return the digest, read once while the file has this size and this time of change."""
+    return _digest(path)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,6 +16,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.buffer import Place
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.index.fragments import Catalog
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 
@@ -23,17 +25,20 @@ _MEMORY = "192MB"
 _ROWS = 1024
 """Rows that are fetched at once."""
 
-_PLACES = "id, file, offset, length, verdict_file, verdict_offset, verdict_length"
+_PLACES = """
+    id, file, start AS "offset", size AS length,
+    verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
+"""
 
 _TRAJECTORIES = """
 CREATE VIEW trajectories AS
 WITH newest AS (
     SELECT trajectory, split, iteration, success AS judged, failure AS judge_failure, failure_detail AS judge_detail,
         model AS judge_model, agreement, votes, judged_at,
-        file AS verdict_file, "offset" AS verdict_offset, length AS verdict_length
+        file AS verdict_file, start AS verdict_start, size AS verdict_size
     FROM judgements
     QUALIFY row_number() OVER (
-        PARTITION BY trajectory, split, iteration ORDER BY judged_at DESC, file DESC, "offset" DESC) = 1
+        PARTITION BY trajectory, split, iteration ORDER BY judged_at DESC, file DESC, start DESC) = 1
 ), overlaid AS (
     SELECT stored.*, newest.* EXCLUDE (trajectory, split, iteration),
         newest.trajectory IS NOT NULL AND NOT scored_by_environment
@@ -79,7 +84,7 @@ class Index:
         return row
 
     def places(
-        self, where: str = "true", parameters: Sequence[Any] = (), order: str = 'iteration, split, file, "offset"'
+        self, where: str = "true", parameters: Sequence[Any] = (), order: str = "iteration, split, file, start"
     ) -> Iterator[Place]:
         """Yield where the trajectories stand for which a condition holds."""
         for row in self.rows(f"SELECT {_PLACES} FROM trajectories WHERE {where} ORDER BY {order}", parameters):
@@ -90,7 +95,7 @@ class Index:
         condition = f"({expression}\n)"
         try:
             (statement,) = duckdb.extract_statements(f"SELECT id FROM trajectories WHERE {condition}")
-            if statement.type != duckdb.StatementType.SELECT:
+            if not expression.strip() or statement.type != duckdb.StatementType.SELECT:
                 raise ValueError("it is no condition")
             self._connection.cursor().execute(f"EXPLAIN {statement.query}")
         except (duckdb.Error, ValueError) as error:
@@ -121,8 +126,8 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
             }
         )
         try:
-            for table in TABLES:
-                _view(run, connection, table)
+            for table, files in _files(run).items():
+                _view(connection, table, files)
             connection.execute(_TRAJECTORIES)
             yield Index(run, connection)
         finally:
@@ -134,16 +139,22 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _view(run: RunDir, connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Make the view of a table over the fragments that cover the truth; without any, an empty table."""
-    files = [
-        str(fragments.path_of(run, table, source, span))
-        for source, spans in fragments.listed(run, table).items()
-        for span in fragments.covering(spans)
-    ]
+def _files(run: RunDir) -> dict[str, list[Path]]:
+    """Return the fragments of each table that cover the truth."""
+    catalog = Catalog(run)
+    files: dict[str, list[Path]] = {table: [] for table in TABLES}
+    for source in fragments.sources(run):
+        for span in catalog.chain(source):
+            for table in source.tables:
+                files[table].append(catalog.fragments(table, source.name)[span])
+    return files
+
+
+def _view(connection: duckdb.DuckDBPyConnection, table: str, files: list[Path]) -> None:
+    """Make the view of a table over its fragments; without any, an empty table."""
     name = "stored" if table == "trajectories" else table
     if files:
-        listing = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+        listing = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listing}])")
     else:
         empty = TABLES[table].empty_table()  # noqa: F841  DuckDB finds it by its name

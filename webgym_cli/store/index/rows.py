@@ -22,14 +22,14 @@ class Line:
 
     file: str
     """Relative to the run."""
-    offset: int
+    start: int
     """Its first byte."""
-    length: int
+    size: int
     """Its bytes without the line's end."""
 
     def columns(self) -> Row:
         """Return the columns that every row has of its line."""
-        return {"file": self.file, "offset": self.offset, "length": self.length}
+        return {"file": self.file, "start": self.start, "size": self.size}
 
 
 def trajectory_row(trajectory: Trajectory, line: Line) -> Row:

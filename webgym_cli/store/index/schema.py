@@ -12,8 +12,8 @@ MOMENT = pa.timestamp("ms")
 
 PLACE = [
     pa.field("file", pa.string()),  # the append-only file, relative to the run
-    pa.field("offset", pa.int64()),  # first byte of the line
-    pa.field("length", pa.int64()),  # bytes of the line without its end
+    pa.field("start", pa.int64()),  # first byte of the line
+    pa.field("size", pa.int64()),  # bytes of the line without its end
 ]
 """Where a line stands, so that it alone is read."""
 

@@ -1,0 +1,359 @@
+"""The index follows the truth: what was appended, judged, damaged, replaced; and it can be thrown away at any time."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome, Score, Trajectory
+from webgym_cli.store.buffer import append, append_judgement, read, scan
+from webgym_cli.store.index import build, fragments
+from webgym_cli.store.index.build import catch_up, plan_index, rebuild
+from webgym_cli.store.index.fragments import Catalog, Span, covering
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
+
+WEB = Task(id="shop", start_url="https://shop.example.co.uk/a", environment="web", difficulty=5, rubric=("a fact",))
+OPEN = Outcome(stop=Stop.ANSWERED, answer="42")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(tmp_path / "run")
+
+
+def judgement(of: Trajectory, success: bool | None, at: int, **changes: object) -> Judgement:
+    values = {
+        "trajectory": of.id,
+        "models": {"verdict": "a-judge"},
+        "settings_digest": "0" * 64,
+        "success": success,
+        "failure": FailureKind.JUDGE_FAILED if success is None else None,
+        "judged_at": f"2026-02-03T04:05:{at:02d}.000+00:00",
+        **changes,
+    }
+    return Judgement.model_validate(values)
+
+
+def outcomes(run: RunDir) -> dict[str, tuple[object, ...]]:
+    with open_index(run) as index:
+        found = index.rows("SELECT id, reward, failure, success FROM trajectories ORDER BY id")
+        return {row["id"]: (row["reward"], row["failure"], row["success"]) for row in found}
+
+
+def scanned(run: RunDir) -> dict[str, tuple[object, ...]]:
+    return {
+        item.id: (item.outcome.reward, item.outcome.failure and item.outcome.failure.value, item.outcome.success)
+        for split in Split
+        for iteration in (0, 1)
+        for item in scan(run, split, iteration)
+    }
+
+
+def chain_of(run: RunDir) -> list[Span]:
+    return Catalog(run).chain(fragments.sources(run)[0])
+
+
+def main_files(run: RunDir) -> list[str]:
+    return sorted(path.name for path in (fragments.home(run) / "trajectories").glob("*.parquet"))
+
+
+def test_a_run_without_trajectories_has_an_empty_index(run):
+    with open_index(run) as index:
+        assert list(index.rows("SELECT * FROM trajectories")) == []
+        assert index.one("SELECT count(*) AS n FROM steps") == {"n": 0}
+        assert list(index.places()) == []
+
+
+def test_a_row_tells_what_the_line_says(run):
+    outcome = Outcome(reward=1.0, stop=Stop.ANSWERED, answer="42", scores=(Score(source="environment", value=0.5),))
+    made = trajectory(7, iteration=1, task=WEB, outcome=outcome, split=Split.TEST, attempt=2)
+    append(run, made)
+    with open_index(run) as index:
+        (row,) = index.rows("SELECT * FROM trajectories")
+        steps = list(index.rows("SELECT * FROM steps ORDER BY step"))
+    assert (row["id"], row["split"], row["iteration"], row["attempt"]) == ("test-0001-00007", "test", 1, 2)
+    assert (row["task"], row["task_key"], row["site"], row["band"]) == ("shop", WEB.key, "example.co.uk", "medium")
+    assert (row["reward"], row["success"], row["answer"], row["environment_reward"]) == (1.0, True, "42", 0.5)
+    assert (row["steps"], row["stop"], row["failure"], row["judged"]) == (2, "answered", None, None)
+    assert row["started_at"] == datetime(2026, 1, 2, 3, 4, 5)
+    assert [step["step"] for step in steps] == [0, 1]
+    assert steps[1]["screenshot"] == made.steps[1].observation.screenshot.sha256
+    assert (steps[0]["action"], steps[0]["page_changed"], steps[0]["page_site"]) == ("click", True, "a")
+
+
+def test_only_what_was_appended_is_read(run, monkeypatch):
+    for number in range(3):
+        append(run, trajectory(number))
+    catch_up(run)
+    assert all(plan.idle for plan in plan_index(run))
+    append(run, trajectory(3, outcome=UNSOLVED))
+    (plan,) = plan_index(run)
+    assert plan.new.start == plan.covered[-1].end > 0
+    seen = []
+    monkeypatch.setattr(build, "_take", lambda run, source, raw, *rest: seen.append(json.loads(raw)["id"]))
+    catch_up(run)
+    assert seen == ["train-0000-00003"]
+
+
+def test_nothing_is_written_when_nothing_was_appended(run):
+    append(run, trajectory(0))
+    catch_up(run)
+    before = {path: path.stat().st_mtime_ns for path in run.index.rglob("*")}
+    catch_up(run)
+    assert {path: path.stat().st_mtime_ns for path in run.index.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("outcome", "task"),
+    [
+        (OPEN, WEB),
+        (SOLVED, WEB),
+        (CRASHED, WEB),
+        (UNSOLVED, Task(id="click-test")),
+        (Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail="odd"), WEB),
+        (Outcome(failure=FailureKind.SITE_BLOCKED), WEB),
+        (Outcome(reward=0.0, stop=Stop.ANSWERED, scores=(Score(source="environment", value=0.0),)), WEB),
+        (Outcome(stop=Stop.TERMINATED), WEB),
+    ],
+)
+@pytest.mark.parametrize("verdicts", [(), (True,), (False,), (None,), (True, False), (False, True), (True, None)])
+def test_the_newest_judgement_counts_just_as_for_the_records(run, outcome, task, verdicts):
+    made = trajectory(0, outcome=outcome, task=task)
+    append(run, made)
+    append(run, trajectory(1, iteration=1, outcome=OPEN, task=WEB))
+    order = list(enumerate(verdicts))
+    for at, verdict in reversed(order):  # the file's order is not the order of judging
+        append_judgement(run, Split.TRAIN, 0, judgement(made, verdict, at))
+    assert outcomes(run) == scanned(run)
+    with open_index(run) as index:
+        assert [read(run, place) for place in index.places()] == [
+            *scan(run, Split.TRAIN, 0),
+            *scan(run, Split.TRAIN, 1),
+        ]
+
+
+def test_of_judgements_of_one_moment_the_last_one_written_counts(run):
+    made = trajectory(0, outcome=OPEN, task=WEB)
+    append(run, made)
+    for verdict, rank in ((True, 0), (False, 0), (True, 1)):
+        append_judgement(run, Split.TRAIN, 0, judgement(made, verdict, 1), rank)
+        assert outcomes(run) == scanned(run)
+    assert outcomes(run)[made.id] == (1.0, None, True)
+
+
+def test_agreement_is_the_smallest_share_of_votes_for_the_decision(run):
+    made = trajectory(0, outcome=OPEN, task=WEB)
+    append(run, made)
+    facts = (
+        Verdict(question="a", passed=True, votes=(True, True, True, False)),
+        Verdict(question="b", passed=False, votes=(False, True, False)),
+        Verdict(question="c", passed=True),
+    )
+    append_judgement(run, Split.TRAIN, 0, judgement(made, False, 0, facts=facts))
+    with open_index(run) as index:
+        row = index.one("SELECT agreement, votes, judge_model FROM trajectories")
+    assert row == {"agreement": pytest.approx(2 / 3), "votes": 3, "judge_model": "a-judge"}
+
+
+def test_a_damaged_line_is_named_and_the_others_are_there(run):
+    append(run, trajectory(0))
+    part = run.part(Split.TRAIN, 0)
+    with part.open("ab") as file:
+        file.write(b'{"schema": 1, "id": "torn')  # a crash; the next append closes it
+    catch_up(run)
+    append(run, trajectory(1))
+    with open_index(run) as index:
+        assert [row["id"] for row in index.rows("SELECT id FROM trajectories ORDER BY id")] == [
+            "train-0000-00000",
+            "train-0000-00001",
+        ]
+        (damage,) = index.rows("SELECT * FROM damage")
+    assert damage["file"] == "train_trajectories/iteration_0000/part-0.jsonl"
+    assert part.read_bytes()[damage["start"] :][: damage["size"]] == b'{"schema": 1, "id": "torn'
+    assert "JSON" in damage["reason"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 100])
+def test_a_line_that_is_still_being_written_waits(run, size, monkeypatch):
+    monkeypatch.setattr(build, "_BLOCK", 16)
+    append(run, trajectory(0))
+    whole = trajectory(1).to_line().encode() + b"\n"
+    with run.part(Split.TRAIN, 0).open("ab") as file:
+        file.write(whole[:size])
+        file.flush()
+        assert list(outcomes(run)) == ["train-0000-00000"]
+        file.write(whole[size:])
+    assert len(outcomes(run)) == 2
+
+
+def test_a_last_line_without_its_end_is_whole(run):
+    append(run, trajectory(0))
+    with run.part(Split.TRAIN, 0).open("ab") as file:
+        file.write(trajectory(1).to_line().encode())
+    assert len(outcomes(run)) == 2
+    append(run, trajectory(2))
+    assert len(outcomes(run)) == 3 == len(scanned(run))
+
+
+def test_a_file_that_shrank_or_was_replaced_is_read_anew(run):
+    for number in range(4):
+        append(run, trajectory(number))
+    catch_up(run)
+    part = run.part(Split.TRAIN, 0)
+    lines = part.read_bytes().splitlines(keepends=True)
+    part.write_bytes(b"".join(lines[:2]))
+    assert list(outcomes(run)) == ["train-0000-00000", "train-0000-00001"]
+    part.write_bytes(b"".join(line.replace(b"click-test", b"other-test") for line in lines))
+    events = []
+    catch_up(run, events.append)
+    assert [event["event"] for event in events] == ["index", "index_progress"]
+    with open_index(run) as index:
+        assert index.one("SELECT count(*) AS n FROM trajectories WHERE task = 'other-test'") == {"n": 4}
+
+
+@pytest.mark.parametrize("table", ["trajectories", "steps", "damage"])
+@pytest.mark.parametrize("harm", ["cut", "gone", "empty"])
+def test_a_fragment_that_is_cut_off_or_gone_is_made_again(run, table, harm):
+    append(run, trajectory(0))
+    catch_up(run)
+    (fragment,) = (fragments.home(run) / table).glob("*.parquet")
+    content = fragment.read_bytes()
+    if harm == "gone":
+        fragment.unlink()
+    else:
+        fragment.write_bytes(content[: len(content) // 2] if harm == "cut" else b"")
+    with open_index(run) as index:
+        assert index.one("SELECT count(*) AS n FROM steps") == {"n": 2}
+        assert index.one("SELECT count(*) AS n FROM trajectories") == {"n": 1}
+
+
+def test_a_fragment_with_a_flipped_byte_is_made_again(run):
+    for number in range(50):
+        append(run, trajectory(number))
+    catch_up(run)
+    (fragment,) = (fragments.home(run) / "trajectories").glob("*.parquet")
+    content = bytearray(fragment.read_bytes())
+    content[len(content) // 4] ^= 0xFF
+    fragment.write_bytes(content)
+    assert len(outcomes(run)) == 50
+    assert fragment.read_bytes() != content
+
+
+def test_a_fragment_that_is_harmed_during_a_query_is_an_error_that_names_the_way_out(run):
+    for number in range(50):
+        append(run, trajectory(number))
+    with open_index(run) as index:
+        (fragment,) = (fragments.home(run) / "trajectories").glob("*.parquet")
+        fragment.write_bytes(b"PAR1")
+        with pytest.raises(StoreError) as failure:
+            list(index.rows("SELECT * FROM stored"))
+    assert "--reindex" in failure.value.hint
+    rebuild(run)
+    assert len(outcomes(run)) == 50
+
+
+def test_fragments_are_joined_so_that_there_are_few_of_them(run):
+    for number in range(40):
+        append(run, trajectory(number))
+        catch_up(run)
+    chain = chain_of(run)
+    assert len(chain) <= 6
+    assert chain[-1].end == run.part(Split.TRAIN, 0).stat().st_size
+    assert len(outcomes(run)) == 40
+    with open_index(run) as index:
+        assert index.one("SELECT count(*) AS n FROM steps") == {"n": 80}
+
+
+def test_replaced_fragments_go_after_a_while(run, monkeypatch):
+    for number in range(8):
+        append(run, trajectory(number))
+        catch_up(run)
+    assert len(main_files(run)) > len(chain_of(run))
+    monkeypatch.setattr(build, "_KEEP_SECONDS", -1.0)
+    append(run, trajectory(8))
+    catch_up(run)
+    assert len(main_files(run)) == len(chain_of(run))
+    assert len(outcomes(run)) == 9
+
+
+def test_a_large_file_is_read_in_pieces(run, monkeypatch):
+    monkeypatch.setattr(build, "_CHUNK", 1000)
+    for number in range(10):
+        append(run, trajectory(number, outcome=UNSOLVED if number % 2 else SOLVED))
+    events = []
+    catch_up(run, events.append)
+    assert len(events) > 3
+    assert events[-1]["done"] == events[-1]["total"] == run.part(Split.TRAIN, 0).stat().st_size
+    assert outcomes(run) == scanned(run)
+
+
+def test_the_index_of_a_removed_iteration_is_removed(run):
+    append(run, trajectory(0))
+    append(run, trajectory(0, iteration=1))
+    catch_up(run)
+    run.part(Split.TRAIN, 0).unlink()
+    append(run, trajectory(1, iteration=1))
+    assert list(outcomes(run)) == ["train-0001-00000", "train-0001-00001"]
+    assert not [name for name in main_files(run) if name.startswith("train.0000")]
+
+
+def test_reading_one_trajectory_names_a_damaged_place(run):
+    append(run, trajectory(0))
+    with open_index(run) as index:
+        (place,) = index.places()
+    part = run.part(Split.TRAIN, 0)
+    content = bytearray(part.read_bytes())
+    content[10] = 0
+    part.write_bytes(content)
+    with pytest.raises(StoreError, match=r"part-0\.jsonl: the line at byte 0 is damaged"):
+        read(run, place)
+
+
+def test_a_condition_is_checked_before_it_is_asked(run):
+    append(run, trajectory(0))
+    with open_index(run) as index:
+        condition = index.check_where("reward = 1 AND site LIKE '%' -- a comment")
+        assert len(list(index.places(condition))) == 1
+        for wrong in ("rewrad = 1", "reward =", "1) ; DROP VIEW steps; SELECT (1", ""):
+            with pytest.raises(UsageError, match="is no condition") as failure:
+                index.check_where(wrong)
+            assert "reward" in failure.value.hint
+            assert "\n" not in str(failure.value)
+        assert len(list(index.places())) == 1
+
+
+def test_a_query_goes_on_while_the_index_grows(run):
+    for number in range(3):
+        append(run, trajectory(number))
+    with open_index(run) as index:
+        found = index.rows("SELECT id FROM trajectories")
+        first = next(found)
+        for number in range(3, 9):
+            append(run, trajectory(number))
+            catch_up(run)
+        assert len([first, *found]) == 3
+        assert index.one("SELECT count(*) AS n FROM steps") == {"n": 6}
+
+
+@pytest.mark.parametrize(
+    ("spans", "chain"),
+    [
+        ([], []),
+        ([(5, 9)], []),
+        ([(0, 5), (5, 9)], [(0, 5), (5, 9)]),
+        ([(0, 5), (0, 9), (5, 9)], [(0, 9)]),
+        ([(0, 5), (0, 9), (5, 12), (9, 10)], [(0, 9), (9, 10)]),
+        ([(0, 5), (6, 9)], [(0, 5)]),
+    ],
+)
+def test_the_longest_spans_cover_a_source(spans, chain):
+    assert covering(Span(*span) for span in spans) == [Span(*span) for span in chain]
