@@ -10,7 +10,7 @@ from typing import Any
 
 from webgym_cli.agent.prompt import Prompt, pieces
 from webgym_cli.records.sample import IMAGE
-from webgym_cli.store.screenshots import media_type_of
+from webgym_cli.store.screenshots import data_url_type
 
 ImageLoader = Callable[[str], bytes]
 """SHA-256 of a screenshot -> its bytes, a PNG or a WebP."""
@@ -40,7 +40,7 @@ class EncodedImages:
             self._kept.move_to_end(sha256)
             return found
         image = self._load(sha256)
-        kind = media_type_of(image).encode()
+        kind = data_url_type(image).encode()
         part = b'{"type":"image_url","image_url":{"url":"data:%b;base64,%b"}}' % (kind, base64.b64encode(image))
         self._kept[sha256] = part
         self._size += len(part)

@@ -20,7 +20,7 @@ from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rewards.prompts import REPLY_SCHEMA, Job, Question, messages
-from webgym_cli.store.screenshots import media_type_of
+from webgym_cli.store.screenshots import data_url_type
 
 ImageLoader = Callable[[str], bytes]
 """SHA-256 of a screenshot -> its bytes, a PNG or a WebP. Raises `StoreError`."""
@@ -71,7 +71,7 @@ class Case:
         """Return a picture as a data URL. Raises `StoreError`."""
         if sha256 not in self._urls:
             image = self.images(sha256)
-            self._urls[sha256] = f"data:{media_type_of(image)};base64,{base64.b64encode(image).decode()}"
+            self._urls[sha256] = f"data:{data_url_type(image)};base64,{base64.b64encode(image).decode()}"
         return self._urls[sha256]
 
 

@@ -6,6 +6,7 @@ the ledger of its folder, `3f/recoded.jsonl`, has the digest of what took its pl
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
@@ -17,7 +18,7 @@ from pydantic import Field, ValidationError
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.records.trajectory import Screenshot
-from webgym_cli.store.files import append_lines, write_atomic
+from webgym_cli.store.files import append_lines, read_lines, write_atomic
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 LEDGER = "recoded.jsonl"
@@ -112,6 +113,15 @@ class ScreenshotStore:
                 end = start
         return None
 
+    def ledger(self, folder: str) -> dict[str, Recoded]:
+        """Return what the ledger of a folder says of each image; a line that can't be read says nothing."""
+        path, found = self._ledger(folder), {}
+        for _, text in read_lines(path) if path.is_file() else ():
+            with contextlib.suppress(ValidationError):
+                line = Recoded.model_validate_json(text)
+                found[line.sha256] = line
+        return found
+
     def note_recoded(self, folder: str, lines: Iterable[Recoded]) -> None:
         """Append to the ledger of a folder (`3f`) durably. Raises `StoreError`."""
         append_lines(self._ledger(folder), [line.model_dump_json() for line in lines])
@@ -142,7 +152,7 @@ def png_size(png: bytes) -> tuple[int, int]:
     return width, height
 
 
-def media_type_of(image: bytes) -> str:
+def data_url_type(image: bytes) -> str:
     """Return the MIME type of an image of the store by its first bytes."""
     return "image/png" if image.startswith(PNG_SIGNATURE) else "image/webp"
 
