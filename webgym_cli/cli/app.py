@@ -39,6 +39,7 @@ def _register() -> None:
     from webgym_cli.cli import config, fixture, tasks
     from webgym_cli.cli.doctor import doctor
     from webgym_cli.cli.export_sharegpt import export_sharegpt
+    from webgym_cli.cli.gc import gc
     from webgym_cli.cli.init_model import init_model
     from webgym_cli.cli.inspect_buffer import inspect_buffer
     from webgym_cli.cli.judge import judge
@@ -54,7 +55,7 @@ def _register() -> None:
     app.command()(setup)
     app.command()(doctor)
     stages = (rollout, judge, prepare, train, resume, status, loop, serve)
-    for command in (*stages, inspect_buffer, export_sharegpt, init_model):
+    for command in (*stages, inspect_buffer, export_sharegpt, gc, init_model):
         app.command(command.__name__.replace("_", "-"))(command)
     app.add_typer(tasks.app, name="tasks")
     app.add_typer(fixture.app, name="fixture")

@@ -1,0 +1,103 @@
+"""`webgym gc`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg
+from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.records.events import EventSink
+    from webgym_cli.store.run import RunDir
+
+_HOUR = 3600.0
+
+
+class Recode(StrEnum):
+    """Into what screenshots are re-encoded."""
+
+    WEBP = "webp"
+
+
+GraceOpt = Annotated[
+    float, typer.Option("--older-than", metavar="HOURS", min=0, help="Only images and rests of this age.")
+]
+DamageOpt = Annotated[
+    bool, typer.Option("--even-with-damage", help="Also where damaged lines may name images that no other line names.")
+]
+RecodeOpt = Annotated[
+    Recode | None,
+    typer.Option("--recode", help="Then re-encode the PNGs without loss, each pixel compared before its PNG goes."),
+]
+WorkersOpt = Annotated[int | None, typer.Option("--workers", min=1, help="Threads that re-encode (else: one a core).")]
+
+
+def gc(
+    run: RunArg,
+    dry_run: DryRunOpt = False,
+    older_than: GraceOpt = 1.0,
+    even_with_damage: DamageOpt = False,
+    recode: RecodeOpt = None,
+    workers: WorkersOpt = None,
+    json: JsonOpt = False,
+) -> None:
+    """Make room: remove screenshots that no trajectory names, rests of torn writes and replaced index files.
+
+    What is named is read from the trajectories themselves, never from the index; images of the prepared dataset stay
+    too. Nothing is removed while a line is damaged, for it may name images. --recode webp goes on where it was
+    stopped: at any point, nothing is lost.
+
+    Examples:
+      webgym gc runs/a --dry-run
+      webgym gc runs/a --recode webp
+    """
+    from webgym_cli.inspect.gc import collect, find
+    from webgym_cli.store.lock import locked
+    from webgym_cli.store.run import open_run
+
+    directory, _ = open_run(run)
+    output = Output(as_json=json)
+    with (
+        nullcontext() if dry_run else locked(directory, f"gc {directory.root}"),
+        output.progress() as board,
+    ):
+        grace = older_than * _HOUR
+        found = find(directory, grace=grace, even_with_damage=even_with_damage, sink=board)
+        freed = collect(found, dry_run=dry_run)
+        rows = [{"kind": kind.value, "files": it.files, "bytes_freed": it.bytes} for kind, it in freed.items()]
+        if recode:
+            rows += _recoded(directory, workers, board, output, dry_run=dry_run)
+    if json:
+        for row in rows:
+            output.data({**row, "dry_run": dry_run})
+    else:
+        title = "would be freed" if dry_run else "freed"
+        output.table(title, ("", "files", "bytes"), [(row["kind"], row["files"], row["bytes_freed"]) for row in rows])
+    if dry_run:
+        output.next_step(f"webgym gc {run}{' --recode webp' if recode else ''}")
+
+
+def _recoded(
+    run: RunDir, workers: int | None, sink: EventSink, output: Output, *, dry_run: bool
+) -> list[dict[str, Any]]:
+    """Re-encode, or tell how much there is to do: how much that frees is only known afterwards."""
+    from webgym_cli.inspect.recode import execute, plan
+
+    todo = list(plan(run))
+    if dry_run:
+        images, size = sum(part.images for part in todo), sum(part.bytes for part in todo)
+        return [{"kind": "PNGs to re-encode", "files": images, "bytes_freed": None, "bytes_before": size}]
+    saved = execute(run, todo, workers=workers, sink=sink)
+    for path in saved.altered:
+        output.note(f"left as it is: {path}: its content doesn't match its name")
+    sizes = {"bytes_before": saved.bytes_before, "bytes_after": saved.bytes_after}
+    freed = saved.bytes_before - saved.bytes_after
+    return [
+        {"kind": "re-encoded images", "files": saved.recoded, "bytes_freed": freed, **sizes},
+        {"kind": "PNGs kept", "files": saved.kept, "bytes_freed": 0},
+    ]

@@ -1,0 +1,175 @@
+"""Makes room: removes what no trajectory names and what crashes and newer index files left behind."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from webgym_cli.errors import StoreError
+from webgym_cli.inspect.references import References, lines
+from webgym_cli.records.events import EventSink
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.index import fragments
+from webgym_cli.store.index.build import superseded
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+GRACE = 3600.0
+"""Seconds for which a file that nobody names is left alone: images are stored before the line that names them."""
+_NAMED = re.compile(rb'"sha256"\s*:\s*"([0-9a-f]{64})"')
+_IN_DATASET = re.compile(rb"([0-9a-f]{64})\.(?:png|webp)")
+_TORN = re.compile(r"\.(.+\.(json|jsonl|png|webp|html|parquet)|lock\.holder)\.([a-z0-9_]{8}|new)")
+"""What an atomic write leaves behind when its process is killed."""
+_SHOWN = 3
+"""Damaged lines that an error names."""
+_EVERY = 200
+"""Lines between two events of progress."""
+
+
+class Kind(StrEnum):
+    """Why a file can go."""
+
+    UNNAMED = "unnamed images"
+    """No trajectory names the image, nor does the prepared dataset."""
+    TORN = "torn writes"
+    """A process died while it wrote."""
+    INDEX = "old index files"
+    """A longer fragment took its place, or another version of webgym wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """A file that can go."""
+
+    kind: Kind
+    path: Path
+    size: int
+    """Bytes."""
+
+
+@dataclass(slots=True)
+class Freed:
+    """What went, or with a dry run would go, of one kind."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def add(self, waste: Waste) -> None:
+        """Count a file."""
+        self.files += 1
+        self.bytes += waste.size
+
+
+def find(
+    run: RunDir, *, grace: float = GRACE, even_with_damage: bool = False, sink: EventSink | None = None
+) -> Iterator[Waste]:
+    """Yield what can go and has been left alone for `grace` seconds. Needs the lock where it is then removed.
+
+    Raises `StoreError` when a line of the truth is damaged, for it may name images: unless `even_with_damage`; the
+    names that can still be read in such lines count even then.
+    """
+    before = time.time() - grace
+    named = References()
+    damage = _read_names(run, named, sink)
+    if damage and not even_with_damage:
+        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
+        raise StoreError(
+            f"damaged lines may name images that would be removed: {', '.join(damage[:_SHOWN])}{more}",
+            hint=f"webgym inspect-buffer {run.root} --verify names them; --even-with-damage removes what no other "
+            "line names",
+        )
+    for sha256 in dataset_images(run):
+        named.add_name(sha256)
+    store = ScreenshotStore(run.screenshots)
+    for folder in store.folders():
+        yield from _unnamed(store, folder, named.names(folder), before)
+    yield from _torn(run, before)
+    yield from _old_index(run)
+
+
+def collect(found: Iterable[Waste], *, dry_run: bool) -> dict[Kind, Freed]:
+    """Remove what was found, unless `dry_run`, and return how much it is. Raises `StoreError`."""
+    freed = {kind: Freed() for kind in Kind}
+    for waste in found:
+        if not dry_run:
+            try:
+                waste.path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StoreError(f"{waste.path}: can't be removed: {error.strerror}") from error
+        freed[waste.kind].add(waste)
+    return freed
+
+
+def dataset_images(run: RunDir) -> Iterator[str]:
+    """Yield the digests of the images that the prepared dataset names: a training may still begin."""
+    for path in sorted(run.dataset.glob("*.json*")):
+        if path.stat().st_size:
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                for match in _IN_DATASET.finditer(content):
+                    yield match[1].decode()
+
+
+def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[str]:
+    """Take the images that trajectories name; return the damaged lines as `file: byte N`."""
+    damage: list[str] = []
+    sources = [source for source in fragments.sources(run) if source.main == "trajectories"]
+    sizes = [source.path.stat().st_size for source in sources]
+    for number, source in enumerate(sources):
+        for count, (start, line) in enumerate(lines(source.path, 0, sizes[number])):
+            try:
+                for step in Trajectory.model_validate_json(line).steps:
+                    named.add(step.observation.screenshot, number, start)
+            except ValidationError:
+                damage.append(f"{source.path}: byte {start}")
+                for match in _NAMED.finditer(line):
+                    named.add_name(match[1].decode())
+            if sink is not None and not count % _EVERY:
+                done = sum(sizes[:number]) + start
+                sink({"event": "gc_progress", "bar": "names", "done": done, "total": sum(sizes), "transient": True})
+    return damage
+
+
+def _unnamed(store: ScreenshotStore, folder: str, named: set[str], before: float) -> Iterator[Waste]:
+    for sha256, entry in list(store.images(folder)):
+        if sha256 not in named and (found := _old(Path(entry.path), before)) is not None:
+            yield Waste(Kind.UNNAMED, Path(entry.path), found)
+
+
+def _torn(run: RunDir, before: float) -> Iterator[Waste]:
+    folders = [
+        run.root,
+        run.plan(Split.TRAIN, 0).parent,
+        run.status().parent,
+        *(path for path in run.index.glob("**") if path.is_dir()),
+    ]
+    folders += [run.screenshots / name for name in ScreenshotStore(run.screenshots).folders()]
+    for folder in folders:
+        names = [entry.name for entry in os.scandir(folder)] if folder.is_dir() else []
+        for name in sorted(names):
+            if _TORN.fullmatch(name) and (found := _old(folder / name, before)) is not None:
+                yield Waste(Kind.TORN, folder / name, found)
+
+
+def _old_index(run: RunDir) -> Iterator[Waste]:
+    other = (path for path in sorted(run.index.glob("v*/**/*.parquet")) if fragments.home(run) not in path.parents)
+    for path in (*superseded(run), *other):
+        if (found := _old(path, time.time())) is not None:
+            yield Waste(Kind.INDEX, path, found)
+
+
+def _old(path: Path, before: float) -> int | None:
+    """Return the bytes of a file that was last changed before a time; None for a younger one, or none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_size if path.is_file() and status.st_mtime < before else None

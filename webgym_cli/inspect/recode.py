@@ -1,0 +1,147 @@
+"""Re-encodes PNG screenshots as WebP without loss of a pixel. Stopped at any point it loses nothing and goes on later.
+
+The order is what makes it so: the WebP is written and durable, then its line in the ledger, then the PNG goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from PIL import Image
+
+from webgym_cli.errors import StoreError
+from webgym_cli.inspect.gc import dataset_images
+from webgym_cli.records.events import EventSink
+from webgym_cli.store.files import sync_folder, write_atomic
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import Recoded, ScreenshotStore
+
+METHOD = 4
+"""Effort of the encoder, 0 to 6."""
+_BATCH = 64
+"""Images that one append to a ledger tells of."""
+_MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
+"""Kinds of PNG whose pixels a WebP can hold: those of 16 bits a colour are not among them."""
+_WIDEST = 16383
+"""Pixels of a side that the format allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """What is to be re-encoded in one folder of the store."""
+
+    folder: str
+    images: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class Saved:
+    """What re-encoding came to."""
+
+    recoded: int = 0
+    kept: int = 0
+    """PNGs that stay: a WebP would be larger, or can't hold their pixels."""
+    altered: list[str] = field(default_factory=list)
+    """PNGs whose content doesn't match their name, left as they are: files."""
+    bytes_before: int = 0
+    """Of the images that were looked at."""
+    bytes_after: int = 0
+
+
+def plan(run: RunDir) -> Iterator[Todo]:
+    """Yield what is to be re-encoded: no image that was looked at before, none that the prepared dataset names."""
+    store, of_dataset = ScreenshotStore(run.screenshots), frozenset(dataset_images(run))
+    for folder in store.folders():
+        if sizes := _pending(store, folder, of_dataset):
+            yield Todo(folder, len(sizes), sum(sizes.values()))
+
+
+def execute(run: RunDir, todo: list[Todo], *, workers: int | None = None, sink: EventSink | None = None) -> Saved:
+    """Re-encode with so many threads (one a core). Needs the lock. Raises `StoreError` when the disk refuses."""
+    store, of_dataset, saved = ScreenshotStore(run.screenshots), frozenset(dataset_images(run)), Saved()
+    total, done = sum(part.images for part in todo), 0
+    with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
+        for part in todo:
+            images = sorted(_pending(store, part.folder, of_dataset))
+            for start in range(0, len(images), _BATCH):
+                batch = images[start : start + _BATCH]
+                found = dict(zip(batch, pool.map(partial(_recode, store), batch), strict=True))
+                _finish(store, part.folder, [line for line in found.values() if line is not None], saved)
+                saved.altered += [str(store.png(sha256)) for sha256, line in found.items() if line is None]
+                done += len(batch)
+                if sink is not None:
+                    facts = f"{(saved.bytes_before - saved.bytes_after) / 1e6:.1f} MB saved"
+                    progress = {"bar": "recode", "done": done, "total": total, "facts": facts, "transient": True}
+                    sink({"event": "recode_progress", **progress})
+    return saved
+
+
+def _pending(store: ScreenshotStore, folder: str, of_dataset: frozenset[str]) -> dict[str, int]:
+    """Return the PNGs of a folder that are to be re-encoded, with their bytes."""
+    stay = {sha256 for sha256, line in store.ledger(folder).items() if line.recoded_sha256 is None}
+    return {
+        sha256: entry.stat().st_size
+        for sha256, entry in store.images(folder)
+        if entry.name.endswith(".png") and sha256 not in stay and sha256 not in of_dataset
+    }
+
+
+def _finish(store: ScreenshotStore, folder: str, lines: list[Recoded], saved: Saved) -> None:
+    """Note a batch durably, then let its PNGs go."""
+    if lines:
+        sync_folder(store.root / folder)
+        store.note_recoded(folder, lines)
+    for line in lines:
+        saved.bytes_before += line.bytes_before
+        saved.bytes_after += line.bytes_after
+        if line.recoded_sha256 is None:
+            saved.kept += 1
+        else:
+            saved.recoded += 1
+            _remove(store.png(line.sha256))
+
+
+def _recode(store: ScreenshotStore, sha256: str) -> Recoded | None:
+    """Write the WebP of a PNG unless it would be larger; None where the PNG is not what its name says."""
+    try:
+        png = store.get(sha256)
+    except StoreError:
+        return None
+    webp = encode(png)
+    if webp is None or len(webp) >= len(png):
+        return Recoded(sha256=sha256, recoded_sha256=None, bytes_before=len(png), bytes_after=len(png))
+    write_atomic(store.webp(sha256), webp)
+    digest = hashlib.sha256(webp).hexdigest()
+    return Recoded(sha256=sha256, recoded_sha256=digest, bytes_before=len(png), bytes_after=len(webp))
+
+
+def encode(png: bytes) -> bytes | None:
+    """Return a WebP with the same pixels as a PNG, compared after decoding; None where there can be none."""
+    try:
+        with Image.open(io.BytesIO(png)) as image:
+            if image.mode not in _MODES or max(image.size) > _WIDEST or getattr(image, "n_frames", 1) > 1:
+                return None
+            pixels = image.convert("RGBA" if image.has_transparency_data else "RGB")
+            profile = image.info.get("icc_profile")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # Pillow's words for a bad PNG
+        return None
+    written = io.BytesIO()
+    pixels.save(written, "WEBP", lossless=True, exact=True, method=METHOD, icc_profile=profile)
+    with Image.open(io.BytesIO(written.getvalue())) as again:
+        same = again.convert(pixels.mode).tobytes() == pixels.tobytes()
+    return written.getvalue() if same else None
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path}: can't be removed: {error.strerror}") from error

@@ -1,0 +1,70 @@
+"""Which images the truth names, and where: in 52 bytes a reference, so that a million of them fit in memory."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from webgym_cli.records.trajectory import Screenshot
+
+_PACKED = struct.Struct("<32sIIIQ")
+_SHARDS = 256
+"""As many as the store has folders: an image and its references are found in the shard of its first byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One step's image, as its line names it."""
+
+    sha256: str
+    width: int
+    """Pixels, as the line has it."""
+    height: int
+    """Pixels."""
+    source: int
+    """Which file of the truth, in the order of reading."""
+    start: int
+    """First byte of the line."""
+
+
+@dataclass(slots=True)
+class References:
+    """Collects references; gives them back a folder of the store at a time."""
+
+    _shards: list[bytearray] = field(default_factory=lambda: [bytearray() for _ in range(_SHARDS)])
+
+    def add(self, shot: Screenshot, source: int, start: int) -> None:
+        """Take a reference."""
+        digest = bytes.fromhex(shot.sha256)
+        self._shards[digest[0]] += _PACKED.pack(digest, shot.width, shot.height, source, start)
+
+    def add_name(self, sha256: str) -> None:
+        """Take a name of which nothing else is known."""
+        digest = bytes.fromhex(sha256)
+        self._shards[digest[0]] += _PACKED.pack(digest, 0, 0, 0, 0)
+
+    def of(self, folder: str) -> Iterator[Reference]:
+        """Yield the references to the images of a folder (`3f`), in the order of taking."""
+        for digest, *rest in _PACKED.iter_unpack(self._shards[int(folder, 16)]):
+            yield Reference(digest.hex(), *rest)
+
+    def names(self, folder: str) -> set[str]:
+        """Return the digests of the images of a folder that are named."""
+        return {digest.hex() for digest, *_ in _PACKED.iter_unpack(self._shards[int(folder, 16)])}
+
+    @staticmethod
+    def folders() -> list[str]:
+        """Return the names of all folders, in order."""
+        return [f"{number:02x}" for number in range(_SHARDS)]
+
+
+def lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (first byte, bytes without the line's end) of each line in a range that begins with a line."""
+    with path.open("rb") as file:
+        file.seek(start)
+        while (at := file.tell()) < end:
+            raw = file.readline()
+            if raw.strip():
+                yield at, raw.removesuffix(b"\n")
