@@ -34,6 +34,7 @@ from webgym_cli.serve.plan import plan_server
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.checkpoints import checkpoints, current, policy_path, repair_link, version
+from webgym_cli.store.index.query import open_index
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -126,12 +127,13 @@ class Pipeline:
 
     def prepare(self) -> Prepared:
         """Write the dataset of the current iteration, unless just that one is there."""
-        plan = plan_dataset(self.run, self.settings)
-        ready = prepare_stage.read_prepared(self.run)
-        if ready is not None and ready.plan_digest == plan.digest(self.settings):
-            return ready
-        refuse_empty(plan, self.run)
-        prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
+        with open_index(self.run, progress=self.sink) as index:
+            plan = plan_dataset(self.run, self.settings, index)
+            ready = prepare_stage.read_prepared(self.run)
+            if ready is not None and ready.plan_digest == plan.digest(self.settings):
+                return ready
+            refuse_empty(plan, self.run)
+            prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
         record(self.run, {"event": "prepare", **prepared.model_dump(mode="json")})
         return prepared
 

@@ -19,16 +19,21 @@ def prepare(
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.prepare.execute import execute
     from webgym_cli.prepare.plan import plan_dataset, refuse_empty
+    from webgym_cli.store.index.build import catch_up
+    from webgym_cli.store.index.query import open_index
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
-    plan = plan_dataset(directory, settings)
-    if dry_run:
-        output.show(plan.to_json())
-        return
-    refuse_empty(plan, directory)
-    with stage("prepare", directory, settings, output) as at:
-        prepared = execute(plan, directory, settings, at.sink)
+    with output.progress() as board:
+        catch_up(directory, board)
+    with open_index(directory) as index:
+        plan = plan_dataset(directory, settings, index)
+        if dry_run:
+            output.show(plan.to_json())
+            return
+        refuse_empty(plan, directory)
+        with stage("prepare", directory, settings, output) as at:
+            prepared = execute(plan, directory, settings, at.sink)
     output.note(
         f"{prepared.train_samples} training and {prepared.val_samples} validation samples in {directory.dataset}"
     )

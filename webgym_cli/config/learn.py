@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from webgym_cli.config.section import Section
+from webgym_cli.records.task import Band
 
 
 class ServeSettings(Section):
@@ -65,8 +66,12 @@ class AlgorithmSettings(Section):
     """Trajectories with fewer steps are dropped."""
     positive_samples_to_train: int | None = Field(default=1800, ge=1)
     """Steps in the dataset; null: all that are eligible."""
-    recency_bias_power: float = Field(default=2.0, ge=0)
-    """An iteration's share is proportional to (i+1)^power, i counting from the oldest that was read."""
+    weighting: Literal["iteration", "position"] = "iteration"
+    """What the recency bias counts. `iteration`: each iteration has a share, and within it every step is alike;
+    `position`: each step has a weight of its own by its place in time, as WebGym draws."""
+    recency_bias_power: float = Field(default=2.0, ge=0, allow_inf_nan=False)
+    """A share or weight is proportional to (i+1)^power, i counting from the oldest iteration that was read, or from
+    the oldest eligible step; 0: no bias."""
     val_split_ratio: float = Field(default=0.05, ge=0, lt=1)
     """Share of the trajectories held out into `finetune_val.json`."""
     seed: int | None = None
@@ -105,6 +110,34 @@ class AlgorithmSettings(Section):
     deepspeed_config_filename: str | None = "ds_config_b200_zero1.json"
     """A shipped DeepSpeed configuration or a path; null: no DeepSpeed."""
     report_to: Literal["wandb", "none"] = "wandb"
+
+
+class FilterSettings(Section):
+    """What `prepare` leaves out beside what WebGym does: as it comes, nothing. Each filter tells what it dropped."""
+
+    only_sites: tuple[str, ...] = ()
+    """Only tasks of these sites: registrable domains (`example.com`), or an environment's name where tasks have no
+    address (`miniwob`). Empty: every site."""
+    exclude_sites: tuple[str, ...] = ()
+    """No task of these sites."""
+    bands: tuple[Band, ...] = ()
+    """Only tasks of these difficulty bands: `easy`, `medium`, `hard`. Empty: every band."""
+    max_age_hours: float | None = Field(default=None, gt=0)
+    """Oldest trajectories, in hours before the newest of the training split started: the same whenever it is run.
+    null: any age."""
+    min_agreement: float = Field(default=0.0, ge=0, le=1)
+    """Smallest share of the judge's votes that must have gone with its decision, on the question that divided it most.
+    Trajectories that their environment scored have no votes and pass."""
+    drop_older_repeats: bool = False
+    """Drop a step when a newer iteration has one of the same task with the same screenshot and response."""
+    max_steps_per_trajectory: int | None = Field(default=None, ge=1)
+    """Steps that are eligible of one trajectory, chosen by the seed; null: all."""
+    max_steps_per_task: int | None = Field(default=None, ge=1)
+    """Steps that are eligible of one task, over all that is read, chosen by the seed; null: all."""
+    near_duplicate_bits: int | None = Field(default=None, ge=0, le=256)
+    """Drop a step when one of the same task was drawn whose screenshot's difference hash (256 bits) differs in at most
+    so many bits. About 10 is the same page with other words in a corner; null: not compared. Decodes each drawn
+    step's screenshot."""
 
 
 class TrainSettings(Section):

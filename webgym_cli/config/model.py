@@ -18,6 +18,7 @@ from webgym_cli.config.collect import (
 )
 from webgym_cli.config.learn import (
     AlgorithmSettings,
+    FilterSettings,
     LogSettings,
     LoopSettings,
     RolesSettings,
@@ -42,6 +43,7 @@ class Settings(Section):
     serve: ServeSettings = ServeSettings()
     log_config: LogSettings = LogSettings()
     algorithm_config: AlgorithmSettings = AlgorithmSettings()
+    filters: FilterSettings = FilterSettings()
     train: TrainSettings = TrainSettings()
     roles: RolesSettings = RolesSettings()
     loop: LoopSettings = LoopSettings()

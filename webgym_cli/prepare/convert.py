@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from webgym_cli.agent.prompt import Prompt, render_step, safe_text
 from webgym_cli.agent.thoughts import CLOSE, OPEN
@@ -18,17 +18,24 @@ TEMPLATE_TAIL = 2
 """Tokens after a response: the stop token and the template's line end."""
 OPENING = f"{OPEN}\n"
 """How a thought begins, in the templates of the Qwen families."""
+REMEMBERED = 1 << 16
+"""Pictures of which it is remembered whether they are whole: neighbouring steps share most of theirs."""
 
 
 class Converter:
-    """Makes samples; counts those that had to lose old rounds."""
+    """Makes samples; counts those that are longer than allowed."""
 
     def __init__(self, settings: Settings, tokens: ModelTokens, screenshots: ScreenshotStore) -> None:
         self._settings = settings
         self._tokens = tokens
         self._screenshots = screenshots
+        self._whole = lru_cache(maxsize=REMEMBERED)(self._is_whole)
+        self.over_long = 0
+        """Steps that were served more than `cutoff_len` tokens, response included."""
+        self.longest = 0
+        """Tokens of the longest of them; 0 without any."""
         self.shortened = 0
-        """Samples with a smaller history window than was served."""
+        """Those of them that became a sample with a smaller history window than was served."""
 
     def convert(self, trajectory: Trajectory, index: int) -> Sample | Drop:
         """Return the sample of a step, or why there is none."""
@@ -79,6 +86,9 @@ class Converter:
             if length <= self._settings.algorithm_config.cutoff_len:
                 self.shortened += smaller < window
                 return prompt, length
+            if smaller == window:
+                self.over_long += 1
+                self.longest = max(self.longest, length)
         return Drop.TOO_LONG
 
     @cached_property
@@ -95,11 +105,16 @@ class Converter:
         for picture in pictures:
             if not limits.image_min_pixels <= picture.width * picture.height <= limits.image_max_pixels:
                 return Drop.IMAGE_SIZE
-            try:
-                self._screenshots.get(picture.sha256)
-            except StoreError:
+            if not self._whole(picture.sha256):
                 return Drop.IMAGE_MISSING
         return None
+
+    def _is_whole(self, sha256: str) -> bool:
+        try:
+            self._screenshots.get(sha256)
+        except StoreError:
+            return False
+        return True
 
 
 def with_opening(response: str, *, thinking: bool) -> str:

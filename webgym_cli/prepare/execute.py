@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,49 +17,42 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import deepspeed_file
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.convert import Converter
-from webgym_cli.prepare.filters import Drop
-from webgym_cli.prepare.plan import Candidate, PreparePlan, eligible
-from webgym_cli.prepare.sampling import quotas, shuffled
+from webgym_cli.prepare.draw import Draw, Drawing
+from webgym_cli.prepare.plan import PreparePlan
+from webgym_cli.prepare.sampling import seed_of, shuffled
 from webgym_cli.prepare.sharegpt import dataset_info, to_sharegpt
 from webgym_cli.prepare.train_config import train_config, wandb_env
 from webgym_cli.records.dataset import DEEPSPEED, PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
-from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.roles.locate import resolve_device
-from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import current, policy_path, version
 from webgym_cli.store.files import read_json, replace_folder, write_atomic, write_json
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
-PROGRESS_EVERY = 50
-"""Samples between two progress events."""
-
-
-@dataclass(slots=True)
-class Draw:
-    """The drawn samples and what the draw left out."""
-
-    samples: list[Sample] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
-    shortened: int = 0
 
 
 def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
-    """Write `llamafactory_data/`. The same plan and seed give the same samples, byte for byte."""
-    seed = _seed(settings)
+    """Write `llamafactory_data/`. The same plan and seed give the same samples, byte for byte.
+
+    The plan's index must be open still. Raises `StoreError`, and `WebGymError` when no drawn step can be used.
+    """
+    seed = seed_of(settings)
     tokens = ModelTokens(str(policy_path(run, settings)))
-    drawn = draw(plan, run, settings, Converter(settings, tokens, ScreenshotStore(run.screenshots)), sink)
+    converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
+    drawn = Drawing(plan, run, settings, converter, sink).execute()
     if not drawn.samples:
-        reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items())
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
     samples = shuffled(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.val_split_ratio, f"{seed}/{plan.iteration}/split")
-    prepared = _write(plan, run, settings, train, validation, drawn)
-    sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_steps": dict(drawn.dropped)})
+    over_long = _over_long(converter, settings)
+    prepared = _write(plan, run, settings, train, validation, {**_left_out(plan, drawn), "over_cutoff_len": over_long})
+    if converter.over_long:
+        sink({"event": "over_cutoff_len", **over_long, "message": _over_long_in_words(over_long)})
+    sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_steps": drawn.dropped})
     return prepared
 
 
@@ -87,34 +78,6 @@ def renew_training(run: RunDir, settings: Settings, sink: EventSink) -> None:
         sink({"event": "train_config", "renewed": True, "message": f"{file}: renewed, the settings have changed"})
 
 
-def draw(plan: PreparePlan, run: RunDir, settings: Settings, converter: Converter, sink: EventSink) -> Draw:
-    """Draw samples by iteration until each has its share; what can't be used makes room for the next."""
-    algorithm = settings.algorithm_config
-    reader = _Reader(run, {candidate.trajectory for candidate in plan.candidates})
-    available = eligible(plan.read, plan.candidates)
-    waiting = {iteration: _order(plan.candidates, iteration, settings) for iteration in available}
-    taken: dict[int, list[Sample]] = {iteration: [] for iteration in available}
-    drawn = Draw()
-    while True:
-        goal = quotas(available, algorithm.positive_samples_to_train, algorithm.recency_bias_power)
-        short = next((iteration for iteration in sorted(goal) if len(taken[iteration]) < goal[iteration]), None)
-        if short is None:
-            break
-        candidate = waiting[short].pop()
-        converted = converter.convert(reader.get(candidate), candidate.step)
-        if isinstance(converted, Drop):
-            drawn.dropped[converted.value] += 1
-            available[short] -= 1
-        else:
-            taken[short].append(converted)
-            done, total = sum(map(len, taken.values())), sum(goal.values())
-            if done % PROGRESS_EVERY == 0 or done == total:
-                sink({"event": "prepare_progress", "bar": "prepare", "done": done, "total": total})
-    drawn.samples = [sample for iteration in sorted(taken) for sample in taken[iteration]]
-    drawn.shortened = converter.shortened
-    return drawn
-
-
 def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Sample], list[Sample]]:
     """Return training and validation samples; a trajectory's steps stay on one side."""
     trajectories = sorted({sample.trajectory for sample in samples})
@@ -125,32 +88,13 @@ def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Samp
     return train, [sample for sample in samples if sample.trajectory in chosen]
 
 
-class _Reader:
-    """Reads the wanted trajectories, an iteration at a time, when the first of it is asked for."""
-
-    def __init__(self, run: RunDir, wanted: set[str]) -> None:
-        self._run = run
-        self._wanted = wanted
-        self._loaded: dict[int, dict[str, Trajectory]] = {}
-
-    def get(self, candidate: Candidate) -> Trajectory:
-        if candidate.iteration not in self._loaded:
-            found = scan(self._run, Split.TRAIN, candidate.iteration)
-            self._loaded[candidate.iteration] = {item.id: item for item in found if item.id in self._wanted}
-        return self._loaded[candidate.iteration][candidate.trajectory]
-
-
-def _seed(settings: Settings) -> int:
-    return settings.seed if settings.algorithm_config.seed is None else settings.algorithm_config.seed
-
-
-def _order(candidates: Sequence[Candidate], iteration: int, settings: Settings) -> list[Candidate]:
-    of_iteration = sorted(candidate for candidate in candidates if candidate.iteration == iteration)
-    return shuffled(of_iteration, f"{_seed(settings)}/{iteration}/draw")
-
-
 def _write(
-    plan: PreparePlan, run: RunDir, settings: Settings, train: list[Sample], validation: list[Sample], drawn: Draw
+    plan: PreparePlan,
+    run: RunDir,
+    settings: Settings,
+    train: list[Sample],
+    validation: list[Sample],
+    left_out: dict[str, Any],
 ) -> Prepared:
     folder = run.dataset.with_name(f".{run.dataset.name}.new")
     shutil.rmtree(folder, ignore_errors=True)
@@ -173,7 +117,7 @@ def _write(
         created_at=now(),
     )
     write_json(folder / "dataset_info.json", dataset_info(validation=bool(validation)))
-    write_json(folder / "dropped.json", _dropped(plan, drawn))
+    write_json(folder / "dropped.json", left_out)
     prepared = _write_training(folder, run, settings, prepared)
     replace_folder(folder, run.dataset)
     return prepared
@@ -209,18 +153,42 @@ def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
     return yaml.safe_dump(config, sort_keys=False)
 
 
-def _dropped(plan: PreparePlan, drawn: Draw) -> dict[str, Any]:
+def _left_out(plan: PreparePlan, drawn: Draw) -> dict[str, Any]:
+    """Return the content of `dropped.json`, as far as plan and draw know it: every filter in its order."""
+    counts = plan.counts
     return {
-        "trajectories_read": plan.trajectories,
-        "eligible_steps": len(plan.candidates),
+        "trajectories_read": counts.trajectories,
+        "steps_read": counts.steps,
+        "eligible_steps": plan.eligible,
         "samples": len(drawn.samples),
-        "samples_with_shortened_history": drawn.shortened,
-        "dropped_trajectories": plan.dropped_trajectories,
-        "failures": plan.failures,
-        "dropped_steps": dict(sorted((Counter(plan.dropped_steps) + drawn.dropped).items())),
-        "not_drawn_steps": len(plan.candidates) - len(drawn.samples) - sum(drawn.dropped.values()),
-        "damaged_lines": list(plan.damaged),
+        "samples_by_iteration": {
+            str(iteration): sum(sample.iteration == iteration for sample in drawn.samples) for iteration in plan.read
+        },
+        "dropped_trajectories": counts.dropped_trajectories,
+        "steps_of_dropped_trajectories": counts.steps_of_dropped_trajectories,
+        "failures": counts.failures,
+        "dropped_steps": {**counts.dropped_steps, **drawn.dropped},
+        "not_drawn_steps": plan.eligible - len(drawn.samples) - sum(drawn.dropped.values()),
+        "damaged_lines": [*plan.damaged, *drawn.damaged],
     }
+
+
+def _over_long(converter: Converter, settings: Settings) -> dict[str, int]:
+    return {
+        "cutoff_len": settings.algorithm_config.cutoff_len,
+        "steps": converter.over_long,
+        "longest_tokens": converter.longest,
+        "shortened": converter.shortened,
+        "left_out": converter.over_long - converter.shortened,
+    }
+
+
+def _over_long_in_words(found: dict[str, int]) -> str:
+    return (
+        f"{found['steps']} drawn steps have more tokens than algorithm_config.cutoff_len ({found['cutoff_len']}), the "
+        f"longest {found['longest_tokens']}: {found['shortened']} lost their oldest rounds, {found['left_out']} were "
+        "left out"
+    )
 
 
 def _model_name(run: RunDir) -> str:

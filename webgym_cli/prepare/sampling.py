@@ -1,4 +1,4 @@
-"""The recency-biased draw: which iteration gives how many steps, and in which order they are tried."""
+"""The recency-biased draw: which iteration gives how many steps, and in which order they are tried. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,32 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from webgym_cli.config.model import Settings
+
 T = TypeVar("T")
+
+UNIFORM = "((priority >> 76)::DOUBLE + 0.5) / 4503599627370496"
+"""SQL: a number above 0 and below 1 from the first 52 of a priority's 128 bits."""
+
+
+def priority(identity: str) -> str:
+    """Return the SQL of a step's priority: 128 bits that the seed decides. The lowest are drawn first.
+
+    `identity`: SQL of a text that nothing else has. MD5 gives the same in every version of every database, so that the
+    draw depends on the buffer's content alone: not on the order of rows, the files they are in, or who wrote them.
+    """
+    return f"md5_number({identity})"
+
+
+def by_position(power: float) -> str:
+    """Return the SQL of the key by which steps are drawn under weights of their own, lowest first.
+
+    `position` counts the eligible steps from 1, in time, `count` is how many there are: the weight is (position /
+    count)^power. The first k by the key -ln(u)/weight are a weighted sample without replacement (P. S. Efraimidis,
+    P. G. Spirakis: Weighted random sampling with a reservoir, Information Processing Letters 97(5), 2006). Its
+    logarithm is taken, which keeps the order and overflows under no power.
+    """
+    return f"ln(-ln({UNIFORM})) - {power!r}::DOUBLE * ln(position / count)"
 
 
 def quotas(available: Mapping[int, int], wanted: int | None, power: float) -> dict[int, int]:
@@ -18,13 +43,20 @@ def quotas(available: Mapping[int, int], wanted: int | None, power: float) -> di
     """
     if wanted is None or wanted >= sum(available.values()):
         return dict(available)
-    weights = {iteration: (position + 1) ** power for position, iteration in enumerate(sorted(available))}
+    ranks = {iteration: rank for rank, iteration in enumerate(sorted(available), 1)}
     given = dict.fromkeys(available, 0)
     while (left := wanted - sum(given.values())) > 0:
-        open_ = {iteration: weights[iteration] for iteration in available if given[iteration] < available[iteration]}
-        for iteration, share in _largest_remainder(open_, left).items():
+        open_ = [iteration for iteration in available if given[iteration] < available[iteration]]
+        newest = max(ranks[iteration] for iteration in open_)
+        weights = {iteration: (ranks[iteration] / newest) ** power for iteration in open_}  # at most 1, at least one 1
+        for iteration, share in _largest_remainder(weights, left).items():
             given[iteration] = min(available[iteration], given[iteration] + share)
     return given
+
+
+def seed_of(settings: Settings) -> int:
+    """Return the seed of the draw."""
+    return settings.seed if settings.algorithm_config.seed is None else settings.algorithm_config.seed
 
 
 def shuffled(items: Sequence[T], seed: str) -> list[T]:
@@ -36,7 +68,7 @@ def _largest_remainder(weights: Mapping[int, float], count: int) -> dict[int, in
     total = sum(weights.values())
     exact = {key: count * weight / total for key, weight in weights.items()}
     shares = {key: int(value) for key, value in exact.items()}
-    by_remainder = sorted(exact, key=lambda key: (shares[key] - exact[key], -key))
+    by_remainder = sorted(exact, key=lambda key: (round(shares[key] - exact[key], 9), -key))
     for key in by_remainder[: count - sum(shares.values())]:
         shares[key] += 1
     return shares

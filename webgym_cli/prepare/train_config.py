@@ -10,6 +10,7 @@ from typing import Any, Literal
 from webgym_cli.config.learn import AlgorithmSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
+from webgym_cli.prepare.sampling import seed_of
 from webgym_cli.records.dataset import TRAIN, VALIDATION
 
 
@@ -52,7 +53,7 @@ def train_config(
     config |= _loading(algorithm, device, samples)
     config |= {
         "seed": settings.seed,
-        "data_seed": settings.seed if algorithm.seed is None else algorithm.seed,
+        "data_seed": seed_of(settings),
         "report_to": algorithm.report_to,
         "run_name": settings.log_config.run_name,
     }
