@@ -40,6 +40,7 @@ test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory
 bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within a minute; PEERS=1: BrowserGym, too)
 	$(BIN)/webgym setup --role browser
 	$(BIN)/python -m benchmarks.rollout $(if $(QUICK),--quick) $(if $(PEERS),--peers)
+	$(BIN)/python -m benchmarks.buffer $(if $(QUICK),--quick)
 
 check: $(STAMP)  ## Lint, format, types
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,6 +19,11 @@ def site_of(url: str) -> str:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
         return ""
+    return _site_of_host(host)
+
+
+@lru_cache(maxsize=2048)
+def _site_of_host(host: str) -> str:
     found = _suffixes()(host)
     return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else host
 

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from webgym_cli.records.judgement import Judgement, scored_by_environment
@@ -45,7 +44,7 @@ def trajectory_row(trajectory: Trajectory, line: Line) -> Row:
         "task": task.id,
         "task_key": task.key,
         "environment": task.environment,
-        "site": _site(task.start_url) or task.environment,
+        "site": site_of(task.start_url) or task.environment,
         "band": task.band.value,
         "difficulty": task.difficulty,
         "instruction": trajectory.instruction,
@@ -106,7 +105,7 @@ def _step(step: Step) -> Row:
     return {
         "step": step.index,
         "url": seen.url,
-        "page_site": _site(seen.url),
+        "page_site": site_of(seen.url),
         "screenshot": seen.screenshot.sha256,
         "width": seen.screenshot.width,
         "height": seen.screenshot.height,
@@ -139,8 +138,3 @@ def _moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-
-
-@lru_cache(maxsize=4096)
-def _site(url: str) -> str:
-    return site_of(url)

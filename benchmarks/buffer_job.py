@@ -1,0 +1,98 @@
+"""Does one thing to a run's buffer, as a job that comes in as JSON says, and prints what it took as JSON.
+
+A process of its own for each: its memory is nobody else's. `index` builds the index anew. `draw` picks, reads and
+writes a dataset's samples, without the tokenizer and without looking at pictures: what `buffer_baseline` does, too.
+`prepare` is the shipped stage with everything that it checks.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import WebGymError
+from webgym_cli.prepare.draw import Drawing
+from webgym_cli.prepare.execute import execute
+from webgym_cli.prepare.plan import plan_dataset
+from webgym_cli.prepare.sharegpt import to_sharegpt
+from webgym_cli.records.events import Event
+from webgym_cli.records.sample import Message, Sample
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.index.build import rebuild
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir, open_run
+from webgym_cli.store.screenshots import ScreenshotStore
+
+
+class PlainConverter:
+    """Renders a step and its earlier rounds, and checks nothing."""
+
+    def convert(self, trajectory: Trajectory, index: int) -> Sample:
+        """Return the sample of a step."""
+        prompt = render_step(trajectory, index)
+        return Sample(
+            messages=(*prompt.messages, Message(role="assistant", content=trajectory.steps[index].response)),
+            images=prompt.images,
+            trajectory=trajectory.id,
+            step=index,
+            iteration=trajectory.iteration,
+            reward=trajectory.outcome.reward or 0.0,
+        )
+
+
+def index(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]:
+    """Build the index."""
+    rebuild(run)
+    return {}
+
+
+def draw(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]:
+    """Draw the samples and write them."""
+    store = ScreenshotStore(run.screenshots)
+    with open_index(run) as opened:
+        plan = plan_dataset(run, settings, opened)
+        samples = Drawing(plan, run, settings, PlainConverter(), _quiet).execute().samples  # type: ignore[arg-type]
+    records = [to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples]
+    Path(job["out"]).write_text(json.dumps(records, indent=2), encoding="utf-8")
+    return {"samples": len(records), "eligible": plan.eligible}
+
+
+def prepare(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]:
+    """Run the stage."""
+    with open_index(run) as opened:
+        plan = plan_dataset(run, settings, opened)
+        prepared = execute(plan, run, settings, _quiet)
+    return {"samples": prepared.train_samples + prepared.val_samples, "eligible": plan.eligible}
+
+
+JOBS = {"index": index, "draw": draw, "prepare": prepare}
+
+
+def _quiet(event: Event) -> None:
+    pass
+
+
+def main() -> int:
+    """Read a job from stdin, run it and print the figures."""
+    job = json.load(sys.stdin)
+    try:
+        run, settings = open_run(Path(job["run"]))
+        begun = time.monotonic()
+        told = JOBS[job["what"]](run, settings, job)
+    except WebGymError as error:
+        print(f"{error}; {error.hint}" if error.hint else error, file=sys.stderr)
+        return error.exit_code
+    seconds = time.monotonic() - begun
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({**told, "seconds": seconds, "peak_mb": peak}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
