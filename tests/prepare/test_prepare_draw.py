@@ -7,19 +7,18 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from tests.prepare.buffer import drawn, fill, settings
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
+from tests.records.made import CRASHED, UNSOLVED, png, shot, step, trajectory
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.prepare.execute import split
 from webgym_cli.prepare.export import export
 from webgym_cli.prepare.filters import Drop
-from webgym_cli.prepare.inspect import Query, overview, select
 from webgym_cli.prepare.plan import plan_dataset
 from webgym_cli.prepare.sampling import quotas, shuffled
 from webgym_cli.prepare.sharegpt import to_sharegpt
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import IMAGE
-from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Generation, Observation, Outcome, ParseErrorKind, Trajectory
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Generation, Observation, Outcome, ParseErrorKind
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -289,49 +288,3 @@ def test_an_unknown_id_is_named_before_anything_is_written(run):
     fill(run, trajectory(0))
     with pytest.raises(UsageError, match=r"no trajectory 'x' \(and 1 more\)"):
         next(export(run, settings(), ["train-0000-00000", "x", "y"], None))
-
-
-def test_the_overview_counts(run):
-    hard = Task(id="hard", environment="web", difficulty=7)
-    fill(
-        run,
-        trajectory(0, steps=1),
-        trajectory(1, steps=3),
-        trajectory(2, outcome=UNSOLVED),
-        trajectory(3, outcome=CRASHED, steps=0),
-        trajectory(4, outcome=Outcome(stop=Stop.ANSWERED), task=hard),
-    )
-    fill(run, trajectory(0, split=Split.TEST, task=hard))
-    found = overview(run, settings(), Query())
-    assert (found["trajectories"], found["scored"], found["successes"], found["success_rate"]) == (6, 4, 3, 0.75)
-    assert found["interval"] == [0.3006, 0.9544]  # Wilson, 3 of 4
-    assert found["mean_steps"] == 1.67  # 1 + 3 + 2 + 0 + 2 + 2 = 10 of 6
-    assert found["failures"] == {"browser_crashed": 1}
-    assert {key: group["trajectories"] for key, group in found["by_iteration"].items()} == {"train 0": 5, "test 0": 1}
-    assert {key: group["trajectories"] for key, group in found["by_task"].items()} == {"click-test": 4, "hard": 2}
-    assert {key: group["trajectories"] for key, group in found["by_difficulty"].items()} == {"easy": 4, "hard": 2}
-    plan = found["prepare"]
-    assert plan["dropped_trajectories"] == {"failure": 1, "reward_unknown": 1, "too_few_steps": 1, "unsuccessful": 1}
-    assert plan["eligible_steps"] == 3
-
-
-@pytest.mark.parametrize(
-    ("query", "numbers"),
-    [
-        (Query(), [0, 1, 2, 0]),
-        (Query(split=Split.TEST), [0]),
-        (Query(iteration=1), []),
-        (Query(task="click-test"), [0, 1, 2, 0]),
-        (Query(task="x"), []),
-        (Query(reward=1.0, split=Split.TRAIN), [0]),
-        (Query(failure="any"), [2]),
-        (Query(failure="browser_crashed"), [2]),
-        (Query(failure="page_timeout"), []),
-    ],
-    ids=str,
-)
-def test_queries_choose(run, query, numbers):
-    fill(run, trajectory(0), trajectory(1, outcome=UNSOLVED), trajectory(2, outcome=CRASHED))
-    fill(run, trajectory(0, split=Split.TEST, outcome=SOLVED))
-    found: list[Trajectory] = list(select(run, query))
-    assert [item.seed for item in found] == numbers

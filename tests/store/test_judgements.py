@@ -7,10 +7,12 @@ import pytest
 from tests.records.made import trajectory
 from tests.records.test_record_judgement import ANSWERED, WEB, judgement
 from webgym_cli.config.load import load
-from webgym_cli.prepare.inspect import Query, overview
+from webgym_cli.inspect.overview import overview
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import Damage, append, append_judgement, judgements, scan, stored
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.selection import Query
 from webgym_cli.store.run import RunDir, create_or_open
 
 FIRST, SECOND, THIRD = (f"2026-01-0{day}T00:00:00.000+00:00" for day in (1, 2, 3))
@@ -69,10 +71,10 @@ def test_judge_failed_and_blocked_count_neither_as_success_nor_as_failure(run):
     say(run, 1, success=False)
     say(run, 2, failure=FailureKind.JUDGE_FAILED)
     say(run, 3, failure=FailureKind.SITE_BLOCKED)
-    found = overview(run, load(run_config=run.config), Query())
+    with open_index(run) as index:
+        found = overview(run, index, Query())
     assert (found["trajectories"], found["scored"], found["success_rate"]) == (4, 2, 0.5)
     assert found["failures"] == {"judge_failed": 1, "site_blocked": 1}
-    assert found["prepare"]["dropped_trajectories"]["failure"] == 2
 
 
 def test_a_damaged_verdict_is_named_and_the_older_one_counts(run):
