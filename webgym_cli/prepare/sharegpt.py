@@ -16,9 +16,7 @@ def to_sharegpt(sample: Sample, locate: Callable[[str], str]) -> dict[str, Any]:
 
     Raises `ValueError` when the placeholders don't match the images: LLaMA-Factory would die of it in mid-training.
     """
-    placeholders = sum(message.content.count(IMAGE) for message in sample.messages)
-    if placeholders != len(sample.images):
-        raise ValueError(f"{sample.trajectory}: {placeholders} placeholders for {len(sample.images)} images")
+    refuse_mismatch(sample)
     system = [message.content for message in sample.messages if message.role == "system"]
     turns = [message for message in sample.messages if message.role != "system"]
     return {
@@ -26,6 +24,13 @@ def to_sharegpt(sample: Sample, locate: Callable[[str], str]) -> dict[str, Any]:
         "system": "\n".join(system),
         "images": [locate(sha256) for sha256 in sample.images],
     }
+
+
+def refuse_mismatch(sample: Sample) -> None:
+    """Raise `ValueError` when a sample's placeholders don't match its images."""
+    placeholders = sum(message.content.count(IMAGE) for message in sample.messages)
+    if placeholders != len(sample.images):
+        raise ValueError(f"{sample.trajectory}: {placeholders} placeholders for {len(sample.images)} images")
 
 
 def dataset_info(*, validation: bool) -> dict[str, Any]:

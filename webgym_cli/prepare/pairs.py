@@ -1,0 +1,93 @@
+"""Pairs for DPO: a reply of a success against one of a failure of the same task, to the very same prompt.
+
+The index finds steps that may share their prompt: the same task and instruction, the same number of steps before, the
+same screenshot. Only those are read, and only equal prompts make a pair: the first step's nearly always, a deeper one's
+where both episodes went the same way until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.config.learn import AlgorithmSettings
+from webgym_cli.prepare.conversations import Example, reply, step_sample, step_unfit
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import Place
+from webgym_cli.store.index.query import Index
+
+_CANDIDATES = """
+WITH judged AS (
+    SELECT id, split, iteration, task_key, instruction, success,
+        {{'id': id, 'file': file, 'offset': start, 'length': size, 'verdict_file': verdict_file,
+          'verdict_offset': verdict_start, 'verdict_length': verdict_size}} AS place
+    FROM trajectories WHERE {where}
+), side AS (
+    SELECT task_key, judged.split, instruction, step, screenshot, response_digest, success, id, place
+    FROM judged JOIN steps ON steps.trajectory = id AND steps.split = judged.split
+        AND steps.iteration = judged.iteration
+    QUALIFY row_number() OVER (
+        PARTITION BY task_key, judged.split, instruction, step, screenshot, success
+        ORDER BY md5(? || '/' || id || '/' || step)) <= ?
+)
+SELECT wanted.task_key AS task, wanted.split, wanted.step, wanted.place AS wanted, unwanted.place AS unwanted
+FROM side AS wanted JOIN side AS unwanted USING (task_key, split, instruction, step, screenshot)
+WHERE wanted.success AND NOT unwanted.success AND wanted.response_digest <> unwanted.response_digest
+ORDER BY task, wanted.split, md5(? || '/' || wanted.id || '/' || unwanted.id || '/' || wanted.step)
+"""
+
+Reader = Callable[[Place], Trajectory | None]
+"""Reads a trajectory; None when it is damaged, which is noted elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairLimits:
+    """What bounds and orders the draw of pairs."""
+
+    seed: int
+    per_task: int
+    """Pairs of one task at most."""
+
+
+def pairs(
+    index: Index,
+    read: Reader,
+    settings: AlgorithmSettings,
+    limits: PairLimits,
+    where: str,
+    values: Sequence[Any],
+) -> Iterator[Example]:
+    """Yield the pairs of each task among the judged trajectories for which a condition holds, in an order of the seed.
+
+    Neither task nor buffer is held: a task's candidates come one by one until it has as many pairs as it may.
+    """
+    seed, most = str(limits.seed), limits.per_task
+    rows = index.rows(_CANDIDATES.format(where=where), [*values, seed, most, seed])
+    task, seen = None, set[tuple[str, str, str]]()
+    for row in rows:
+        if (row["task"], row["split"]) != task:
+            task, seen = (row["task"], row["split"]), set()
+        if len(seen) >= most:
+            continue
+        found = _pair(read(Place(**row["wanted"])), read(Place(**row["unwanted"])), row["step"], settings)
+        if found is not None and found[0] not in seen:
+            seen.add(found[0])
+            yield found[1]
+
+
+def _pair(
+    wanted: Trajectory | None, unwanted: Trajectory | None, step: int, settings: AlgorithmSettings
+) -> tuple[tuple[str, str, str], Example] | None:
+    """Return a pair and what tells it from others; None when these two steps are none."""
+    if wanted is None or unwanted is None:
+        return None
+    fit = step_unfit(wanted.steps[step], settings, wanted=True) is None
+    if not fit or step_unfit(unwanted.steps[step], settings, wanted=False) is not None:
+        return None
+    prompt = render_step(wanted, step).digest
+    chosen, rejected = (reply(trajectory, step).content for trajectory in (wanted, unwanted))
+    if prompt != render_step(unwanted, step).digest or chosen == rejected:
+        return None
+    return (prompt, chosen, rejected), Example(step_sample(wanted, step), rejected=rejected)
