@@ -37,6 +37,7 @@ def root(
 def _register() -> None:
     """Add the commands, in the order of the pipeline."""
     from webgym_cli.cli import config, fixture, tasks
+    from webgym_cli.cli.diff import diff
     from webgym_cli.cli.doctor import doctor
     from webgym_cli.cli.export_sharegpt import export_sharegpt
     from webgym_cli.cli.gc import gc
@@ -49,13 +50,14 @@ def _register() -> None:
     from webgym_cli.cli.rollout import rollout
     from webgym_cli.cli.serve import serve
     from webgym_cli.cli.setup import setup
+    from webgym_cli.cli.show import show
     from webgym_cli.cli.status import status
     from webgym_cli.cli.train import train
 
     app.command()(setup)
     app.command()(doctor)
     stages = (rollout, judge, prepare, train, resume, status, loop, serve)
-    for command in (*stages, inspect_buffer, export_sharegpt, gc, init_model):
+    for command in (*stages, inspect_buffer, show, diff, export_sharegpt, gc, init_model):
         app.command(command.__name__.replace("_", "-"))(command)
     app.add_typer(tasks.app, name="tasks")
     app.add_typer(fixture.app, name="fixture")

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
-from webgym_cli.records.task import Split
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Band, Split
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.store.index.query import Index
+    from webgym_cli.store.index.selection import Query
+    from webgym_cli.store.run import RunDir
 
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
 IterationOpt = Annotated[int | None, typer.Option("--iteration", help="Only this iteration.")]
 TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task of this id.")]
+SiteOpt = Annotated[str | None, typer.Option("--site", help="Only this site (example.com).")]
+BandOpt = Annotated[Band | None, typer.Option("--band", help="Only this difficulty band.")]
 RewardOpt = Annotated[float | None, typer.Option("--reward", help="Only trajectories with this reward (0 to 1).")]
 FailureOpt = Annotated[str | None, typer.Option("--failure", help="Only this kind of failure; any: all failures.")]
+WhereOpt = Annotated[
+    str | None, typer.Option("--where", metavar="SQL", help="Only where this SQL condition on trajectories holds.")
+]
+SqlOpt = Annotated[
+    str | None, typer.Option("--sql", metavar="SELECT", help="Show the rows of this query of the index instead.")
+]
+TopOpt = Annotated[
+    int | None, typer.Option("--top", min=0, help="Rows a table, the largest groups; 0: all (20; with --json all).")
+]
+ReindexOpt = Annotated[bool, typer.Option("--reindex", help="Build the index anew first.")]
+VerifyOpt = Annotated[
+    bool, typer.Option("--verify", help="Check trajectories, index and screenshots against each other instead.")
+]
+TOP = 20
+"""Rows of a table for people."""
 
 
 def inspect_buffer(
@@ -22,8 +50,15 @@ def inspect_buffer(
     split: SplitOpt = None,
     iteration: IterationOpt = None,
     task: TaskOpt = None,
+    site: SiteOpt = None,
+    band: BandOpt = None,
     reward: RewardOpt = None,
     failure: FailureOpt = None,
+    where: WhereOpt = None,
+    sql: SqlOpt = None,
+    top: TopOpt = None,
+    reindex: ReindexOpt = False,
+    verify: VerifyOpt = False,
     config: ConfigOpt = None,
     set_: SetOpt = None,
     json: JsonOpt = False,
@@ -31,58 +66,106 @@ def inspect_buffer(
 ) -> None:
     """Show what the replay buffer holds, and what prepare would take of it and why not the rest.
 
+    Everything is counted by the buffer's index, which first takes in what was written since. --where and --sql ask it
+    in DuckDB's SQL; its tables are trajectories, steps, judgements, stored and damage.
+
     Examples:
       webgym inspect-buffer runs/a --iteration 2
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
+      webgym inspect-buffer runs/a --where "steps > 8 and site = 'example.com' and agreement < 1"
+      webgym inspect-buffer runs/a --sql "select page_site, count(*) from steps group by all" --json
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.prepare.inspect import Query, overview, select
+    from webgym_cli.store.index.selection import Query
     from webgym_cli.store.run import open_run
 
     open_run(run)
     directory, settings = resolve(run, config, set_)
-    query = Query(split=split, iteration=iteration, task=task, reward=reward, failure=failure)
+    query = Query(split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band)
+    _refuse_both(query != Query() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=json, quiet=quiet)
-    if quiet:
-        for trajectory in select(directory, query):
-            output.text(trajectory.id)
+    if verify:
+        _verify(directory, output)
         return
-    found = overview(directory, settings, query)
-    if json:
+    with _opened(directory, output, reindex=reindex) as index:
+        if sql is not None:
+            _ask(directory, index, sql, output)
+            return
+        if where is not None:
+            query = replace(query, expression=index.check_where(where))
+        if quiet:
+            _say_ids(directory, index, query, output)
+        else:
+            limit = (None if json else TOP) if top is None else top or None
+            _tell(directory, settings, index, query, limit, output)
+
+
+def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
+    """Raise `UsageError` where options exclude each other."""
+    given = [name for name, on in (("--verify", verify), ("--sql", sql), ("a choice of trajectories", chosen)) if on]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
+
+
+@contextmanager
+def _opened(run: RunDir, output: Output, *, reindex: bool) -> Iterator[Index]:
+    """Open the index with bars only while it takes in what is new: they would stand among the data."""
+    from webgym_cli.store.index.build import rebuild
+    from webgym_cli.store.index.query import open_index
+
+    with ExitStack() as stack:
+        with output.progress() as board:
+            if reindex:
+                rebuild(run, board)
+            index = stack.enter_context(open_index(run, progress=board))
+        yield index
+
+
+def _ask(run: RunDir, index: Index, sql: str, output: Output) -> None:
+    """Show a query's rows: as JSON Lines as they come, else as a table."""
+    from webgym_cli.cli.inspect_tables import cell
+    from webgym_cli.inspect.ask import ask, plain
+
+    rows = ask(run, index, sql)
+    if output.as_json:
+        for row in rows:
+            output.data({name: plain(value) for name, value in row.items()})
+        return
+    first = next(rows, None)
+    if first is None:
+        output.note("no rows")
+        return
+    output.table("", tuple(first), ([cell(plain(value)) for value in row.values()] for row in chain([first], rows)))
+
+
+def _say_ids(run: RunDir, index: Index, query: Query, output: Output) -> None:
+    from webgym_cli.inspect.ask import persons_words
+    from webgym_cli.inspect.overview import ids
+
+    with persons_words(run, "--where"):
+        for name in ids(index, query):
+            output.text(name)
+
+
+def _tell(run: RunDir, settings: Settings, index: Index, query: Query, limit: int | None, output: Output) -> None:
+    from webgym_cli.cli.inspect_tables import show_overview
+    from webgym_cli.inspect.ask import persons_words
+    from webgym_cli.inspect.overview import overview
+    from webgym_cli.prepare.plan import would_take
+
+    with persons_words(run, "--where"):
+        found = overview(run, index, query, limit)
+    found["prepare"] = would_take(run, settings, index) or None
+    if output.as_json:
         output.data(found)
     else:
-        _show(output, found)
+        show_overview(output, found)
 
 
-def _show(output: Output, found: dict[str, Any]) -> None:
-    columns = ("count", "scored", "success", "95 %", "steps", "failures")
-    output.table(f"{found['run']}, policy version {found['policy_version']}", ("", *columns), [("all", *_row(found))])
-    for name in ("iteration", "task", "site", "difficulty"):
-        groups = found[f"by_{name}"]
-        output.table(f"by {name}", (name, *columns), [(key, *_row(group)) for key, group in groups.items()])
-    if found["age_hours"]:
-        output.table("age", ("oldest", "newest"), [[f"{hours} h ago" for hours in found["age_hours"]]])
-    if plan := found["prepare"]:
-        rows: list[tuple[str, Any]] = [
-            ("iterations read", ", ".join(map(str, plan["iterations_read"]))),
-            ("eligible steps", plan["eligible_steps"]),
-            *((f"samples from iteration {key}", count) for key, count in plan["samples_by_iteration"].items()),
-            *((f"trajectories left out: {reason}", count) for reason, count in plan["dropped_trajectories"].items()),
-            *((f"steps left out: {reason}", count) for reason, count in plan["dropped_steps"].items()),
-        ]
-        output.table("prepare would take", ("", "count"), rows)
-    for line in found["damaged_lines"]:
-        output.note(f"damaged: {line}")
+def _verify(run: RunDir, output: Output) -> None:
+    """Show what is wrong with the buffer. Raises `StoreError` when anything is."""
+    from webgym_cli.inspect.verify import verify
 
-
-def _row(group: dict[str, Any]) -> tuple[Any, ...]:
-    rate, interval = group["success_rate"], group["interval"]
-    failures = "  ".join(f"{kind} {count}" for kind, count in group["failures"].items())
-    return (
-        group["trajectories"],
-        group["scored"],
-        "" if rate is None else f"{rate:.3f}",
-        "" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}",
-        group["mean_steps"],
-        failures or "0",
-    )
+    with output.progress() as board:
+        found = verify(run, board)
+    output.show(found)

@@ -32,3 +32,23 @@ def difference(first: tuple[int, int], second: tuple[int, int], z: float = Z95) 
     low = delta - math.hypot(rate_b - low_b, high_a - rate_a)
     high = delta + math.hypot(high_b - rate_b, rate_a - low_a)
     return delta, low, high
+
+
+def pass_at_k(attempts: int, successes: int, k: int) -> float:
+    """Return the chance that one of k attempts at a task succeeds, given so many successes in so many attempts.
+
+    The unbiased estimator 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, "Evaluating Large Language Models Trained on
+    Code"), in whole numbers, so that it is exact for any n. Needs 1 <= k <= attempts.
+    """
+    ways = math.comb(attempts, k)
+    return (ways - math.comb(attempts - successes, k)) / ways
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Return the two-sided p-value of gains and losses over pairs, if neither side were better; 1 without any.
+
+    McNemar's test (McNemar 1947) in its exact form: gains among the pairs that differ are binomial with 1/2.
+    """
+    differ = gained + lost
+    tail = sum(math.comb(differ, count) for count in range(min(gained, lost) + 1))
+    return min(1.0, 2 * tail / (1 << differ))

@@ -97,6 +97,11 @@ def read(run: RunDir, place: Place) -> Trajectory:
     )
 
 
+def read_judgement(run: RunDir, file: str, offset: int, length: int) -> Judgement:
+    """Read one judgement, by the place of its line, and nothing else. Raises `StoreError` as `read` does."""
+    return _read_line(run, Judgement, file, offset, length)
+
+
 def _read_line(run: RunDir, record: type[RecordT], name: str, offset: int, length: int) -> RecordT:
     path = run.root / name
     try:

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import webgym_cli
 from webgym_cli.config.load import changed_frozen_keys, load
@@ -108,6 +109,10 @@ class RunDir:
     def blocklist(self) -> Path:
         """The sites that shut the browser out, one JSON object a line."""
         return self.root / "blocklist.jsonl"
+
+    def page(self, trajectory: str) -> Path:
+        """The HTML page of a trajectory, made by `webgym show`; its id can't lead out of the folder."""
+        return self.root / "pages" / f"{quote(trajectory, safe='')}.html"
 
     def status(self, rank: int = 0) -> Path:
         """What a rollout is doing now: replaced each second, and left there at its end."""

@@ -7,18 +7,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import duckdb
+from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.buffer import Place
-from webgym_cli.store.index import fragments
-from webgym_cli.store.index.build import catch_up
-from webgym_cli.store.index.fragments import Catalog
-from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
+
+if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
+    from duckdb import DuckDBPyConnection
 
 _MEMORY = "192MB"
 """What DuckDB may hold; more goes to a temporary folder."""
@@ -61,12 +58,14 @@ SELECT *, CASE WHEN failure IS NULL THEN reward >= 1 END AS success FROM decided
 class Index:
     """The tables of a run's index, as `open_index` gives them: views `trajectories`, `stored`, `steps`, ..."""
 
-    def __init__(self, run: RunDir, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, run: RunDir, connection: DuckDBPyConnection) -> None:
         self._run = run
         self._connection = connection
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
         """Yield the rows of a query, a few at a time. Raises `StoreError` when the index is damaged."""
+        import duckdb
+
         try:
             cursor = self._connection.cursor()
             found = cursor.execute(sql, list(parameters))
@@ -75,7 +74,7 @@ class Index:
                 yield from (dict(zip(names, values, strict=True)) for values in batch)
         except duckdb.Error as error:
             raise StoreError(
-                f"{self._run.index}: {first_line(error)}", hint=f"webgym inspect-buffer {self._run.root} --reindex"
+                f"{self._run.index}: {words(error)}", hint=f"webgym inspect-buffer {self._run.root} --reindex"
             ) from error
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
@@ -92,6 +91,8 @@ class Index:
 
     def check_where(self, expression: str) -> str:
         """Return a person's condition in parentheses. Raises `UsageError` in DuckDB's words when it is none."""
+        import duckdb
+
         condition = f"({expression}\n)"
         try:
             (statement,) = duckdb.extract_statements(f"SELECT id FROM trajectories WHERE {condition}")
@@ -100,7 +101,7 @@ class Index:
             self._connection.cursor().execute(f"EXPLAIN {statement.query}")
         except (duckdb.Error, ValueError) as error:
             raise UsageError(
-                f"{expression!r} is no condition on trajectories: {first_line(error)}",
+                f"{expression!r} is no condition on trajectories: {words(error)}",
                 hint="the columns: " + ", ".join(self.columns("trajectories")),
             ) from error
         return condition
@@ -113,6 +114,10 @@ class Index:
 @contextmanager
 def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[Index]:
     """Catch up with the truth and yield the index. Its memory doesn't grow with the buffer. Raises `StoreError`."""
+    import duckdb
+
+    from webgym_cli.store.index.build import catch_up
+
     catch_up(run, progress)
     with tempfile.TemporaryDirectory(prefix="webgym-index-") as spill:
         connection = duckdb.connect(
@@ -134,14 +139,17 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
             connection.close()
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of what DuckDB says, without its picture of the place."""
-    return str(error).strip().partition("\n")[0]
+def words(error: BaseException) -> str:
+    """Return what DuckDB says as one line, without its picture of the place."""
+    return " ".join(str(error).partition("\nLINE ")[0].split())
 
 
 def _files(run: RunDir) -> dict[str, list[Path]]:
     """Return the fragments of each table that cover the truth."""
-    catalog = Catalog(run)
+    from webgym_cli.store.index import fragments
+    from webgym_cli.store.index.schema import TABLES
+
+    catalog = fragments.Catalog(run)
     files: dict[str, list[Path]] = {table: [] for table in TABLES}
     for source in fragments.sources(run):
         for span in catalog.chain(source):
@@ -150,8 +158,10 @@ def _files(run: RunDir) -> dict[str, list[Path]]:
     return files
 
 
-def _view(connection: duckdb.DuckDBPyConnection, table: str, files: list[Path]) -> None:
+def _view(connection: DuckDBPyConnection, table: str, files: list[Path]) -> None:
     """Make the view of a table over its fragments; without any, an empty table."""
+    from webgym_cli.store.index.schema import TABLES
+
     name = "stored" if table == "trajectories" else table
     if files:
         listing = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)

@@ -1,0 +1,66 @@
+"""A person's own query of the index: any one SELECT, and nothing that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, time
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+import duckdb
+
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.store.index.query import Index, words
+from webgym_cli.store.index.schema import TABLES
+from webgym_cli.store.run import RunDir
+
+VIEWS = ("trajectories", "stored", *(table for table in TABLES if table != "trajectories"))
+"""What can be asked."""
+
+
+def ask(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]]:
+    """Yield a query's rows. Raises `UsageError` in DuckDB's words where it is none, `StoreError`."""
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise _wrong("--sql", error) from error
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise UsageError("--sql takes one SELECT: the index is read, never written", hint=_HINT)
+    with persons_words(run, "--sql"):
+        yield from index.rows(statements[0].query)
+
+
+@contextmanager
+def persons_words(run: RunDir, option: str) -> Iterator[None]:
+    """Blame what fails in the block on a person's SQL, as `UsageError`, unless the index's own files are at fault."""
+    try:
+        yield
+    except StoreError as error:
+        cause = error.__cause__
+        if not isinstance(cause, duckdb.Error) or str(run.index) in str(cause):
+            raise
+        raise _wrong(option, cause) from error
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a row as JSON has it; times in ISO 8601, anything unknown as its text."""
+    if isinstance(value, dict):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+_HINT = f"the tables: {', '.join(VIEWS)}; DESCRIBE one of them for its columns"
+
+
+def _wrong(option: str, error: BaseException) -> UsageError:
+    return UsageError(f"{option}: {words(error)}", hint=_HINT)

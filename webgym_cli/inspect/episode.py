@@ -1,0 +1,75 @@
+"""One episode with everything that was said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.agent.thoughts import spoken
+from webgym_cli.errors import UsageError
+from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import read, read_judgement
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.run import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A trajectory and its judgements."""
+
+    trajectory: Trajectory
+    """With its newest judgement in its outcome."""
+    judgements: tuple[Judgement, ...] = ()
+    """Oldest first: the last one counts."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the trajectory's record with its `judgements`."""
+        judgements = [said.model_dump(mode="json", by_alias=True) for said in self.judgements]
+        return {**self.trajectory.model_dump(mode="json", by_alias=True), "judgements": judgements}
+
+
+def episodes(run: RunDir, index: Index, names: Sequence[str]) -> Iterator[Told]:
+    """Yield the named trajectories, in the order of the names; only their own lines are read.
+
+    Raises `UsageError` for an id that the run doesn't have, before anything is yielded, and `StoreError`.
+    """
+    for name in names:
+        if not index.one("SELECT count(*) AS found FROM stored WHERE id = ?", [name])["found"]:
+            raise _unknown(run, index, name)
+    for name in names:
+        for place in index.places("id = ?", [name]):
+            trajectory = read(run, place)
+            yield Told(trajectory, tuple(_judgements(run, index, trajectory)))
+
+
+def verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
+    """Yield each decision with the criterion that it belongs to, in the order of asking."""
+    if judgement.claims is not None:
+        yield "claims", judgement.claims
+    yield from (("fact", fact) for fact in judgement.facts)
+    if judgement.reference is not None:
+        yield "reference", judgement.reference
+
+
+def thought_of(response: str, *, thinking: bool) -> tuple[str, str]:
+    """Return a response's thought and what was said after it."""
+    said = spoken(response, thinking=thinking)
+    return response.removesuffix(said), said
+
+
+def _judgements(run: RunDir, index: Index, trajectory: Trajectory) -> Iterator[Judgement]:
+    rows = index.rows(
+        "SELECT file, start, size FROM judgements WHERE trajectory = ? AND split = ? AND iteration = ? "
+        "ORDER BY judged_at, file, start",
+        [trajectory.id, trajectory.split.value, trajectory.iteration],
+    )
+    for row in rows:
+        yield read_judgement(run, row["file"], row["start"], row["size"])
+
+
+def _unknown(run: RunDir, index: Index, name: str) -> UsageError:
+    nearest = list(index.rows("SELECT id FROM stored ORDER BY jaro_winkler_similarity(id, ?) DESC, id LIMIT 1", [name]))
+    guess = f"; did you mean {nearest[0]['id']}?" if nearest else ""
+    return UsageError(f"{run.root}: no trajectory {name!r}{guess}", hint=f"webgym inspect-buffer {run.root} -q")

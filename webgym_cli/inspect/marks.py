@@ -1,0 +1,50 @@
+"""Where on a screenshot an action pointed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webgym_cli.records.action import NORMALISED
+from webgym_cli.records.trajectory import Element, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is drawn on a step's screenshot; all in its pixels."""
+
+    x: float
+    """The point, or the box's left edge."""
+    y: float
+    """The point, or the box's top edge."""
+    width: float = 0.0
+    """0 with a point."""
+    height: float = 0.0
+    """0 with a point."""
+
+    @property
+    def is_box(self) -> bool:
+        """Whether an element was meant, and not a point."""
+        return self.width > 0 or self.height > 0
+
+
+def target_of(step: Step) -> Element | None:
+    """Return the listed element that a step's action named; None without one, or where it was not listed."""
+    if step.action is None or step.action.element_id is None:
+        return None
+    return next((found for found in step.observation.elements if found.id == step.action.element_id), None)
+
+
+def mark_of(step: Step, scale: float = 1.0) -> Mark | None:
+    """Return where a step's action pointed; None when it pointed at nothing, or at nothing that was listed.
+
+    `scale` is the number of screenshot pixels per CSS pixel, in which elements have their boxes.
+    """
+    size = step.observation.screenshot
+    if step.action is not None and step.action.coordinate is not None:
+        x, y = step.action.coordinate
+        return Mark(x / NORMALISED * size.width, y / NORMALISED * size.height)
+    if (element := target_of(step)) is None:
+        return None
+    left, top, width, height = (side * scale for side in element.box)
+    x, y = min(max(left, 0.0), size.width), min(max(top, 0.0), size.height)
+    return Mark(x, y, max(1.0, min(left + width, size.width) - x), max(1.0, min(top + height, size.height) - y))

@@ -1,0 +1,125 @@
+"""An episode as one HTML page that needs nothing else: no network, no script, no other file.
+
+What pages and models wrote is text in it, never markup: the template escapes everything, and a content security
+policy lets nothing run or load but the images and the one style sheet that stand in the page itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webgym_cli.agent.layout import described
+from webgym_cli.agent.prompt import pieces, render_step
+from webgym_cli.agent.tools import describe
+from webgym_cli.errors import StoreError
+from webgym_cli.inspect.episode import Told, thought_of, verdicts
+from webgym_cli.inspect.marks import Mark, mark_of, target_of
+from webgym_cli.records.trajectory import Observation, Step, Trajectory
+from webgym_cli.store.screenshots import ScreenshotStore, data_url_type
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a prompt."""
+
+    role: str
+    parts: tuple[str, ...]
+    """Its texts; a screenshot is named in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """What the page shows of a step."""
+
+    step: Step
+    image: str
+    """The screenshot as a data URL; empty when it can't be shown."""
+    missing: str
+    """Why it can't be shown."""
+    mark: Mark | None
+    action: str
+    """The action in words, with the element that it named; empty without one."""
+    thought: str
+    said: str
+    prompt: tuple[Turn, ...]
+    as_sent: bool
+    """Whether the prompt has the digest of the one that was sent."""
+
+
+def page(told: Told, store: ScreenshotStore, scale: float = 1.0) -> bytes:
+    """Return the page in UTF-8. `scale`: screenshot pixels per CSS pixel. A lost screenshot is named in its place."""
+    style = _part("episode.css")
+    text = _template().render(
+        told=told,
+        trajectory=told.trajectory,
+        judgements=[(said, list(verdicts(said))) for said in reversed(told.judgements)],
+        steps=list(_views(told.trajectory, store, scale)),
+        style=style,
+        style_digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+    )
+    return text.encode(errors="replace")
+
+
+def action_in_words(step: Step) -> str:
+    """Return a step's action with the element that it named; empty without an action."""
+    if step.action is None:
+        return ""
+    element = target_of(step)
+    return describe(step.action) + (f" - {described(element)}" if element else "")
+
+
+def _views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[StepView]:
+    for step in trajectory.steps:
+        image, missing = _image(step.observation, store)
+        thought, said = thought_of(step.response, thinking=trajectory.prompt.thinking)
+        prompt = render_step(trajectory, step.index)
+        first = step.index + 1 - len(prompt.images)
+        numbers = iter(range(first, step.index + 1))
+        turns = tuple(
+            Turn(
+                message.role,
+                tuple(f"[screenshot of step {next(numbers)}]" if text is None else text for text in pieces(message)),
+            )
+            for message in prompt.messages
+        )
+        yield StepView(
+            step=step,
+            image=image,
+            missing=missing,
+            mark=mark_of(step, scale),
+            action=action_in_words(step),
+            thought=thought.strip(),
+            said=said.strip(),
+            prompt=turns,
+            as_sent=prompt.digest == step.prompt_digest,
+        )
+
+
+def _image(seen: Observation, store: ScreenshotStore) -> tuple[str, str]:
+    """Return the screenshot as a data URL, or else why there is none."""
+    try:
+        content = store.get(seen.screenshot.sha256)
+    except StoreError as error:
+        return "", str(error)
+    return f"data:{data_url_type(content)};base64,{base64.b64encode(content).decode()}", ""
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_part("episode.html"))
+
+
+def _part(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")

@@ -1,0 +1,54 @@
+"""pass@k: how often one of k attempts at a task would succeed, by split and iteration, over tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import count, takewhile
+from typing import Any
+
+from webgym_cli.records.rates import pass_at_k
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.selection import Query
+
+ENOUGH = 0.5
+"""A k is given while at least this share of the tasks has so many scored attempts: with fewer it tells of others."""
+
+_TASKS = """
+WITH tasks AS (
+    SELECT split, iteration, task_key, count(success) AS attempts, count(*) FILTER (WHERE success) AS successes
+    FROM trajectories WHERE {where} GROUP BY ALL
+)
+SELECT split, iteration, attempts, successes, count(*) AS tasks FROM tasks WHERE attempts > 0
+GROUP BY split, iteration, attempts, successes ORDER BY split = 'test', iteration, attempts, successes
+"""
+
+Tally = list[tuple[int, int, int]]
+"""Scored attempts, successes, and the number of tasks that have just these."""
+
+
+def pass_rates(index: Index, query: Query) -> dict[str, dict[str, Any]]:
+    """Return, for each `<split> <iteration>`, its tasks and for each k the mean of pass@k and the tasks behind it.
+
+    Tasks are told apart by their content. k is 1, 2, 4, 8 ... as far as enough tasks have as many scored attempts.
+    Raises `StoreError`.
+    """
+    where, values = query.where()
+    found: dict[str, Tally] = defaultdict(list)
+    for row in index.rows(_TASKS.format(where=where), values):
+        found[f"{row['split']} {row['iteration']}"].append((row["attempts"], row["successes"], row["tasks"]))
+    return {key: _rates(tally) for key, tally in found.items()}
+
+
+def _rates(tally: Tally) -> dict[str, Any]:
+    tasks = sum(number for _, _, number in tally)
+    powers = takewhile(lambda k: _behind(tally, k) >= ENOUGH * tasks, (2**power for power in count()))
+    return {"tasks": tasks, "k": {str(k): {"rate": _mean(tally, k), "tasks": _behind(tally, k)} for k in powers}}
+
+
+def _behind(tally: Tally, k: int) -> int:
+    return sum(number for attempts, _, number in tally if attempts >= k)
+
+
+def _mean(tally: Tally, k: int) -> float:
+    chances = (number * pass_at_k(attempts, successes, k) for attempts, successes, number in tally if attempts >= k)
+    return round(sum(chances) / _behind(tally, k), 4)
