@@ -34,7 +34,7 @@ from webgym_cli.serve.plan import plan_server
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.checkpoints import checkpoints, current, policy_path, repair_link, version
-from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.query import open_index, refresh_index
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -111,6 +111,7 @@ class Pipeline:
         if split is Split.TRAIN:
             record(self.run, summary)
         self.sink({**summary, "message": _in_words(summary)})
+        refresh_index(self.run, self.sink)
         return summary
 
     async def judge(self, query: JudgeQuery) -> Event:
@@ -123,6 +124,7 @@ class Pipeline:
             summary = await Judging(plan, self.run, settings, self.sink).execute()
         record(self.run, summary)
         self.sink({**summary, "message": judge_in_words(summary)})
+        refresh_index(self.run, self.sink)
         return summary
 
     def prepare(self) -> Prepared:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from webgym_cli.store.buffer import append, append_judgement, read, scan
 from webgym_cli.store.index import build, fragments
 from webgym_cli.store.index.build import catch_up, plan_index, rebuild
 from webgym_cli.store.index.fragments import Catalog, Span, covering
-from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.query import open_index, refresh_index
 from webgym_cli.store.run import RunDir
 
 WEB = Task(id="shop", start_url="https://shop.example.co.uk/a", environment="web", difficulty=5, rubric=("a fact",))
@@ -357,3 +359,25 @@ def test_a_query_goes_on_while_the_index_grows(run):
 )
 def test_the_longest_spans_cover_a_source(spans, chain):
     assert covering(Span(*span) for span in spans) == [Span(*span) for span in chain]
+
+
+def test_an_index_that_cannot_be_written_is_said_and_loses_nothing(run, monkeypatch):
+    append(run, trajectory(0))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fragments.pq, "write_table", full)
+    events = []
+    refresh_index(run, events.append)
+    assert "No space left on device" in events[-1]["message"]
+    with pytest.raises(StoreError, match="can't be written"):
+        catch_up(run)
+    monkeypatch.undo()
+    assert not list(run.index.rglob("*.new"))
+    assert len(outcomes(run)) == 1
+
+
+def test_a_rollout_needs_neither_duckdb_nor_arrow():
+    script = "import sys, webgym_cli.loop; sys.exit('duckdb' in sys.modules or 'pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
