@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 
 import pytest
@@ -8,9 +7,8 @@ from hypothesis import strategies as st
 
 from tests.prepare.buffer import drawn, fill, settings
 from tests.records.made import CRASHED, UNSOLVED, png, shot, step, trajectory
-from webgym_cli.errors import MissingStageError, UsageError
+from webgym_cli.errors import MissingStageError
 from webgym_cli.prepare.execute import split
-from webgym_cli.prepare.export import export
 from webgym_cli.prepare.filters import Drop
 from webgym_cli.prepare.plan import plan_dataset
 from webgym_cli.prepare.sampling import quotas, shuffled
@@ -268,23 +266,3 @@ def test_sharegpt_refuses_what_does_not_match(four):
     sample = drawn(four, wanted(1), [0])[1].samples[0]
     with pytest.raises(ValueError, match="placeholders"):
         to_sharegpt(sample.model_copy(update={"images": ()}), str)
-
-
-# --- export and inspect
-
-
-def test_export_takes_named_trajectories_in_stored_order(run, tmp_path):
-    fill(run, trajectory(0), trajectory(1), trajectory(2, outcome=UNSOLVED))
-    records = list(export(run, settings(), ["train-0000-00002", "train-0000-00000"] * 2, tmp_path / "images"))
-    assert len(records) == 4
-    assert len(list(export(run, settings(), None, None))) == 4
-    assert list(export(run, settings(), [], None)) == []
-    for path in {path for record in records for path in record["images"]}:
-        assert path.startswith(str(tmp_path / "images"))
-    json.dumps(records)
-
-
-def test_an_unknown_id_is_named_before_anything_is_written(run):
-    fill(run, trajectory(0))
-    with pytest.raises(UsageError, match=r"no trajectory 'x' \(and 1 more\)"):
-        next(export(run, settings(), ["train-0000-00000", "x", "y"], None))
