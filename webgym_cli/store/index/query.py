@@ -139,6 +139,16 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
             connection.close()
 
 
+def refresh_index(run: RunDir, sink: EventSink) -> None:
+    """Catch up for the next reader's sake. A full disk then costs nothing: the index is derived, and it is said."""
+    from webgym_cli.store.index.build import catch_up
+
+    try:
+        catch_up(run, sink)
+    except StoreError as error:
+        sink({"event": "index", "message": f"the index was not brought up to date: {error}"})
+
+
 def words(error: BaseException) -> str:
     """Return what DuckDB says as one line, without its picture of the place."""
     return " ".join(str(error).partition("\nLINE ")[0].split())
