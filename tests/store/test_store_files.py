@@ -1,13 +1,11 @@
 import os
-import resource
-import signal
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.made import trajectory
+from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import Damage, append, iterations, scan
@@ -27,18 +25,6 @@ from webgym_cli.store.run import RunDir
 @pytest.fixture
 def run(tmp_path):
     return RunDir(tmp_path / "run")
-
-
-@contextmanager
-def disk_full_at(size: int):
-    """Let no file grow over a size: the kernel then writes a part and refuses the rest, as a full disk does."""
-    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def ids(run, damage=None):

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.records.made import png
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints, metrics, state
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, new_attempt, replace_link
-from webgym_cli.store.screenshots import ScreenshotStore, png_size
 
 HOLDER = """
 import sys
@@ -61,45 +59,6 @@ def published(run, version):
     weights.mkdir(parents=True)
     (weights / "weights").write_text(str(version))
     checkpoints.publish(run, Settings(), weights, made(version))
-
-
-# --- screenshots
-
-
-def test_an_image_comes_back_and_is_stored_once(tmp_path):
-    store = ScreenshotStore(tmp_path)
-    first, again = store.put(png(1)), store.put(png(1))
-    assert first == again
-    assert (first.width, first.height) == (40, 32)
-    assert store.get(first.sha256) == png(1)
-    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.png")] == [
-        store.path(first.sha256).relative_to(tmp_path)
-    ]
-    assert store.path(first.sha256).parent.name == first.sha256[:2]
-
-
-def test_an_altered_image_is_not_given_out(tmp_path):
-    store = ScreenshotStore(tmp_path)
-    kept = store.put(png(1))
-    store.path(kept.sha256).write_bytes(png(2))
-    with pytest.raises(StoreError, match="altered"):
-        store.get(kept.sha256)
-
-
-def test_a_missing_image_is_named(tmp_path):
-    with pytest.raises(StoreError, match=r"00/0{64}\.png: the screenshot can't be read: No such file"):
-        ScreenshotStore(tmp_path).get("0" * 64)
-
-
-@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff" + b"0" * 50])
-def test_what_is_no_png_is_refused(content, tmp_path):
-    with pytest.raises(StoreError, match="not a PNG"):
-        ScreenshotStore(tmp_path).put(content)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_size_of_a_png():
-    assert png_size(png(width=7, height=300)) == (7, 300)
 
 
 # --- lock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -27,8 +26,10 @@ GRACE = 3600.0
 """Seconds for which a file that nobody names is left alone: images are stored before the line that names them."""
 _NAMED = re.compile(rb'"sha256"\s*:\s*"([0-9a-f]{64})"')
 _IN_DATASET = re.compile(rb"([0-9a-f]{64})\.(?:png|webp)")
-_TORN = re.compile(r"\.(.+\.(json|jsonl|png|webp|html|parquet)|lock\.holder)\.([a-z0-9_]{8}|new)")
+_TORN = re.compile(r"\.(.+\.(json|jsonl|png|webp|html)|lock\.holder)\.[a-z0-9_]{8}")
 """What an atomic write leaves behind when its process is killed."""
+_TORN_INDEX = re.compile(r"\..+\.new")
+"""The same of a fragment of the index."""
 _SHOWN = 3
 """Damaged lines that an error names."""
 _EVERY = 200
@@ -93,7 +94,7 @@ def find(
     for folder in store.folders():
         yield from _unnamed(store, folder, named.names(folder), before)
     yield from _torn(run, before)
-    yield from _old_index(run)
+    yield from _old_index(run, before)
 
 
 def collect(found: Iterable[Waste], *, dry_run: bool) -> dict[Kind, Freed]:
@@ -140,30 +141,26 @@ def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[
 
 def _unnamed(store: ScreenshotStore, folder: str, named: set[str], before: float) -> Iterator[Waste]:
     for sha256, entry in list(store.images(folder)):
-        if sha256 not in named and (found := _old(Path(entry.path), before)) is not None:
-            yield Waste(Kind.UNNAMED, Path(entry.path), found)
+        if sha256 not in named and (size := _old(Path(entry.path), before)) is not None:
+            yield Waste(Kind.UNNAMED, Path(entry.path), size)
 
 
 def _torn(run: RunDir, before: float) -> Iterator[Waste]:
-    folders = [
-        run.root,
-        run.plan(Split.TRAIN, 0).parent,
-        run.status().parent,
-        *(path for path in run.index.glob("**") if path.is_dir()),
-    ]
-    folders += [run.screenshots / name for name in ScreenshotStore(run.screenshots).folders()]
-    for folder in folders:
-        names = [entry.name for entry in os.scandir(folder)] if folder.is_dir() else []
-        for name in sorted(names):
-            if _TORN.fullmatch(name) and (found := _old(folder / name, before)) is not None:
-                yield Waste(Kind.TORN, folder / name, found)
+    store = ScreenshotStore(run.screenshots)
+    written = [run.root, run.plan(Split.TRAIN, 0).parent, run.status().parent]
+    written += [store.root / name for name in store.folders()]
+    places = [*((folder, _TORN) for folder in written), *((path, _TORN_INDEX) for path in run.index.glob("v*/*"))]
+    for folder, pattern in places:
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if pattern.fullmatch(path.name) and (size := _old(path, before)) is not None:
+                yield Waste(Kind.TORN, path, size)
 
 
-def _old_index(run: RunDir) -> Iterator[Waste]:
-    other = (path for path in sorted(run.index.glob("v*/**/*.parquet")) if fragments.home(run) not in path.parents)
+def _old_index(run: RunDir, before: float) -> Iterator[Waste]:
+    other = (path for path in sorted(run.index.glob("v*/*/*.parquet")) if fragments.home(run) not in path.parents)
     for path in (*superseded(run), *other):
-        if (found := _old(path, time.time())) is not None:
-            yield Waste(Kind.INDEX, path, found)
+        if (size := _old(path, before)) is not None:  # a younger one may be half of what another process writes
+            yield Waste(Kind.INDEX, path, size)
 
 
 def _old(path: Path, before: float) -> int | None:

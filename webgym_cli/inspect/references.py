@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from webgym_cli.errors import StoreError
 from webgym_cli.records.trajectory import Screenshot
 
 _PACKED = struct.Struct("<32sIIIQ")
@@ -61,10 +62,16 @@ class References:
 
 
 def lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (first byte, bytes without the line's end) of each line in a range that begins with a line."""
-    with path.open("rb") as file:
-        file.seek(start)
-        while (at := file.tell()) < end:
-            raw = file.readline()
-            if raw.strip():
-                yield at, raw.removesuffix(b"\n")
+    """Yield (first byte, bytes without the line's end) of each line in a range that begins with a line.
+
+    Raises `StoreError` when the file can't be read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            while (at := file.tell()) < end:
+                raw = file.readline()
+                if raw.strip():
+                    yield at, raw.removesuffix(b"\n")
+    except OSError as error:
+        raise StoreError(f"{path}: can't be read: {error.strerror}") from error

@@ -1,0 +1,171 @@
+"""The image store: what is put comes back, as it was or as a WebP of the same pixels, or is refused by name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.records.made import png
+from tests.store.disk import disk_full_at
+from webgym_cli.errors import StoreError
+from webgym_cli.store.files import write_atomic
+from webgym_cli.store.screenshots import LEDGER, Recoded, ScreenshotStore, data_url_type, png_size
+
+WEBP = b"RIFF....WEBPVP8L: any bytes will do"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ScreenshotStore(tmp_path / "screenshots")
+
+
+def recode(store, kept, content=WEBP, said=WEBP):
+    """Put a WebP in the place of a PNG, as `recode` does: file, ledger, and the PNG goes."""
+    sha256 = kept.sha256
+    write_atomic(store.webp(sha256), content)
+    line = Recoded(
+        sha256=sha256, recoded_sha256=hashlib.sha256(said).hexdigest(), bytes_before=100, bytes_after=len(content)
+    )
+    store.note_recoded(sha256[:2], [line])
+    store.png(sha256).unlink(missing_ok=True)
+    return line
+
+
+def test_an_image_comes_back_and_is_stored_once(store):
+    first, again = store.put(png(1)), store.put(png(1))
+    assert first == again
+    assert (first.width, first.height) == (40, 32)
+    assert store.get(first.sha256) == png(1)
+    assert [path for path in store.root.rglob("*") if path.is_file()] == [store.path(first.sha256)]
+    assert store.path(first.sha256) == store.root / first.sha256[:2] / f"{first.sha256}.png"
+    assert store.media_type(first.sha256) == "image/png"
+
+
+def test_an_altered_image_is_not_given_out(store):
+    kept = store.put(png(1))
+    store.path(kept.sha256).write_bytes(png(2))
+    with pytest.raises(StoreError, match="altered"):
+        store.get(kept.sha256)
+
+
+def test_a_missing_image_is_named(store):
+    with pytest.raises(StoreError, match=r"00/0{64}\.png: the screenshot can't be read: No such file"):
+        store.get("0" * 64)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff" + b"0" * 50])
+def test_what_is_no_png_is_refused(content, store):
+    with pytest.raises(StoreError, match="not a PNG"):
+        store.put(content)
+    assert not store.root.exists()
+
+
+def test_the_size_of_a_png():
+    assert png_size(png(width=7, height=300)) == (7, 300)
+
+
+def test_what_is_put_again_is_young_again(store):
+    kept = store.put(png(1))
+    os.utime(store.path(kept.sha256), (0, 0))
+    store.put(png(1))
+    assert store.path(kept.sha256).stat().st_mtime > 0
+
+
+def test_a_full_disk_leaves_no_image_and_no_rest(store):
+    with disk_full_at(20), pytest.raises(StoreError, match="can't be written"):
+        store.put(png(1))
+    assert [path for path in store.root.rglob("*") if path.is_file()] == []
+
+
+# --- re-encoded
+
+
+def test_a_webp_stands_in_for_its_png(store):
+    kept = store.put(png(1))
+    line = recode(store, kept)
+    assert store.path(kept.sha256) == store.webp(kept.sha256)
+    assert store.get(kept.sha256) == WEBP
+    assert store.media_type(kept.sha256) == data_url_type(WEBP) == "image/webp"
+    assert store.recoded(kept.sha256) == line
+    assert store.put(png(1)) == kept
+    assert not store.png(kept.sha256).exists()
+
+
+def test_a_reader_that_began_before_sees_the_ledger_grow(store):
+    first, second = store.put(png(1)), store.put(png(2))
+    reader = ScreenshotStore(store.root)
+    assert reader.get(first.sha256) == png(1)
+    recode(store, first)
+    assert reader.get(first.sha256) == WEBP
+    assert reader.get(second.sha256) == png(2)
+    recode(store, second)
+    assert reader.get(second.sha256) == WEBP
+
+
+def test_an_altered_webp_is_not_given_out(store):
+    kept = store.put(png(1))
+    recode(store, kept, content=WEBP + b"x")
+    with pytest.raises(StoreError, match=r"\.webp: the screenshot was altered"):
+        store.get(kept.sha256)
+
+
+def test_a_webp_of_which_the_ledger_says_nothing_is_not_given_out(store):
+    kept = store.put(png(1))
+    recode(store, kept)
+    (store.root / kept.sha256[:2] / LEDGER).unlink()
+    with pytest.raises(StoreError, match="altered"):
+        store.get(kept.sha256)
+
+
+def test_the_png_counts_while_it_is_there(store):
+    kept = store.put(png(1))
+    store.webp(kept.sha256).write_bytes(b"half of a WebP")
+    assert store.path(kept.sha256) == store.png(kept.sha256)
+    assert store.get(kept.sha256) == png(1)
+
+
+def test_the_newest_line_that_can_be_read_counts(store):
+    kept = store.put(png(1))
+    older = recode(store, kept, content=b"older", said=b"older")
+    newer = recode(store, kept)
+    assert store.recoded(kept.sha256) == newer != older
+    with (store.root / kept.sha256[:2] / LEDGER).open("ab") as file:
+        file.write(newer.model_dump_json().encode()[:100])
+    assert store.recoded(kept.sha256) == newer
+    assert store.ledger(kept.sha256[:2]) == {kept.sha256: newer}
+    assert store.get(kept.sha256) == WEBP
+
+
+def test_an_image_that_changes_its_form_is_always_there(store):
+    kept = store.put(png(1))
+    done = threading.Event()
+
+    def read():
+        seen = set()
+        while not done.is_set():
+            seen.add(store.get(kept.sha256))
+        return seen
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read)
+        try:
+            for _ in range(50):
+                recode(store, kept)
+                write_atomic(store.png(kept.sha256), png(1))
+        finally:
+            done.set()
+        assert reader.result() <= {png(1), WEBP}
+
+
+def test_folders_and_their_images_are_listed(store):
+    kept = [store.put(png(shade)).sha256 for shade in range(5)]
+    (store.root / "notes").mkdir()
+    (store.root / kept[0][:2] / "notes.png").write_bytes(b"")
+    (store.root / kept[0][:2] / f".{kept[0]}.png.abcdefgh").write_bytes(b"")
+    assert store.folders() == sorted({sha256[:2] for sha256 in kept})
+    assert sorted(sha256 for folder in store.folders() for sha256, _ in store.images(folder)) == sorted(kept)
+    assert ScreenshotStore(store.root / "nothing").folders() == []

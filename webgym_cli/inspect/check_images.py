@@ -1,0 +1,96 @@
+"""Every image that the truth names: is it there, unaltered, an image, of the size that was recorded?"""
+
+from __future__ import annotations
+
+import io
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from PIL import Image
+
+from webgym_cli.errors import StoreError
+from webgym_cli.inspect.findings import FindingKind, Findings
+from webgym_cli.inspect.references import Reference, References
+from webgym_cli.store.index.fragments import Source
+from webgym_cli.store.screenshots import ScreenshotStore
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What became of looking at one image."""
+
+    size: tuple[int, int] = (0, 0)
+    """Width and height in pixels."""
+    kind: FindingKind | None = None
+    """What is wrong with it."""
+    detail: str = ""
+
+
+def check_images(
+    store: ScreenshotStore, references: References, sources: list[Source], findings: Findings
+) -> dict[str, int]:
+    """Check the images a folder of the store at a time, two images at once.
+
+    Returns how many images are `named` by trajectories (each counted once), how many files are `stored`, and how many
+    of these are `unnamed`: `webgym gc` removes them.
+    """
+    counts = {"named": 0, "stored": 0, "unnamed": 0}
+    there, folders = set(store.folders()), references.folders()
+    with ThreadPoolExecutor(min(2, len(os.sched_getaffinity(0)))) as pool:
+        for number, folder in enumerate(folders):
+            by_name: dict[str, list[Reference]] = {}
+            for reference in references.of(folder):
+                by_name.setdefault(reference.sha256, []).append(reference)
+            files = [sha256 for sha256, _ in store.images(folder)] if folder in there else []
+            counts["named"] += len(by_name)
+            counts["stored"] += len(files)
+            counts["unnamed"] += sum(sha256 not in by_name for sha256 in files)
+            for look, named in zip(pool.map(partial(_look, store), by_name), by_name.values(), strict=True):
+                _report(store, look, named, sources, findings)
+            progress = {"bar": "images", "done": number + 1, "total": len(folders), "transient": True}
+            findings.sink({"event": "verify_progress", **progress})
+    return counts
+
+
+def _look(store: ScreenshotStore, sha256: str) -> _Look:
+    path = store.path(sha256)
+    if not path.exists():
+        return _Look(kind=FindingKind.IMAGE_MISSING, detail="there is no such file")
+    try:
+        content = store.get(sha256)
+    except StoreError as error:
+        return _Look(kind=FindingKind.IMAGE_ALTERED, detail=str(error).removeprefix(f"{path}: "))
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            size = image.size
+            image.verify()
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's words for a bad image
+        return _Look(kind=FindingKind.IMAGE_BROKEN, detail=str(error).partition("<")[0].strip())
+    return _Look(size=size)
+
+
+def _report(
+    store: ScreenshotStore, look: _Look, named: list[Reference], sources: list[Source], findings: Findings
+) -> None:
+    """Add what is wrong with an image, or with the size that one of its trajectories has of it."""
+    first = named[0]
+    path = store.path(first.sha256)
+    if look.kind is not None:
+        steps = f"{len(named)} steps" if len(named) > 1 else "a step"
+        findings.add(look.kind, path, "", f"{look.detail}; {steps} of {_line(first, sources)} on show it")
+        return
+    for reference in named:
+        recorded = (reference.width, reference.height)
+        if recorded != look.size:
+            detail = f"it is {_pixels(look.size)}, {_line(reference, sources)} has {_pixels(recorded)}"
+            findings.add(FindingKind.IMAGE_SIZE, path, "", detail)
+
+
+def _line(reference: Reference, sources: list[Source]) -> str:
+    return f"{sources[reference.source].path} (byte {reference.start})"
+
+
+def _pixels(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"

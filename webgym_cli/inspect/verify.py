@@ -1,0 +1,173 @@
+"""Checks the buffer: each line of the truth, the index against the truth, the screenshots against both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from webgym_cli.inspect.check_images import check_images
+from webgym_cli.inspect.findings import FindingKind, Findings
+from webgym_cli.inspect.references import References, lines
+from webgym_cli.records.events import EventSink
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.index import fragments
+from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.index.fragments import Catalog, Source, Span
+from webgym_cli.store.index.rows import Line, Row, judgement_row, step_rows, trajectory_row
+from webgym_cli.store.index.schema import TABLES
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+_LINES = 500
+"""Lines whose rows are held as Python objects at once."""
+_KEYS = {"trajectories": ("start",), "judgements": ("start",), "damage": ("start",), "steps": ("trajectory", "step")}
+"""What tells the rows of a table apart within one file."""
+
+
+def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:
+    """Check everything and return the counts and the first findings; `finding` events name all of them.
+
+    Reads what was whole when it began, so a rollout may go on writing. Raises `StoreError` when the index can't be
+    written or a file can't be read.
+    """
+    catch_up(run, sink)
+    check = _Check(run, Findings(run.root, sink), fragments.sources(run), Catalog(run))
+    check.truth()
+    images = check_images(ScreenshotStore(run.screenshots), check.references, check.sources, check.findings)
+    return {
+        "run": str(run.root),
+        **check.counts,
+        "images": images,
+        "findings_by_kind": dict(sorted(check.findings.counts.items())),
+        "findings": check.findings.first,
+    }
+
+
+@dataclass(slots=True)
+class _Check:
+    """One check of a run."""
+
+    run: RunDir
+    findings: Findings
+    sources: list[Source]
+    catalog: Catalog
+    references: References = field(default_factory=References)
+    counts: dict[str, int] = field(
+        default_factory=lambda: {"trajectories": 0, "steps": 0, "judgements": 0, "unfinished_bytes": 0}
+    )
+    _ids: dict[str, str] = field(default_factory=dict)
+    """Where each trajectory of the iteration stands that is being read."""
+
+    def truth(self) -> None:
+        """Read every line, compare each range of lines with its part of the index, and collect the images."""
+        sizes = [source.path.stat().st_size for source in self.sources]
+        iteration = None
+        for number, source in enumerate(self.sources):
+            if iteration != (source.split, source.iteration):
+                iteration = source.split, source.iteration
+                self._ids.clear()
+            chain = self.catalog.chain(source)
+            for span in chain:
+                self._compare(source, span, self._derive(number, source, span))
+                progress = {"done": sum(sizes[:number]) + span.end, "total": sum(sizes), "transient": True}
+                self.findings.sink({"event": "verify_progress", "bar": "lines", **progress})
+            self.counts["unfinished_bytes"] += max(0, sizes[number] - (chain[-1].end if chain else 0))
+
+    def _derive(self, number: int, source: Source, span: Span) -> dict[str, pa.Table]:
+        """Return the rows that the index should have of a range of the truth."""
+        tables: dict[str, list[pa.Table]] = {name: [TABLES[name].empty_table()] for name in source.tables}
+        rows: dict[str, list[Row]] = {name: [] for name in source.tables}
+        for count, (start, text) in enumerate(lines(source.path, span.start, span.end), 1):
+            self._take(number, source, start, text, rows)
+            if not count % _LINES:
+                _flush(rows, tables)
+        _flush(rows, tables)
+        return {name: pa.concat_tables(found) for name, found in tables.items()}
+
+    def _take(self, number: int, source: Source, start: int, text: bytes, rows: dict[str, list[Row]]) -> None:
+        line = Line(str(source.path.relative_to(self.run.root)), start, len(text))
+        try:
+            if source.main == "judgements":
+                judgement = Judgement.model_validate_json(text)
+                rows["judgements"].append(judgement_row(judgement, source.split.value, source.iteration, line))
+                self._check_judgement(source, start, judgement)
+            else:
+                trajectory = Trajectory.model_validate_json(text)
+                rows["trajectories"].append(trajectory_row(trajectory, line))
+                rows["steps"] += step_rows(trajectory)
+                self._check_trajectory(number, source, start, trajectory)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            where = {"split": source.split.value, "iteration": source.iteration, **line.columns()}
+            rows["damage"].append({**where, "reason": reason})
+            self.findings.add(FindingKind.DAMAGED_LINE, source.path, f"byte {start}", reason)
+
+    def _check_trajectory(self, number: int, source: Source, start: int, trajectory: Trajectory) -> None:
+        place, name = f"byte {start}", trajectory.id
+        self.counts["trajectories"] += 1
+        self.counts["steps"] += len(trajectory.steps)
+        for step in trajectory.steps:
+            self.references.add(step.observation.screenshot, number, start)
+        if (trajectory.split, trajectory.iteration) != (source.split, source.iteration):
+            detail = f"{name} is of {trajectory.split} iteration {trajectory.iteration}"
+            self.findings.add(FindingKind.MISPLACED_LINE, source.path, place, detail)
+        if name in self._ids:
+            detail = f"{name} stands in {self._ids[name]}, too"
+            self.findings.add(FindingKind.DUPLICATE_ID, source.path, place, detail)
+        self._ids.setdefault(name, f"{source.path.name} ({place})")
+
+    def _check_judgement(self, source: Source, start: int, judgement: Judgement) -> None:
+        """Needs the trajectories of the iteration: their files come before those of judgements."""
+        self.counts["judgements"] += 1
+        if judgement.trajectory not in self._ids:
+            detail = f"{judgement.trajectory} is not among the trajectories of its iteration"
+            self.findings.add(FindingKind.LONE_JUDGEMENT, source.path, f"byte {start}", detail)
+
+    def _compare(self, source: Source, span: Span, derived: dict[str, pa.Table]) -> None:
+        for name, table in derived.items():
+            path = self.catalog.fragments(name, source.name)[span]
+            try:
+                stored = fragments.read(path, name)
+            except (OSError, pa.ArrowException) as error:
+                detail = " ".join(str(error).split())
+                self.findings.add(FindingKind.INDEX_UNREADABLE, path, "", detail)
+                continue
+            if not table.equals(stored):
+                for kind, place, detail in _differences(name, table, stored):
+                    self.findings.add(kind, path, place, f"{detail} ({source.path})")
+
+
+def _flush(rows: dict[str, list[Row]], tables: dict[str, list[pa.Table]]) -> None:
+    for name, found in rows.items():
+        if found:
+            tables[name].append(pa.Table.from_pylist(found, schema=TABLES[name]))
+            found.clear()
+
+
+def _differences(name: str, derived: pa.Table, stored: pa.Table) -> Iterator[tuple[FindingKind, str, str]]:
+    """Yield what is wrong, where and in which columns."""
+    ours, theirs = _by_key(name, derived), _by_key(name, stored)
+    for key in sorted(ours.keys() | theirs.keys()):
+        place = " ".join(f"{column} {value}" for column, value in zip(_KEYS[name], key, strict=False))
+        if key not in theirs:
+            yield FindingKind.INDEX_LACKS, place, f"{name}: this row is missing"
+        elif key not in ours:
+            yield FindingKind.INDEX_EXTRA, place, f"{name}: the truth has no such row"
+        elif changed := [column for column in ours[key] if repr(ours[key][column]) != repr(theirs[key][column])]:
+            yield FindingKind.INDEX_DIFFERS, place, f"{name}: not what the truth says: {', '.join(changed)}"
+
+
+def _by_key(name: str, table: pa.Table) -> dict[tuple[Any, ...], Row]:
+    """Return the rows by what tells them apart; the last part of a key numbers those that nothing does."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in table.to_pylist():
+        key, again = tuple(row[column] for column in _KEYS[name]), 0
+        while (*key, again) in found:
+            again += 1
+        found[(*key, again)] = row
+    return found
