@@ -223,6 +223,14 @@ def test_a_command_is_under_way_until_it_is_finished(run):
     assert state.underway(run) is None
 
 
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"command": "other", "options": {}, "since": "now"}'])
+def test_a_damaged_note_of_what_is_under_way_is_named(run, content):
+    run.root.mkdir(parents=True, exist_ok=True)
+    run.state.write_text(content)
+    with pytest.raises(StoreError, match=str(run.state)):
+        state.underway(run)
+
+
 def test_events_come_back_by_name_with_their_time(run):
     assert list(metrics.events(run, "train")) == []
     for number, name in enumerate(["train", "prepare", "train"]):

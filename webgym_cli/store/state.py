@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import ValidationError
+
+from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.store.files import read_json, write_json
 from webgym_cli.store.run import RunDir, now
@@ -12,8 +15,7 @@ from webgym_cli.store.run import RunDir, now
 class Underway(Record):
     """A command that began and has not finished."""
 
-    command: str
-    """`rollout`, `prepare`, `train` or `loop`."""
+    command: Literal["rollout", "judge", "prepare", "train", "loop"]
     options: dict[str, Any]
     """Its options, as the command's function takes them."""
     since: str
@@ -22,7 +24,8 @@ class Underway(Record):
 
 def begin(run: RunDir, command: str, options: dict[str, Any]) -> None:
     """Note that a command begins."""
-    write_json(run.state, Underway(command=command, options=options, since=now()).model_dump(mode="json"))
+    noted = Underway.model_validate({"command": command, "options": options, "since": now()})
+    write_json(run.state, noted.model_dump(mode="json"))
 
 
 def finish(run: RunDir) -> None:
@@ -31,5 +34,13 @@ def finish(run: RunDir) -> None:
 
 
 def underway(run: RunDir) -> Underway | None:
-    """Return the command that was interrupted, or None."""
-    return Underway.model_validate(read_json(run.state)) if run.state.is_file() else None
+    """Return the command that was interrupted, or None. Raises `StoreError` when the note is damaged."""
+    if not run.state.is_file():
+        return None
+    try:
+        return Underway.model_validate(read_json(run.state))
+    except ValidationError as error:
+        raise StoreError(
+            f"{run.state}: the note of the interrupted command is damaged: {error.errors()[0]['msg']}",
+            hint=f"remove it and repeat the command itself, e.g. webgym loop {run.root}: it goes on where it stopped",
+        ) from error
