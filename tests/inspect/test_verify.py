@@ -1,0 +1,299 @@
+"""Whatever is wrong with a buffer is named, with its place; a sound one has no findings."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.records.made import CRASHED, png, shot, step, store_images, trajectory
+from tests.records.test_record_judgement import judgement
+from webgym_cli.inspect.findings import LISTED
+from webgym_cli.inspect.recode import execute, plan
+from webgym_cli.inspect.verify import verify
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.index import fragments
+from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.index.fragments import Catalog
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+TRAIN = Split.TRAIN
+ID = "train-0000-0000{}"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A sound run: two splits, two iterations, two ranks, a failure, judgements, five images that are shared."""
+    made = RunDir(tmp_path / "run")
+    for number in range(4):
+        add(made, trajectory(number), rank=number % 2)
+    add(made, trajectory(4, steps=0, outcome=CRASHED))
+    add(made, trajectory(0, iteration=1, steps=5))
+    add(made, trajectory(0, split=Split.TEST, steps=1))
+    say(made, 0)
+    say(made, 1)
+    return made
+
+
+def add(run, made, rank=0):
+    store_images(run, made)
+    append(run, made, rank)
+
+
+def say(run, number):
+    append_judgement(run, TRAIN, 0, judgement(trajectory=ID.format(number), success=True))
+
+
+def checked(run):
+    """Return the summary; the findings that were sent as events must be those that it lists."""
+    events = []
+    found = verify(run, events.append)
+    sent = [event for event in events if event["event"] == "finding"]
+    assert [{**finding, "event": "finding"} for finding in found["findings"]] == sent[:LISTED]
+    assert sum(found["findings_by_kind"].values()) == len(sent)
+    return found
+
+
+def only(run):
+    """Return the one finding."""
+    (finding,) = checked(run)["findings"]
+    return finding
+
+
+def part(run, rank=0):
+    return run.part(TRAIN, 0, rank)
+
+
+def replace(path, old, new):
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+
+
+def image(run, shade):
+    return ScreenshotStore(run.screenshots).path(shot(shade).sha256)
+
+
+def test_a_sound_buffer_has_no_findings(run):
+    assert checked(run) == {
+        "run": str(run.root),
+        "trajectories": 7,
+        "steps": 14,
+        "judgements": 2,
+        "unfinished_bytes": 0,
+        "images": {"named": 5, "stored": 5, "unnamed": 0},
+        "findings_by_kind": {},
+        "findings": [],
+    }
+
+
+def test_a_run_without_trajectories_has_no_findings(tmp_path):
+    found = checked(RunDir(tmp_path / "run"))
+    assert (found["trajectories"], found["images"]["named"], found["findings"]) == (0, 0, [])
+
+
+def test_progress_is_told_to_its_end(run):
+    events = []
+    verify(run, events.append)
+    for bar in ("lines", "images"):
+        last = [event for event in events if event.get("bar") == bar][-1]
+        assert last["done"] == last["total"] > 0
+
+
+# --- the truth
+
+
+def test_a_flipped_byte_is_named_whether_the_index_knew_the_line_or_not(run):
+    replace(part(run), b'"id":"train-0000-00002"', b'"id":"train-0000-0\xff002"')
+    found = checked(run)
+    (finding,) = found["findings"]
+    start = len(trajectory(0).to_line()) + 1
+    assert (finding["kind"], finding["file"], finding["place"]) == ("damaged_line", str(part(run)), f"byte {start}")
+    assert "unicode" in finding["detail"] and finding["mend"]
+    assert found["trajectories"] == 6
+
+
+def test_a_line_of_another_form_is_named(run):
+    replace(part(run), b'"schema":1', b'"schema":7')
+    kinds = checked(run)["findings_by_kind"]
+    assert kinds == {"damaged_line": 1, "lone_judgement": 1}
+
+
+def test_an_unfinished_line_is_counted_and_no_finding(run):
+    with part(run).open("ab") as file:
+        file.write(trajectory(9).to_line().encode()[:-50])
+    found = checked(run)
+    assert found["findings"] == []
+    assert found["unfinished_bytes"] == len(trajectory(9).to_line()) - 50
+
+
+def test_an_id_that_stands_twice_is_named(run):
+    add(run, trajectory(1), rank=0)
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("duplicate_id", str(part(run, 1)))
+    assert ID.format(1) in finding["detail"] and "part-0.jsonl (byte" in finding["detail"]
+
+
+def test_the_same_number_in_another_iteration_is_no_duplicate(run):
+    add(run, trajectory(1, iteration=1))
+    assert checked(run)["findings"] == []
+
+
+def test_a_line_in_the_file_of_another_iteration_is_named(run):
+    with run.part(TRAIN, 1).open("ab") as file:
+        file.write(trajectory(1).to_line().encode() + b"\n")
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("misplaced_line", str(run.part(TRAIN, 1)))
+    assert "train iteration 0" in finding["detail"]
+
+
+def test_a_judgement_of_nobody_is_named(run):
+    say(run, 8)
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("lone_judgement", str(run.verdicts(TRAIN, 0)))
+    assert ID.format(8) in finding["detail"]
+
+
+# --- the index
+
+
+def fragment(run, table):
+    catch_up(run)
+    source = next(found for found in fragments.sources(run) if found.path == part(run))
+    (span,) = Catalog(run).chain(source)
+    return source, span, Catalog(run).fragments(table, source.name)[span]
+
+
+def forged(run, table, change):
+    """Replace a fragment by one with other rows and a name that fits."""
+    source, span, _ = fragment(run, table)
+    paths = {name: Catalog(run).fragments(name, source.name)[span] for name in source.tables}
+    tables = {name: fragments.read(path, name) for name, path in paths.items()}
+    rows = tables[table].to_pylist()
+    tables[table] = pa.Table.from_pylist(change(rows), schema=tables[table].schema)
+    tail = fragments.tail_of(paths[source.main])
+    for path in paths.values():
+        path.unlink()
+    fragments.write(run, source, span, tables, tail)
+
+
+def test_a_missing_row_is_named(run):
+    forged(run, "steps", lambda rows: rows[1:])
+    finding = only(run)
+    assert (finding["kind"], finding["place"]) == ("index_lacks", f"trajectory {ID.format(0)} step 0")
+    assert finding["mend"] == f"webgym inspect-buffer {run.root} --reindex"
+
+
+def test_a_row_too_many_is_named(run):
+    forged(run, "steps", lambda rows: [*rows, rows[-1]])
+    assert only(run)["kind"] == "index_extra"
+
+
+def test_a_row_that_differs_is_named_with_its_columns(run):
+    forged(run, "trajectories", lambda rows: [{**rows[0], "reward": 0.25, "seed": 99}, *rows[1:]])
+    finding = only(run)
+    assert (finding["kind"], finding["place"]) == ("index_differs", "start 0")
+    assert "trajectories: not what the truth says: seed, reward" in finding["detail"]
+    assert str(part(run)) in finding["detail"]
+
+
+def test_truth_that_was_altered_behind_the_index_is_found(run):
+    """The end of the file is what it was, so that catching up sees nothing."""
+    for number in range(10, 20):
+        add(run, trajectory(number))
+    catch_up(run)
+    replace(part(run), b'"instruction":"Click', b'"instruction":"Flick')
+    finding = only(run)
+    assert (finding["kind"], finding["place"]) == ("index_differs", "start 0")
+    assert "instruction" in finding["detail"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "garbage"])
+@pytest.mark.parametrize("table", ["trajectories", "steps", "damage"])
+def test_a_damaged_index_is_built_anew(run, table, damage):
+    _, _, path = fragment(run, table)
+    content = path.read_bytes()
+    path.write_bytes({"gone": b"", "cut": content[:-20], "garbage": bytes(len(content))}[damage])
+    if damage == "gone":
+        path.unlink()
+    found = checked(run)
+    assert (found["findings"], found["trajectories"], found["steps"]) == ([], 7, 14)
+    assert pq.read_table(fragment(run, table)[2]).num_rows == {"trajectories": 3, "steps": 4, "damage": 0}[table]
+
+
+# --- the images
+
+
+def test_a_missing_image_is_named(run):
+    image(run, 4).unlink()
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("image_missing", str(image(run, 4)))
+    assert f"a step of {run.part(TRAIN, 1)} (byte 0)" in finding["detail"]
+
+
+def test_an_image_that_many_show_is_one_finding(run):
+    image(run, 0).unlink()
+    finding = only(run)
+    assert "6 steps" in finding["detail"]
+
+
+@pytest.mark.parametrize("content", [b"", png(9), png(0)[:-1], png(0)[:30] + b"x" + png(0)[31:]])
+def test_an_altered_image_is_named(run, content):
+    image(run, 0).write_bytes(content)
+    assert (only(run)["kind"], only(run)["file"]) == ("image_altered", str(image(run, 0)))
+
+
+def test_what_was_no_image_from_the_start_is_named(run):
+    broken = png(0)[:40] + b"xxxx" + png(0)[44:]
+    kept = ScreenshotStore(run.screenshots).put(broken)
+    append(run, showing(kept))
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("image_broken", str(image_of(run, kept)))
+
+
+def showing(kept):
+    """Return a trajectory whose only step shows an image."""
+    made = step()
+    seen = made.observation.model_copy(update={"screenshot": kept})
+    return trajectory(7).model_copy(update={"steps": (made.model_copy(update={"observation": seen}),)})
+
+
+def image_of(run, kept):
+    return ScreenshotStore(run.screenshots).path(kept.sha256)
+
+
+def test_another_size_than_recorded_is_named(run):
+    kept = ScreenshotStore(run.screenshots).put(png(77))
+    append(run, showing(kept.model_copy(update={"width": 41})))
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("image_size", str(image_of(run, kept)))
+    assert finding["detail"].startswith("it is 40x32, ") and finding["detail"].endswith("has 41x32")
+
+
+def test_images_that_nobody_names_are_counted_and_no_finding(run):
+    ScreenshotStore(run.screenshots).put(png(200))
+    found = checked(run)
+    assert found["images"] == {"named": 5, "stored": 6, "unnamed": 1}
+    assert found["findings"] == []
+
+
+def test_re_encoded_images_are_sound_and_altered_ones_named(run):
+    wide = png(50, width=300, height=200)
+    kept = ScreenshotStore(run.screenshots).put(wide)
+    append(run, showing(kept))
+    execute(run, list(plan(run)))
+    assert image_of(run, kept).suffix == ".webp"
+    assert checked(run)["findings"] == []
+    image_of(run, kept).write_bytes(b"RIFF")
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("image_altered", str(image_of(run, kept)))
+
+
+def test_more_findings_than_are_listed_are_counted_and_sent(run):
+    for number in range(LISTED + 5):
+        say(run, 100 + number)
+    found = checked(run)
+    assert found["findings_by_kind"] == {"lone_judgement": LISTED + 5}
+    assert len(found["findings"]) == LISTED
