@@ -1,0 +1,232 @@
+"""What nothing names goes, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.records.made import png, shot, store_images, trajectory
+from webgym_cli.cli.app import app
+from webgym_cli.config.load import load
+from webgym_cli.errors import RunLockedError, StoreError
+from webgym_cli.inspect.gc import GRACE, Kind, collect, find
+from webgym_cli.inspect.verify import verify
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import append
+from webgym_cli.store.files import write_json
+from webgym_cli.store.index import build
+from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.lock import locked
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+TRAIN = Split.TRAIN
+LONG_AGO = time.time() - 10 * GRACE
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run whose trajectories name the images 0 to 2; 10 and 11 are named by none. All are old."""
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    for number, steps in enumerate((3, 2)):
+        store_images(made, trajectory(number, steps=steps))
+        append(made, trajectory(number, steps=steps))
+    for shade in (10, 11):
+        ScreenshotStore(made.screenshots).put(png(shade))
+    aged(made)
+    return made
+
+
+def aged(run):
+    for path in run.root.rglob("*"):
+        os.utime(path, (LONG_AGO, LONG_AGO))
+
+
+def image(run, shade):
+    return ScreenshotStore(run.screenshots).path(shot(shade).sha256)
+
+
+def wasted(run, **options):
+    return {(found.kind, found.path.name) for found in find(run, **options)}
+
+
+def test_only_images_that_nobody_names_go(run):
+    freed = collect(find(run), dry_run=False)
+    assert (freed[Kind.UNNAMED].files, freed[Kind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))
+    assert [image(run, shade).exists() for shade in (0, 1, 2, 10, 11)] == [True, True, True, False, False]
+    assert verify(run, lambda event: None)["findings"] == []
+    assert wasted(run) == set()
+
+
+def test_a_dry_run_counts_the_same_and_removes_nothing(run):
+    before = sorted(run.root.rglob("*"))
+    freed = collect(find(run), dry_run=True)
+    assert (freed[Kind.UNNAMED].files, freed[Kind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))
+    assert sorted(run.root.rglob("*")) == before
+
+
+def test_a_young_image_stays_for_its_line_is_still_to_come(run):
+    os.utime(image(run, 10))
+    assert wasted(run) == {(Kind.UNNAMED, image(run, 11).name)}
+    assert len(wasted(run, grace=-1)) == 2
+
+
+def test_an_image_that_is_put_again_is_young(run):
+    ScreenshotStore(run.screenshots).put(png(10))
+    assert wasted(run) == {(Kind.UNNAMED, image(run, 11).name)}
+
+
+def test_images_of_every_split_iteration_and_rank_are_named(run):
+    for made, rank in ((trajectory(5, split=Split.TEST, steps=11), 0), (trajectory(5, iteration=7, steps=12), 3)):
+        store_images(run, made)
+        append(run, made, rank)
+    aged(run)
+    assert wasted(run) == set()
+
+
+def test_the_truth_decides_and_not_the_index(run):
+    catch_up(run)
+    made = trajectory(5, steps=11)  # names image 10, and the index has not heard of it
+    store_images(run, made)
+    append(run, made)
+    aged(run)
+    assert {name for kind, name in wasted(run) if kind is Kind.UNNAMED} == {image(run, 11).name}
+
+
+def test_images_of_the_prepared_dataset_stay(run):
+    write_json(run.dataset / "finetune_train.json", [{"images": [str(image(run, 10))]}])
+    (run.dataset / "empty.json").touch()
+    aged(run)
+    assert wasted(run) == {(Kind.UNNAMED, image(run, 11).name)}
+
+
+def test_both_forms_of_an_image_go(run):
+    webp = ScreenshotStore(run.screenshots).webp(shot(10).sha256)
+    webp.write_bytes(b"RIFF")
+    aged(run)
+    collect(find(run), dry_run=False)
+    assert not webp.exists() and not image(run, 10).exists()
+
+
+# --- damage
+
+
+@pytest.fixture
+def damaged(run):
+    """The second line, which alone names image 10, can't be read; but its names can."""
+    store_images(run, made := trajectory(5, steps=11))
+    append(run, made)
+    path = run.part(TRAIN, 0)
+    path.write_bytes(path.read_bytes().replace(b'"id":"train-0000-00005"', b'"id":"train-0000-0\xff005"'))
+    aged(run)
+    return run
+
+
+def test_while_a_line_is_damaged_nothing_goes(damaged):
+    before = sorted(damaged.root.rglob("*"))
+    with pytest.raises(StoreError, match=r"part-0\.jsonl: byte \d+$") as caught:
+        collect(find(damaged), dry_run=False)
+    assert "--even-with-damage" in caught.value.hint
+    assert sorted(damaged.root.rglob("*")) == before
+
+
+def test_even_with_damage_what_can_be_read_of_a_damaged_line_stays(damaged):
+    assert wasted(damaged, even_with_damage=True) == {(Kind.UNNAMED, image(damaged, 11).name)}
+
+
+# --- rests
+
+
+@pytest.mark.parametrize(
+    ("place", "goes"),
+    [
+        ("screenshots/{0}/.{1}.png.abc_1234", True),
+        ("screenshots/{0}/.{1}.webp.abcdefgh", True),
+        (".config.json.abcdefgh", True),
+        (".lock.holder.abcdefgh", True),
+        ("tasks/.train.iteration_0000.jsonl.abcdefgh", True),
+        ("status/.rollout-0.json.abcdefgh", True),
+        ("index.parquet/v1/steps/.train.0000.part-0.0-100.new", True),
+        (".notes.markdown", False),
+        ("screenshots/{0}/notes.png", False),
+        ("screenshots/{0}/recoded.jsonl", False),
+        ("config.json", False),
+        ("checkpoints/model_1/.config.json.abcdefgh", False),
+        ("notes/.a.json.abcdefgh", False),
+    ],
+)
+def test_rests_of_torn_writes_go_when_they_are_old(run, place, goes):
+    path = run.root / place.format(shot(0).sha256[:2], shot(0).sha256)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * 7)
+    assert all(kind is Kind.UNNAMED for kind, _ in wasted(run))
+    aged(run)
+    assert ((Kind.TORN, path.name) in wasted(run)) is goes
+    collect(find(run), dry_run=False)
+    assert path.exists() is not goes
+
+
+def test_replaced_index_files_go(run, monkeypatch):
+    catch_up(run)
+    append(run, trajectory(8))
+    monkeypatch.setattr(build, "_join", lambda *_: None)
+    catch_up(run)
+    monkeypatch.undo()
+    append(run, trajectory(9))
+    catch_up(run)  # joins all three, and what they replace stays for queries that began before
+    old = run.index / "v0" / "steps" / "x.parquet"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"")
+    assert all(kind is Kind.UNNAMED for kind, _ in wasted(run))
+    aged(run)
+    freed = collect(find(run), dry_run=False)
+    assert freed[Kind.INDEX].files == 3 * 3 + 1
+    assert not old.exists()
+    assert verify(run, lambda event: None)["trajectories"] == 4
+
+
+# --- the command
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["gc", *map(str, arguments)])
+
+
+def test_the_command_removes_and_tells_in_json(run):
+    done = invoke(run.root, "--json")
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[0] == {
+        "kind": "unnamed images",
+        "files": 2,
+        "bytes_freed": len(png(10)) + len(png(11)),
+        "dry_run": False,
+    }
+    assert [row["files"] for row in rows[1:]] == [0, 0]
+    assert not image(run, 10).exists()
+
+
+def test_the_commands_dry_run_names_the_next_one(run):
+    done = invoke(run.root, "--dry-run")
+    assert "unnamed images\t2\t" in done.stdout
+    assert f"next: webgym gc {run.root}" in done.stderr
+    assert image(run, 10).exists()
+
+
+def test_a_run_that_is_worked_on_is_left_alone(run):
+    with locked(run, "rollout"):
+        assert isinstance(invoke(run.root).exception, RunLockedError)
+        assert invoke(run.root, "--dry-run").exit_code == 0
+    assert image(run, 10).exists()
+
+
+def test_the_age_is_an_option(run):
+    os.utime(image(run, 10), (time.time() - 7200,) * 2)
+    assert "unnamed images\t1\t" in invoke(run.root, "-n", "--older-than", "3").stdout
+    assert "unnamed images\t2\t" in invoke(run.root, "-n").stdout
+    assert invoke(run.root, "--older-than", "-1").exit_code == 2
