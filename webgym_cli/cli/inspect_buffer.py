@@ -12,7 +12,7 @@ import typer
 
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.task import Band, Split
 
 if TYPE_CHECKING:
@@ -163,9 +163,17 @@ def _tell(run: RunDir, settings: Settings, index: Index, query: Query, limit: in
 
 
 def _verify(run: RunDir, output: Output) -> None:
-    """Show what is wrong with the buffer. Raises `StoreError` when anything is."""
+    """Show what is wrong with the buffer: all of it with `--json`. Raises `StoreError` when anything is."""
+    from webgym_cli.cli.inspect_tables import show_findings
     from webgym_cli.inspect.verify import verify
 
     with output.progress() as board:
         found = verify(run, board)
-    output.show(found)
+    if output.as_json:
+        output.data({"event": "verify", **found})
+    else:
+        show_findings(output, found)
+    if wrong := found["findings_by_kind"]:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in wrong.items())
+        raise StoreError(f"{run.root}: not all is as it was written: {kinds}", hint=found["findings"][0]["mend"])
+    output.note(f"{run.root}: all is as it was written")

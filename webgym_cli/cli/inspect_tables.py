@@ -34,6 +34,20 @@ def show_overview(output: Output, found: dict[str, Any]) -> None:
         output.note(f"damaged: {visible(line)}")
 
 
+def show_findings(output: Output, found: dict[str, Any]) -> None:
+    """Show what `verify` read and what it found wrong."""
+    read = {key: value for key, value in found.items() if isinstance(value, int)} | {
+        f"images: {key}": value for key, value in found["images"].items()
+    }
+    output.table("read", ("", "count"), list(read.items()))
+    columns = ("kind", "file", "place", "detail")
+    rows = [[visible(finding[name]) for name in columns] for finding in found["findings"]]
+    if rows:
+        output.table("wrong", columns, rows)
+    if more := sum(found["findings_by_kind"].values()) - len(rows):
+        output.note(f"{more} more; --json names all")
+
+
 def sparkline(rates: Iterable[float | None]) -> str:
     """Return a block for each rate (0 to 1), a dot where there is none."""
     return "".join("·" if rate is None else BLOCKS[min(int(rate * len(BLOCKS)), len(BLOCKS) - 1)] for rate in rates)
