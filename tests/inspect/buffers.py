@@ -1,0 +1,45 @@
+"""Runs for the tests of the stage, and what the index says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.records.made import SOLVED, UNSOLVED, trajectory
+from webgym_cli.config.load import load
+from webgym_cli.inspect.overview import overview
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import append
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.selection import Query
+from webgym_cli.store.run import RunDir, create_or_open
+
+
+def made(root: Any, *trajectories: Trajectory) -> RunDir:
+    """Return a run that holds these trajectories; their screenshots are not stored."""
+    run = RunDir(root)
+    create_or_open(run, load())
+    for found in trajectories:
+        append(run, found)
+    return run
+
+
+def attempt(
+    number: int, task: str, solved: bool | None, iteration: int = 0, asked: str = "", **changes: Any
+) -> Trajectory:
+    """Return a test episode; `solved` None: its reward is not known. Its number is its seed."""
+    outcome = SOLVED if solved else UNSOLVED
+    if solved is None:
+        outcome = UNSOLVED.model_copy(update={"reward": None})
+    values = {
+        "split": Split.TEST,
+        "task": Task(id=task, start_url=f"http://{task}.test/", instruction=asked),
+        "outcome": outcome,
+    }
+    return trajectory(number, iteration=iteration, **{**values, **changes})
+
+
+def seen(run: RunDir, query: Query | None = None, top: int | None = None) -> dict[str, Any]:
+    """Return a run's overview."""
+    with open_index(run) as index:
+        return overview(run, index, query or Query(), top)

@@ -1,0 +1,75 @@
+"""Two iterations side by side, by hand."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from tests.inspect.buffers import attempt, made
+from webgym_cli.errors import UsageError
+from webgym_cli.inspect.diff import Side, compare
+from webgym_cli.records.task import Split
+from webgym_cli.store.index.query import open_index
+
+
+def compared(first, second, split=Split.TEST, iterations=(0, 1)):
+    with ExitStack() as stack:
+        sides = [
+            Side(run, stack.enter_context(open_index(run)), iteration)
+            for run, iteration in zip((first, second), iterations, strict=True)
+        ]
+        return compare(*sides, split)
+
+
+def test_episodes_of_the_same_task_and_seed_are_paired(tmp_path):
+    before = [("a", True), ("a", False), ("b", False), ("b", False), ("c", True), ("c", None), ("d", True)]
+    after = [("a", True), ("a", True), ("b", True), ("b", False), ("c", False), ("c", True)]
+    run = made(
+        tmp_path / "run",
+        *(attempt(number, *of) for number, of in enumerate(before)),
+        *(attempt(number, *of, iteration=1, steps=4) for number, of in enumerate(after)),
+    )
+    found = compared(run, run)
+    assert (found["unit"], found["pairs"], found["unscored"]) == ("episode", 5, 1)
+    assert found["counts"] == {"gained": 2, "lost": 1, "kept": 1, "failed": 1}
+    assert found["p_value"] == 1.0  # 2 * (1 + 3) / 8
+    assert (found["first"]["success_rate"], found["second"]["success_rate"]) == (0.4, 0.6)
+    assert (found["first"]["mean_steps"], found["second"]["mean_steps"]) == (2, 4)
+    assert (found["first"]["only_here"], found["second"]["only_here"]) == (1, 0)
+    assert [(pair["task"], pair["seed"], pair["first"], pair["second"]) for pair in found["gained"]] == [
+        ("a", 1, "test-0000-00001", "test-0001-00001"),
+        ("b", 2, "test-0000-00002", "test-0001-00002"),
+    ]
+    assert list(found["by_task"]) == ["a", "b", "c"]  # all changed by one
+    assert found["by_task"]["c"] == {"pairs": 1, "gained": 0, "lost": 1, "kept": 0, "failed": 0}
+
+
+def test_without_shared_seeds_tasks_are_paired(tmp_path):
+    run = made(
+        tmp_path / "run",
+        *(attempt(n, "a", solved=n == 0) for n in range(3)),  # 1 of 3: not solved
+        attempt(3, "b", solved=True),
+        *(attempt(10 + n, "a", solved=n == 0, iteration=1) for n in range(2)),  # 1 of 2: solved
+        attempt(13, "b", solved=True, iteration=1),
+    )
+    found = compared(run, run)
+    assert (found["unit"], found["pairs"]) == ("task", 2)
+    assert found["counts"] == {"gained": 1, "lost": 0, "kept": 1, "failed": 0}
+    assert found["first"]["success_rate"] == pytest.approx(2 / 3, abs=1e-4)  # the mean of 1/3 and 1
+    assert found["gained"] == [{"task": "a", "site": "a.test", "first": found["gained"][0]["first"],
+                                "second": found["gained"][0]["second"]}]  # fmt: skip
+
+
+def test_two_runs(tmp_path):
+    first = made(tmp_path / "a", attempt(0, "t", solved=False))
+    second = made(tmp_path / "b", attempt(0, "t", solved=True))
+    found = compared(first, second, iterations=(0, 0))
+    assert found["counts"]["gained"] == 1
+    assert [found[side]["run"] for side in ("first", "second")] == [str(first.root), str(second.root)]
+
+
+def test_a_side_without_trajectories_is_named(tmp_path):
+    run = made(tmp_path / "run", attempt(0, "t", solved=True), attempt(0, "t", solved=True, split=Split.TRAIN))
+    with pytest.raises(UsageError, match="no test trajectories of iteration 1; there is test 0, train 0"):
+        compared(run, run)

@@ -1,0 +1,177 @@
+"""An episode's page: complete in itself, and what others wrote is text in it. Drawn by a real Chromium."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.records.made import digested, png, shot, step, trajectory
+from tests.records.test_record_judgement import ANSWERED, judgement
+from webgym_cli.config.collect import BrowserSettings
+from webgym_cli.environments.browser.find import find_chromium
+from webgym_cli.errors import RoleError
+from webgym_cli.inspect.episode import Told
+from webgym_cli.inspect.page import page
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.judgement import Verdict
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
+from webgym_cli.store.screenshots import ScreenshotStore
+
+HOSTILE = (
+    "</pre></title></style><script>document.title = 'taken'</script><img src=http://evil.test/x onerror=alert(1)>"
+    "<a href=javascript:alert(1)>\"' &amp; <!-- \u202e {{ 7 * 7 }}"
+)
+WIDE, HIGH = 640, 384
+BUTTON = Element(id=7, role="button", name=HOSTILE, box=(100, 50, 60, 20))
+
+
+def sight(shade, **changes):
+    values = {"url": f"http://shop.test/?{HOSTILE}", "title": HOSTILE, "screenshot": shot(shade, WIDE, HIGH)}
+    return Observation.model_validate({**values, **changes})
+
+
+@pytest.fixture
+def store(tmp_path):
+    kept = ScreenshotStore(tmp_path / "screenshots")
+    for shade in range(3):
+        kept.put(png(shade * 60 + 60, WIDE, HIGH))
+    return kept
+
+
+@pytest.fixture
+def told():
+    steps = (
+        step(0, observation=sight(60), response=HOSTILE, action=Action(name=ActionName.CLICK, coordinate=(250, 500))),
+        step(
+            1,
+            observation=sight(120, elements=(BUTTON,), notices=(HOSTILE,)),
+            action=Action(name=ActionName.TYPE, element_id=7, text=HOSTILE),
+            action_error=HOSTILE,
+        ),
+        step(2, observation=sight(180), action=None, parse_error=ParseErrorKind.INVALID_JSON, page_changed=None),
+        step(3, observation=sight(250), action=Action(name=ActionName.ANSWER, text="42"), page_changed=None),  # lost
+    )
+    outcome = ANSWERED.model_copy(update={"reward": 0.0, "answer": HOSTILE})
+    task = Task(id="t<b>", start_url="http://shop.test/", rubric=(HOSTILE,), reference_answer=HOSTILE)
+    made = trajectory(steps=0, id="a<b>", task=task, instruction=HOSTILE, outcome=outcome)
+    said = judgement(
+        success=False,
+        claims=Verdict(question=HOSTILE, passed=True, reason=HOSTILE, votes=(True, True, False)),
+        facts=(Verdict(question="It is cheap.", passed=False, reason="It is not.", votes=(False,)),),
+        models={"verdict": HOSTILE},
+    )
+    return Told(digested(made.model_copy(update={"steps": steps})), (said,))
+
+
+def test_nothing_foreign_is_markup_and_nothing_is_loaded(told, store):
+    text = page(told, store).decode()
+    assert text.startswith("<!doctype html>")
+    assert re.findall(r"<(script|iframe|object|embed|form|link)\b[^>]*", text) == ["link"]
+    assert set(re.findall(r'(?:src|href)="([a-z]+:|#)', text)) == {"data:", "#"}
+    assert "{{ 7 * 7 }}" in text
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert policy[1].replace("&#39;", "'").startswith("default-src 'none'; img-src data:; style-src 'sha256-")
+
+
+def test_a_prompt_that_was_not_sent_so_is_said_to_be_another(told, store):
+    assert b"rendered anew" not in page(told, store)
+    first, *others = told.trajectory.steps
+    steps = (first.model_copy(update={"prompt_digest": "0" * 64}), *others)
+    changed = Told(told.trajectory.model_copy(update={"steps": steps}))
+    assert page(changed, store).count(b"rendered anew") == 1
+
+
+def test_half_a_character_is_no_obstacle(told, store):
+    broken = told.trajectory.model_copy(update={"instruction": "half \ud83d"})
+    assert b"half ?" in page(Told(broken), store)
+
+
+@pytest_asyncio.fixture(scope="session")
+async def chromium():
+    from playwright.async_api import async_playwright
+
+    try:
+        executable = find_chromium(BrowserSettings())
+    except RoleError as error:
+        pytest.skip(str(error))
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=str(executable), args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+def written(told, store, tmp_path):
+    """The address of the page's file."""
+    path = Path(tmp_path / "page.html")
+    path.write_bytes(page(told, store, scale=2))
+    return path.as_uri()
+
+
+@pytest_asyncio.fixture
+async def shown(chromium, written):
+    """The page in a browser, on a telephone; what it asked for and what went wrong."""
+    view = await chromium.new_page(viewport={"width": 375, "height": 700})
+    view.requests, view.errors = [], []
+    view.on("request", lambda request: view.requests.append(request.url[:60]))
+    view.on("console", lambda message: view.errors.append(message.text))
+    view.on("pageerror", lambda error: view.errors.append(str(error)))
+    view.on("dialog", lambda dialog: view.errors.append(dialog.message))
+    await view.goto(written)
+    yield view
+    await view.close()
+
+
+async def box(view, selector):
+    return await view.locator(selector).first.bounding_box()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [375, 1280])
+async def test_the_page_in_chromium(shown, width):
+    await shown.set_viewport_size({"width": width, "height": 700})
+    assert [url for url in shown.requests if not url.startswith(("file:", "data:"))] == []
+    assert shown.errors == []
+    assert await shown.evaluate("[...document.images].map((image) => image.naturalWidth)") == [WIDE] * 3
+    assert await shown.evaluate("document.documentElement.scrollWidth") <= width
+    assert await shown.title() == "a<b>"
+    assert await shown.locator("h1").inner_text() == HOSTILE
+    assert await shown.locator("#step-0 > .sides > div > pre").inner_text() == HOSTILE
+    assert await shown.locator("script, img:not(.shot img), a:not(nav a)").count() == 0
+    assert "can't be read" in await shown.locator("#step-3 .lost").inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [375, 1280])
+async def test_the_mark_lies_where_the_action_pointed(shown, width):
+    await shown.set_viewport_size({"width": width, "height": 700})
+    image, point = await box(shown, "#step-0 img"), await box(shown, "#step-0 circle")
+    assert image["width"] / image["height"] == pytest.approx(WIDE / HIGH, rel=0.02)
+    assert point["x"] + point["width"] / 2 == pytest.approx(image["x"] + 0.25 * image["width"], abs=1.5)
+    assert point["y"] + point["height"] / 2 == pytest.approx(image["y"] + 0.5 * image["height"], abs=1.5)
+    image, element = await box(shown, "#step-1 img"), await box(shown, "#step-1 rect")
+    ratio = image["width"] / WIDE * 2  # two picture pixels a CSS pixel
+    for side, (start, size) in {"x": (100, 60), "y": (50, 20)}.items():
+        length = {"x": "width", "y": "height"}[side]
+        assert element[side] + element[length] / 2 == pytest.approx(image[side] + (start + size / 2) * ratio, abs=1.5)
+        assert element[length] == pytest.approx(size * ratio, abs=6)  # its line is some pixels wide
+    assert await shown.locator("#step-2 svg, #step-3 svg").count() == 0
+
+
+@pytest.mark.browser
+async def test_the_prompt_is_folded_away_and_dark_is_dark(shown):
+    prompt = shown.locator("#step-1 details")
+    assert not await prompt.locator("pre").first.is_visible()
+    await prompt.locator("summary").click()
+    assert await prompt.locator("pre").first.is_visible()
+    assert "[screenshot of step 0]" in await prompt.inner_text()
+    shades = []
+    for scheme in ("light", "dark"):
+        await shown.emulate_media(color_scheme=scheme)
+        shades.append(await shown.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert shades == ["rgb(246, 246, 244)", "rgb(20, 21, 23)"]
