@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.records.made import store_images
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.convert import Converter
-from webgym_cli.prepare.execute import Draw, draw
+from webgym_cli.prepare.draw import Draw, Drawing
 from webgym_cli.prepare.plan import PreparePlan, survey
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import append
+from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -32,15 +35,32 @@ def settings(*overrides: str) -> Settings:
     return load(overrides=["algorithm_config.min_token_length=1", *overrides])
 
 
-def fill(run: RunDir, *trajectories: Trajectory) -> None:
+def fill(run: RunDir, *trajectories: Trajectory, rank: int = 0) -> None:
     """Store trajectories with their images."""
     for made in trajectories:
         store_images(run, made)
-        append(run, made)
+        append(run, made, rank)
+
+
+def converter(run: RunDir, with_: Settings) -> Converter:
+    """Return a converter that counts words."""
+    return Converter(with_, WordTokens(), ScreenshotStore(run.screenshots))  # type: ignore[arg-type]
+
+
+@contextmanager
+def planned(run: RunDir, with_: Settings, read: list[int]) -> Iterator[PreparePlan]:
+    """Give the plan over these iterations, its index open."""
+    with open_index(run) as index:
+        yield survey(run, with_, index, max(read), read)
 
 
 def drawn(run: RunDir, with_: Settings, read: list[int], convert: Any = None) -> tuple[PreparePlan, Draw]:
     """Return the plan over these iterations and what is drawn of it."""
-    plan = survey(run, with_, max(read), read)
-    converter = convert or Converter(with_, WordTokens(), ScreenshotStore(run.screenshots))  # type: ignore[arg-type]
-    return plan, draw(plan, run, with_, converter, lambda event: None)
+    with planned(run, with_, read) as plan:
+        drawing = Drawing(plan, run, with_, convert or converter(run, with_), lambda event: None)
+        return plan, drawing.execute()
+
+
+def steps_of(draw: Draw) -> list[tuple[str, int]]:
+    """Return the trajectory and step of each sample."""
+    return [(sample.trajectory, sample.step) for sample in draw.samples]

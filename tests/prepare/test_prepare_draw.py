@@ -1,3 +1,4 @@
+import hashlib
 from collections import Counter
 
 import pytest
@@ -5,20 +6,20 @@ from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from tests.prepare.buffer import drawn, fill, settings
-from tests.records.made import CRASHED, UNSOLVED, png, shot, step, trajectory
-from webgym_cli.errors import MissingStageError
+from tests.prepare.buffer import converter, drawn, fill, planned, settings, steps_of
+from tests.records.made import CRASHED, UNSOLVED, trajectory
+from webgym_cli.errors import MissingStageError, WebGymError
 from webgym_cli.prepare.execute import split
 from webgym_cli.prepare.filters import Drop
-from webgym_cli.prepare.plan import plan_dataset
-from webgym_cli.prepare.sampling import quotas, shuffled
+from webgym_cli.prepare.plan import plan_dataset, refuse_empty, would_take
 from webgym_cli.prepare.sharegpt import to_sharegpt
-from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Generation, Observation, Outcome, ParseErrorKind
+from webgym_cli.store.buffer import read as read_place
+from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore
+
+POSITION = ("algorithm_config.weighting=position", "algorithm_config.positive_samples_to_train=20")
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def wanted(count, power=2.0):
     )
 
 
-# --- the draw
+# --- the draw by iteration
 
 
 def test_newer_iterations_give_more(four):
@@ -65,8 +66,12 @@ def test_without_bias_all_give_the_same(four):
 
 
 @pytest.mark.parametrize("count", ["null", 240, 9999])
-def test_all_are_taken_when_there_are_not_more(four, count):
-    assert counted(drawn(four, wanted(count), [0, 1, 2, 3])[1].samples) == [60, 60, 60, 60]
+@pytest.mark.parametrize("weighting", ["iteration", "position"])
+def test_all_are_taken_when_there_are_not_more(four, count, weighting):
+    all_of_it = settings(
+        f"algorithm_config.positive_samples_to_train={count}", f"algorithm_config.weighting={weighting}"
+    )
+    assert counted(drawn(four, all_of_it, [0, 1, 2, 3])[1].samples) == [60, 60, 60, 60]
 
 
 def test_an_iteration_without_usable_steps_keeps_its_place(run):
@@ -78,126 +83,135 @@ def test_an_iteration_without_usable_steps_keeps_its_place(run):
 
 
 def test_no_step_is_drawn_twice(four):
-    samples = drawn(four, wanted(200), [0, 1, 2, 3])[1].samples
-    assert len({(sample.trajectory, sample.step) for sample in samples}) == 200
+    assert len(set(steps_of(drawn(four, wanted(200), [0, 1, 2, 3])[1]))) == 200
 
 
 def test_the_seed_decides_the_draw(four):
     def names(*overrides):
         chosen = settings("algorithm_config.positive_samples_to_train=30", *overrides)
-        return [(sample.trajectory, sample.step) for sample in drawn(four, chosen, [0, 1, 2, 3])[1].samples]
+        return steps_of(drawn(four, chosen, [0, 1, 2, 3])[1])
 
     assert names() == names()
     assert names() != names("seed=1")
     assert names("seed=1") == names("algorithm_config.seed=1")
 
 
-@example_settings(max_examples=30, deadline=None)
-@given(count=st.integers(1, 70), power=st.sampled_from([0.0, 1.0, 2.0]), bad=st.sets(st.integers(0, 59)))
-def test_what_can_not_be_used_makes_room_for_the_next(four, count, power, bad):
+def test_the_lowest_priorities_are_drawn(four):
+    """The seed, the iteration that is trained, the trajectory and the step decide, and nothing else."""
+
+    def key(step):
+        return int.from_bytes(hashlib.md5(f"0/3/{step[0]}/{step[1]}".encode()).digest(), "little")
+
+    first = []
+    for iteration in range(4):
+        steps = [(f"train-{iteration:04d}-{number:05d}", index) for number in range(15) for index in range(4)]
+        first += sorted(steps, key=key)[:5]
+    assert steps_of(drawn(four, wanted(20, 0.0), [0, 1, 2, 3])[1]) == first
+
+
+@example_settings(max_examples=20, deadline=None)
+@given(
+    count=st.integers(1, 70),
+    power=st.sampled_from([0.0, 1.0, 2.0]),
+    bad=st.sets(st.integers(0, 119)),
+    weighting=st.sampled_from(["iteration", "position"]),
+)
+def test_what_can_not_be_used_makes_room_for_the_next(four, count, power, bad, weighting):
     class Picky:
-        shortened = 0
         number = -1
 
         def convert(self, found, index):
             self.number += 1
-            return Drop.TOO_LONG if self.number in bad else (found.iteration, found.id, index)
+            return Drop.TOO_LONG if self.number in bad else Found((found.iteration, found.id, index))
 
-    class Named(tuple):
+    class Found(tuple):
         iteration = property(lambda self: self[0])
 
-    with_ = wanted(count, power)
+    with_ = settings(
+        f"algorithm_config.positive_samples_to_train={count}",
+        f"algorithm_config.recency_bias_power={power}",
+        f"algorithm_config.weighting={weighting}",
+    )
     plan, draw = drawn(four, with_, [0, 3], Picky())
     used = sum(draw.dropped.values())
-    assert len(draw.samples) == min(count, len(plan.candidates) - used)
+    assert len(draw.samples) == min(count, plan.eligible - used) == len(set(draw.samples))
 
 
-@given(
-    available=st.dictionaries(st.integers(0, 9), st.integers(0, 50), min_size=1, max_size=6),
-    count=st.integers(1, 200),
-    power=st.floats(0, 4),
-)
-def test_quotas_add_up(available, count, power):
-    found = quotas(available, count, power)
-    assert sum(found.values()) == min(count, sum(available.values()))
-    assert all(0 <= found[iteration] <= available[iteration] for iteration in available)
+# --- the draw by position
 
 
-def test_shuffling_is_seeded():
-    assert shuffled(range(9), "a") == shuffled(range(9), "a") != shuffled(range(9), "b")
-    assert sorted(shuffled(range(9), "a")) == list(range(9))
+def test_a_draw_by_position_prefers_what_started_last(run):
+    """Within an iteration as well: its last steps have the greatest weights."""
+    for number in range(20):
+        fill(run, trajectory(number, steps=5, started_at=f"2026-01-02T03:{59 - number:02d}:00.000+00:00"))
+    newest = {f"train-0000-{number:05d}" for number in range(4)}
+    plan, draw = drawn(run, settings(*POSITION, "algorithm_config.recency_bias_power=100000"), [0])
+    assert plan.quotas == {0: 20}
+    assert {name for name, _ in steps_of(draw)} == newest  # 20 steps of the last 4 episodes
+    assert steps_of(draw)[0] == ("train-0000-00000", 4)
+    other = drawn(run, settings(*POSITION, "algorithm_config.recency_bias_power=0"), [0])[1]
+    assert len({name for name, _ in steps_of(other)} - newest) > 4
 
 
-# --- why a trajectory or a step is left out
+def test_a_draw_by_position_tells_its_shares_before(four):
+    plan, draw = drawn(four, settings(*POSITION), [0, 1, 2, 3])
+    assert list(plan.quotas) == [0, 1, 2, 3]
+    assert {iteration: count for iteration, count in plan.quotas.items() if count} == Counter(
+        sample.iteration for sample in draw.samples
+    )
 
 
-@pytest.mark.parametrize(
-    ("made", "overrides", "reason"),
-    [
-        (trajectory(outcome=CRASHED), [], Drop.FAILURE),
-        (trajectory(steps=0), [], Drop.EMPTY),
-        (trajectory(steps=1), [], Drop.TOO_FEW_STEPS),
-        (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], Drop.REWARD_UNKNOWN),
-        (trajectory(outcome=UNSOLVED), [], Drop.UNSUCCESSFUL),
-    ],
-    ids=lambda value: value.value if isinstance(value, Drop) else "",
-)
-def test_why_a_trajectory_is_left_out(run, made, overrides, reason):
-    fill(run, made)
-    plan, draw = drawn(run, settings(*overrides), [0])
-    assert plan.dropped_trajectories == {reason.value: 1}
-    assert draw.samples == []
-    assert plan.failures == ({"browser_crashed": 1} if reason is Drop.FAILURE else {})
+# --- what decides it
 
 
-def picture(**size):
-    return Observation(url="http://a/", screenshot=shot(1, **size))
+@pytest.mark.parametrize("weighting", ["iteration", "position"])
+def test_the_order_of_writing_decides_nothing(tmp_path, weighting):
+    made = [trajectory(number, iteration=iteration, steps=4) for iteration in range(2) for number in range(12)]
+    chosen = settings(
+        f"algorithm_config.weighting={weighting}",
+        "algorithm_config.positive_samples_to_train=30",
+        "filters.max_steps_per_trajectory=3",
+    )
+    found = []
+    for name, order, ranks in (("a", made, 1), ("b", made[::-1], 3)):
+        run = RunDir(tmp_path / name)
+        for number, one in enumerate(order):
+            fill(run, one, rank=number % ranks)
+        plan, draw = drawn(run, chosen, [0, 1])
+        found.append((plan.digest(chosen), steps_of(draw)))
+    assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(
-    ("second", "overrides", "reason"),
-    [
-        (step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), [], Drop.NO_ACTION),
-        (step(1, page_changed=False), [], Drop.SAME_SCREENSHOT),
-        (step(1, response="short"), ["algorithm_config.min_token_length=2"], Drop.RESPONSE_TOO_SHORT),
-        (step(1, response="an <image> of it all"), [], Drop.RESPONSE_HAS_PLACEHOLDER),
-        (step(1, response="an <|im_end|> of it all"), [], Drop.RESPONSE_HAS_PLACEHOLDER),
-        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 4))), [], Drop.RETOKENIZED),
-        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 3, 0, 0))), [], Drop.RETOKENIZED),
-        (step(1, observation=picture(width=9, height=9)), [], Drop.IMAGE_SIZE),
-        (step(1, observation=picture(width=1300, height=1024)), [], Drop.IMAGE_SIZE),
-    ],
-    ids=lambda value: value.value if isinstance(value, Drop) else "",
-)
-def test_why_a_step_is_left_out(run, second, overrides, reason):
-    fill(run, trajectory(steps=0).model_copy(update={"steps": (step(0), second)}))
-    plan, draw = drawn(run, settings(*overrides), [0])
-    assert {**plan.dropped_steps, **draw.dropped} == {reason.value: 1}
-    assert [sample.step for sample in draw.samples] == [0]
+def test_the_digest_knows_what_decides_the_draw(run):
+    fill(run, trajectory(0), trajectory(1, steps=3))
+
+    def digest(*overrides):
+        with planned(run, settings(*overrides), [0]) as plan:
+            return plan.digest(settings(*overrides))
+
+    before = digest()
+    others = ["seed=1", "filters.near_duplicate_bits=0", "algorithm_config.weighting=position"]
+    assert len({before, *map(digest, others)}) == 4
+    fill(run, trajectory(2, outcome=UNSOLVED))
+    assert digest() == before  # nothing that can be drawn was added
+    fill(run, trajectory(3))
+    assert digest() != before
 
 
-def test_each_reason_has_an_example_here():
-    here = {"failure", "empty", "too_few_steps", "reward_unknown", "unsuccessful", "no_action", "same_screenshot"}
-    here |= {"response_too_short", "response_has_placeholder", "retokenized", "image_size", "image_missing", "too_long"}
-    assert {reason.value for reason in Drop} == here
+def test_a_trajectory_is_read_once(four, monkeypatch):
+    read = Counter()
+
+    def noted(run, place):
+        read[place.id] += 1
+        return read_place(run, place)
+
+    monkeypatch.setattr("webgym_cli.prepare.draw.read", noted)
+    _, draw = drawn(four, wanted(100), [0, 1, 2, 3])
+    assert set(read.values()) == {1}
+    assert read.keys() == {name for name, _ in steps_of(draw)}
 
 
-@pytest.mark.parametrize("ids", [(2, 3), (2, 3, 99), None])
-def test_the_sampled_ids_may_have_their_stop_token(run, ids):
-    kept = step(1, response="aa bbb", generation=Generation(token_ids=ids))
-    fill(run, trajectory(steps=0).model_copy(update={"steps": (step(0), kept)}))
-    assert len(drawn(run, settings(), [0])[1].samples) == 2
-
-
-@pytest.mark.parametrize("harm", ["missing", "altered"])
-def test_a_sample_whose_image_is_gone_is_left_out(run, harm):
-    fill(run, trajectory(steps=3))
-    path = ScreenshotStore(run.screenshots).path(shot(1).sha256)
-    path.unlink() if harm == "missing" else path.write_bytes(png(9))
-    draw = drawn(run, settings(), [0])[1]
-    # the second step shows it, the third has it in its history
-    assert draw.dropped == {Drop.IMAGE_MISSING.value: 2}
-    assert [sample.step for sample in draw.samples] == [0]
+# --- too long
 
 
 def test_what_is_too_long_loses_its_oldest_rounds_then_its_place(run):
@@ -205,36 +219,59 @@ def test_what_is_too_long_loses_its_oldest_rounds_then_its_place(run):
     whole = {sample.step: sample for sample in drawn(run, settings(), [0])[1].samples}
     assert [len(whole[index].images) for index in range(4)] == [1, 2, 3, 4]
     draw = drawn(run, settings(f"algorithm_config.cutoff_len={whole[1].tokens + 30}"), [0])[1]
-    assert draw.shortened == 2
     shorter = {sample.step: sample for sample in draw.samples}
     assert shorter[3].images == whole[3].images[-2:]
     assert all(sample.tokens <= whole[1].tokens + 30 for sample in draw.samples)
     assert "Earlier steps:" in shorter[3].messages[1].content
     nothing = drawn(run, settings("algorithm_config.cutoff_len=16"), [0])[1]
-    assert nothing.dropped == {Drop.TOO_LONG.value: 4}
+    assert (nothing.dropped["too_long"], nothing.samples) == (4, [])
+
+
+def test_over_long_steps_are_counted_with_the_longest(run):
+    fill(run, trajectory(steps=4))
+    whole = {sample.step: sample.tokens for sample in drawn(run, settings(), [0])[1].samples}
+    for limit, shortened, over_long in ((whole[3], 0, 0), (whole[1] + 30, 2, 2), (16, 0, 4)):
+        limited = settings(f"algorithm_config.cutoff_len={limit}")
+        converting = converter(run, limited)
+        drawn(run, limited, [0], converting)
+        assert (converting.over_long, converting.shortened) == (over_long, shortened)
+        assert converting.longest == (whole[3] if over_long else 0)
 
 
 # --- plan, split, ShareGPT
 
 
 def test_only_the_newest_iterations_of_the_current_policy_are_read(four, run):
-    assert plan_dataset(four, settings()).read == (0,)  # nothing was trained yet: the policy is version 0
-    with pytest.raises(MissingStageError, match="no training trajectories"):
-        plan_dataset(run, settings())
+    with open_index(four) as index:
+        assert plan_dataset(four, settings(), index).read == (0,)  # nothing was trained yet: the policy is version 0
+        assert would_take(four, settings("algorithm_config.last_n_iterations=2"), index)["iterations_read"] == [2, 3]
+    with open_index(run) as index:
+        assert would_take(run, settings(), index) == {}
+        with pytest.raises(MissingStageError, match="no training trajectories"):
+            plan_dataset(run, settings(), index)
 
 
 def test_test_episodes_never_reach_training(run):
     fill(run, trajectory(0), trajectory(1, split=Split.TEST))
-    assert {candidate.trajectory for candidate in plan_dataset(run, settings()).candidates} == {"train-0000-00000"}
+    plan, draw = drawn(run, settings(), [0])
+    assert (plan.counts.trajectories, plan.counts.steps, plan.eligible) == (1, 2, 2)
+    assert {name for name, _ in steps_of(draw)} == {"train-0000-00000"}
 
 
 def test_damaged_lines_are_named(run):
     fill(run, trajectory(0), trajectory(1))
     part = run.part(Split.TRAIN, 0)
     part.write_text("{}\n" + part.read_text())
-    plan = plan_dataset(run, settings())
-    assert [line.split(": ")[0] for line in plan.damaged] == [f"{part}:1"]
-    assert len(plan.candidates) == 4
+    plan, _ = drawn(run, settings(), [0])
+    (line,) = plan.damaged
+    assert line.startswith(f"{part}: the line at byte 0 is damaged: ")
+    assert plan.eligible == 4
+
+
+def test_nothing_to_train_on_says_why(run):
+    fill(run, trajectory(0, outcome=UNSOLVED), trajectory(1, outcome=CRASHED))
+    with planned(run, settings(), [0]) as plan, pytest.raises(WebGymError, match=r"\(1 x failure, 1 x unsuccessful\)"):
+        refuse_empty(plan, run)
 
 
 @pytest.mark.parametrize(("ratio", "held_out"), [(0.0, 0), (0.01, 1), (0.2, 3), (0.5, 8), (0.99, 14)])

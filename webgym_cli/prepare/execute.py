@@ -43,15 +43,15 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
     tokens = ModelTokens(str(policy_path(run, settings)))
     converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
     drawn = Drawing(plan, run, settings, converter, sink).execute()
+    over_long = _over_long(converter, settings)
+    if converter.over_long:
+        sink({"event": "over_cutoff_len", **over_long, "message": _over_long_in_words(over_long)})
     if not drawn.samples:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
     samples = shuffled(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.val_split_ratio, f"{seed}/{plan.iteration}/split")
-    over_long = _over_long(converter, settings)
     prepared = _write(plan, run, settings, train, validation, {**_left_out(plan, drawn), "over_cutoff_len": over_long})
-    if converter.over_long:
-        sink({"event": "over_cutoff_len", **over_long, "message": _over_long_in_words(over_long)})
     sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_steps": drawn.dropped})
     return prepared
 
