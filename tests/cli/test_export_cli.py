@@ -1,0 +1,132 @@
+"""`webgym export-sharegpt` at the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from tests.records.made import CRASHED, UNSOLVED, shot, store_images, trajectory
+from webgym_cli.config.model import Settings
+from webgym_cli.records.task import Split, Task
+from webgym_cli.store.buffer import append
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+WEBGYM = [sys.executable, "-m", "webgym_cli"]
+
+
+@pytest.fixture
+def export(tmp_path, run):
+    def call(*arguments, **options):
+        command = [*WEBGYM, "export-sharegpt", str(run.root), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, **options)
+
+    return call
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with a success on two tasks each, and a failure and a crash."""
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, Settings())
+    hard = Task(id="hard", environment="web", start_url="https://shop.example.com/", difficulty=7)
+    found = trajectory(2, outcome=UNSOLVED)
+    steps = tuple(step.model_copy(update={"response": f"x{step.index}"}) for step in found.steps)
+    for item in (
+        trajectory(0),
+        trajectory(1, iteration=1, task=hard),
+        found.model_copy(update={"steps": steps}),
+        trajectory(3, outcome=CRASHED),
+    ):
+        store_images(made, item)
+        append(made, item)
+    return made
+
+
+def test_json_is_the_default_and_stdout_has_nothing_else(export):
+    said = export()
+    assert said.returncode == 0
+    assert [len(record["images"]) for record in json.loads(said.stdout)] == [1, 2, 1, 2]
+    assert said.stderr == "4 records\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (("--iteration", "1"), 2),
+        (("--task", "hard"), 2),
+        (("--site", "example.com"), 2),
+        (("--band", "easy"), 2),
+        (("--split", "test"), 0),
+        (("--where", "difficulty > 1 or iteration = 0"), 4),
+        (("--where", "iteration = 1", "--unit", "trajectory"), 1),
+        (("--objective", "kto"), 6),
+        (("--objective", "kto", "--unit", "trajectory"), 3),
+        (("--objective", "dpo"), 1),
+        (("-s", "algorithm_config.filter_successful_only=false"), 6),
+    ],
+    ids=" ".join,
+)
+def test_options_choose(export, options, count):
+    said = export("--format", "messages", *options)
+    assert said.returncode == 0, said.stderr
+    assert len(said.stdout.splitlines()) == count
+    assert said.stderr == f"{count} records\n"
+
+
+def test_shards_into_a_folder(export, tmp_path):
+    said = export("--format", "webdataset", "-o", "shards", "--shard-size", 1)
+    assert (said.returncode, said.stdout) == (0, "")
+    with tarfile.open(tmp_path / "shards" / "train-000000.tar") as tar:
+        assert len(tar.getnames()) == 4 + 6
+    again = export("--format", "webdataset", "-o", "shards")
+    assert again.returncode == 2
+    assert "shards: there is something already\n  next: name another folder" in again.stderr
+
+
+def test_what_is_damaged_is_told_and_strict_makes_it_a_failure(export, run):
+    ScreenshotStore(run.screenshots).path(shot(1).sha256).unlink()
+    said = export("--format", "jsonl")
+    assert (said.returncode, len(said.stdout.splitlines())) == (0, 2)
+    assert said.stderr.splitlines()[0] == "2 records"
+    assert f"damaged: {ScreenshotStore(run.screenshots).path(shot(1).sha256)}: the screenshot can't be" in said.stderr
+    strict = export("--format", "jsonl", "--strict")
+    assert (strict.returncode, strict.stdout) == (1, said.stdout)
+    assert "2 lines or records are damaged" in strict.stderr
+    assert f"next: webgym inspect-buffer {run.root} --verify" in strict.stderr
+
+
+def test_strict_is_content_with_a_whole_buffer(export):
+    assert export("--strict").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nosuch",), "no trajectory 'nosuch'"),
+        (("--where", "stepz > 1"), "is no condition"),
+        (("--format", "hf"), "--format hf makes a folder\n  next: add -o DIR"),
+        (("--objective", "dpo", "--unit", "trajectory"), "it has no --unit trajectory"),
+        (("--shard-size", "0"), "--shard-size"),
+        (("--format", "csv"), "--format"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_2_and_writes_nothing(export, tmp_path, arguments, said):
+    found = export(*arguments)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(export, run, tmp_path):
+    for number in range(4, 60):
+        append(run, trajectory(number, split=Split.TRAIN))
+    command = f"{' '.join(WEBGYM)} export-sharegpt {run.root} --format jsonl | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("1\n0\n", "")

@@ -1,0 +1,169 @@
+"""Every export is read by those it is made for: LLaMA-Factory, `datasets`, an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.prepare.buffer import fill
+from tests.prepare.exported import exported
+from tests.records.made import UNSOLVED, trajectory
+from tests.stack_fixtures import needs
+from webgym_cli.prepare.export_options import Format, Objective, Unit
+from webgym_cli.records.dataset import TRAIN
+from webgym_cli.store.run import RunDir
+
+pytestmark = pytest.mark.stack
+HERE = Path(__file__).parent
+GUIDE = HERE.parents[1] / "docs" / "buffer.md"
+END = "<|im_end|>\n"
+READ_BY_LLAMAFACTORY = [form for form in Format if form is not Format.OPENAI]
+
+
+def replies(made):
+    return [f"{step.response}{END}" for step in made.steps]
+
+
+def said(number, *texts, **changes):
+    """Return a trajectory with these replies."""
+    made = trajectory(number, steps=len(texts), **changes)
+    steps = [step.model_copy(update={"response": text}) for step, text in zip(made.steps, texts, strict=True)]
+    return made.model_copy(update={"steps": tuple(steps)})
+
+
+GOOD = said(0, "click a", "click b", "click c")
+SHORT = said(1, "click d", "click e")
+BAD = said(2, "click a", "click z", outcome=UNSOLVED)
+
+
+def tar_commands():
+    """Return the shell lines by which the guide unpacks shards."""
+    (block,) = re.findall(r"```sh\n(for shard[^`]*)```", GUIDE.read_text())
+    return block
+
+
+def role(script, *arguments, home):
+    """Run a script of ours in the train role, with caches of its own."""
+    environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [needs("train"), HERE / script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Two successes and a failure whose first reply is a success's too."""
+    made = RunDir(tmp_path_factory.mktemp("exports") / "run")
+    fill(made, GOOD, SHORT, BAD)
+    return made
+
+
+@pytest.fixture(scope="module")
+def loaded(run, tiny_model_dir, tmp_path_factory):
+    """What LLaMA-Factory makes of each exported folder, by `<form> <unit> <objective> <mask_history>`."""
+    base = tmp_path_factory.mktemp("folders")
+    cases = {}
+    for form in READ_BY_LLAMAFACTORY:
+        for unit, objective in [
+            (Unit.STEP, Objective.SFT),
+            (Unit.TRAJECTORY, Objective.SFT),
+            (Unit.STEP, Objective.DPO),
+            (Unit.STEP, Objective.KTO),
+            (Unit.TRAJECTORY, Objective.KTO),
+        ]:
+            folder = base / f"{form}-{unit}-{objective}"
+            exported(run, folder, format=form, unit=unit, objective=objective)
+            if form is Format.WEBDATASET:
+                subprocess.run(["bash", "-ec", tar_commands().replace("shards/", f"{folder}/")], check=True)
+            for mask in [True, False] if objective is Objective.SFT else [True]:
+                cases[f"{form} {unit} {objective} {mask}"] = settings(tiny_model_dir, folder, objective, mask)
+    (base / "cases.json").write_text(json.dumps(cases))
+    role("llamafactory_load.py", base / "cases.json", base / "loaded.json", home=base / "home")
+    return json.loads((base / "loaded.json").read_text())
+
+
+def settings(model, folder, objective, mask_history):
+    return {
+        "model_name_or_path": str(model),
+        "stage": str(objective),
+        "do_train": True,
+        "finetuning_type": "full",
+        "dataset": TRAIN,
+        "dataset_dir": str(folder),
+        "template": "qwen3_vl_nothink",
+        "mask_history": mask_history,
+        "cutoff_len": 16384,
+        "image_min_pixels": 32 * 32,
+        "image_max_pixels": 1280 * 768,
+        "output_dir": str(folder / "out"),
+        "remove_unused_columns": False,
+        "report_to": "none",
+        "use_cpu": True,
+    }
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("form", READ_BY_LLAMAFACTORY)
+def test_steps(loaded, form, mask):
+    rows = loaded[f"{form} step sft {mask}"]
+    assert [row["images"] for row in rows] == [row["decoded"] / 2 for row in rows] == [1, 2, 3, 1, 2]
+    expected = [replies(made)[: index + 1] for made in (GOOD, SHORT) for index in range(len(made.steps))]
+    # with mask_history only the step's own reply is trained, without it its past once more
+    assert [row["labels"] for row in rows] == [texts[-1:] if mask else texts for texts in expected]
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("form", READ_BY_LLAMAFACTORY)
+def test_whole_trajectories(loaded, form, mask):
+    rows = loaded[f"{form} trajectory sft {mask}"]
+    assert [row["images"] for row in rows] == [row["decoded"] / 2 for row in rows] == [3, 2]
+    assert [row["labels"] for row in rows] == [replies(made)[-1:] if mask else replies(made) for made in (GOOD, SHORT)]
+    assert all(row["prompt"].startswith("<|im_start|>system\nYou operate a web browser") for row in rows)
+
+
+@pytest.mark.parametrize("form", READ_BY_LLAMAFACTORY)
+def test_pairs(loaded, form):
+    rows = loaded[f"{form} step dpo True"]
+    found = sorted((*row["chosen_labels"], *row["rejected_labels"], row["images"]) for row in rows)
+    # on the first page only one success said something else; on the second only one had gone the same way before
+    assert found == [(f"click b{END}", f"click z{END}", 2), (f"click d{END}", f"click a{END}", 1)]
+    assert all(row["decoded"] == 4 * row["images"] for row in rows)
+
+
+@pytest.mark.parametrize("form", READ_BY_LLAMAFACTORY)
+def test_labels(loaded, form):
+    rows = loaded[f"{form} step kto True"]
+    assert [row["kto_tag"] for row in rows] == [True] * 5 + [False] * 2
+    assert [row["labels"] for row in rows] == [[text] for made in (GOOD, SHORT, BAD) for text in replies(made)]
+    whole = loaded[f"{form} trajectory kto True"]
+    assert [(row["kto_tag"], row["labels"], row["images"]) for row in whole] == [
+        (made is not BAD, replies(made)[-1:], len(made.steps)) for made in (GOOD, SHORT, BAD)
+    ]
+
+
+def test_datasets_reads_parquet_and_tar(run, tmp_path):
+    needs("train")
+    exported(run, tmp_path / "hf", format=Format.HF)
+    exported(run, tmp_path / "tar", format=Format.WEBDATASET)
+    role("datasets_load.py", tmp_path / "hf", tmp_path / "tar", tmp_path / "out.json", home=tmp_path / "home")
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["columns"] == ["id", "messages", "images"]
+    assert found["ids"] == found["tar_ids"] == [
+        f"{made.id}/{index}" for made in (GOOD, SHORT) for index in range(len(made.steps))
+    ]  # fmt: skip
+    assert found["sizes"] == [[[40, 32]] * count for count in (1, 2, 3, 1, 2)]
+    assert found["tar_images"] == [1, 2, 3, 1, 2]
+
+
+def test_a_chat_server_takes_openai_messages(run, policy_server):
+    _, records = exported(run, format=Format.OPENAI, embed_images=True)
+    for record in records:
+        body = {"model": "policy", "messages": record["messages"][:-1], "max_tokens": 1}
+        answer = httpx.post(f"{policy_server.base_url}/chat/completions", json=body, timeout=120)
+        assert answer.status_code == 200, answer.text
