@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
 from webgym_cli.records.task import Split
@@ -41,13 +42,12 @@ def diff(
       webgym diff runs/a 3 3 --with runs/b --json | jq -r .lost[].second
     """
     from webgym_cli.inspect.diff import Side, compare
-    from webgym_cli.store.index.query import open_index
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
     directories = [open_run(path)[0] for path in (run, with_ or run)]
     with ExitStack() as stack:
-        indexes = [stack.enter_context(open_index(directory)) for directory in directories]
+        indexes = [stack.enter_context(opened(directory, output)) for directory in directories]
         before, after = map(Side, directories, indexes, (first, second))
         found = compare(before, after, split)
     if json:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import StoreError, UsageError
@@ -70,7 +69,6 @@ def inspect_buffer(
     in DuckDB's SQL; its tables are trajectories, steps, judgements, stored and damage.
 
     Examples:
-      webgym inspect-buffer runs/a --iteration 2
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
       webgym inspect-buffer runs/a --where "steps > 8 and site = 'example.com' and agreement < 1"
       webgym inspect-buffer runs/a --sql "select page_site, count(*) from steps group by all" --json
@@ -84,20 +82,15 @@ def inspect_buffer(
     query = Query(split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band)
     _refuse_both(query != Query() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=json, quiet=quiet)
-    if verify:
-        _verify(directory, output)
-        return
-    with _opened(directory, output, reindex=reindex) as index:
-        if sql is not None:
+    with opened(directory, output, rebuilt=reindex) as index:
+        if verify:
+            _verify(directory, output)
+        elif sql is not None:
             _ask(directory, index, sql, output)
-            return
-        if where is not None:
-            query = replace(query, expression=index.check_where(where))
-        if quiet:
-            _say_ids(directory, index, query, output)
+        elif quiet:
+            _say_ids(directory, index, _narrowed(query, index, where), output)
         else:
-            limit = (None if json else TOP) if top is None else top or None
-            _tell(directory, settings, index, query, limit, output)
+            _tell(directory, settings, index, _narrowed(query, index, where), top, output)
 
 
 def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
@@ -107,18 +100,8 @@ def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
         raise UsageError(f"{given[0]} and {given[1]} exclude each other")
 
 
-@contextmanager
-def _opened(run: RunDir, output: Output, *, reindex: bool) -> Iterator[Index]:
-    """Open the index with bars only while it takes in what is new: they would stand among the data."""
-    from webgym_cli.store.index.build import rebuild
-    from webgym_cli.store.index.query import open_index
-
-    with ExitStack() as stack:
-        with output.progress() as board:
-            if reindex:
-                rebuild(run, board)
-            index = stack.enter_context(open_index(run, progress=board))
-        yield index
+def _narrowed(query: Query, index: Index, where: str | None) -> Query:
+    return query if where is None else replace(query, expression=index.check_where(where))
 
 
 def _ask(run: RunDir, index: Index, sql: str, output: Output) -> None:
@@ -147,12 +130,13 @@ def _say_ids(run: RunDir, index: Index, query: Query, output: Output) -> None:
             output.text(name)
 
 
-def _tell(run: RunDir, settings: Settings, index: Index, query: Query, limit: int | None, output: Output) -> None:
+def _tell(run: RunDir, settings: Settings, index: Index, query: Query, top: int | None, output: Output) -> None:
     from webgym_cli.cli.inspect_tables import show_overview
     from webgym_cli.inspect.ask import persons_words
     from webgym_cli.inspect.overview import overview
     from webgym_cli.prepare.plan import would_take
 
+    limit = (None if output.as_json else TOP) if top is None else top or None
     with persons_words(run, "--where"):
         found = overview(run, index, query, limit)
     found["prepare"] = would_take(run, settings, index) or None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from webgym_cli.cli.ids import IdsArg, read_ids
+from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
@@ -35,13 +36,12 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
       webgym show runs/a train-0002-00017 --json | jq -r .steps[].response
     """
     from webgym_cli.inspect.episode import episodes
-    from webgym_cli.store.index.query import open_index
     from webgym_cli.store.run import open_run
 
     directory, settings = open_run(run)
     names = _names(run, read_ids(ids), one=html is not None)
     output = Output(as_json=json)
-    with open_index(directory) as index:
+    with opened(directory, output) as index:
         for told in episodes(directory, index, names):
             if json:
                 output.data(told.to_json())

@@ -1,1 +1,1 @@
-"""The stage that looks: what the buffer holds, one episode, two iterations side by side. It changes nothing."""
+"""The stage that looks after the buffer: what it holds, one episode, two iterations side by side, its images."""
