@@ -61,6 +61,19 @@ def test_what_had_left_the_window_separates_only_where_the_prompt_tells_of_it(ru
     assert pairs(run) == [("00000/0", "a", "c"), ("00000/1", "b", "d")]
 
 
+def test_thoughts_leave_the_prompt_so_other_thoughts_separate_nothing(run):
+    spec = PromptSpec(thinking=True)
+    fill(
+        run,
+        went(0, "So.</think>a", "Go.</think>b", prompt=spec),
+        went(1, "Oh.</think>a", "No.</think>x", outcome=UNSOLVED, prompt=spec),
+    )
+    assert pairs(run) == [
+        ("00000/0", "<think>\nSo.</think>a", "<think>\nOh.</think>a"),
+        ("00000/1", "<think>\nGo.</think>b", "<think>\nNo.</think>x"),
+    ]
+
+
 @pytest.mark.parametrize(
     "other",
     [

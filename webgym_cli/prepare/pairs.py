@@ -1,8 +1,8 @@
 """Pairs for DPO: a reply of a success against one of a failure of the same task, to the very same prompt.
 
-The index finds steps that may share their prompt: the same task and instruction, the same number of steps before, the
-same screenshot. Only those are read, and only equal prompts make a pair: the first step's nearly always, a deeper one's
-where both episodes went the same way until then.
+The index finds replies that may answer the same prompt: to the same instruction, at the same screenshot, after the same
+screenshots and kinds of action. Only those are read, and only where the prompts are equal are they a pair: at the first
+step nearly always, deeper where both episodes went the same way until then.
 """
 
 from __future__ import annotations
@@ -23,20 +23,34 @@ WITH judged AS (
     SELECT id, split, iteration, task_key, instruction, success,
         {{'id': id, 'file': file, 'offset': start, 'length': size, 'verdict_file': verdict_file,
           'verdict_offset': verdict_start, 'verdict_length': verdict_size}} AS place
-    FROM trajectories WHERE {where}
-), side AS (
-    SELECT task_key, judged.split, instruction, step, screenshot, response_digest, success, id, place
+    FROM trajectories WHERE {where} AND success IS NOT NULL
+), walked AS (
+    SELECT judged.*, step, screenshot, response_digest, md5(? || '/' || id || '/' || step) AS priority,
+        string_agg(concat_ws(' ', screenshot, action), ' ') OVER (
+            PARTITION BY id, judged.split, judged.iteration ORDER BY step
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS way
     FROM judged JOIN steps ON steps.trajectory = id AND steps.split = judged.split
         AND steps.iteration = judged.iteration
+), replies AS (
+    SELECT task_key, split, md5(concat_ws(' ', instruction, way, screenshot)) AS page, step, success, id, place,
+        response_digest, priority
+    FROM walked
     QUALIFY row_number() OVER (
-        PARTITION BY task_key, judged.split, instruction, step, screenshot, success
-        ORDER BY md5(? || '/' || id || '/' || step)) <= ?
+        PARTITION BY task_key, split, page, success, response_digest ORDER BY priority) = 1
+), drawn AS (
+    SELECT * FROM replies
+    QUALIFY row_number() OVER (PARTITION BY task_key, split, page, success ORDER BY priority) <= ?
 )
-SELECT wanted.task_key AS task, wanted.split, wanted.step, wanted.place AS wanted, unwanted.place AS unwanted
-FROM side AS wanted JOIN side AS unwanted USING (task_key, split, instruction, step, screenshot)
-WHERE wanted.success AND NOT unwanted.success AND wanted.response_digest <> unwanted.response_digest
-ORDER BY task, wanted.split, md5(? || '/' || wanted.id || '/' || unwanted.id || '/' || wanted.step)
+SELECT wanted.task_key AS task, wanted.split AS split, wanted.step AS step, wanted.place AS wanted,
+    unwanted.place AS unwanted, md5(wanted.priority || unwanted.priority) AS turn
+FROM drawn AS wanted JOIN drawn AS unwanted ON wanted.task_key = unwanted.task_key AND wanted.split = unwanted.split
+    AND wanted.page = unwanted.page AND wanted.response_digest <> unwanted.response_digest
+WHERE wanted.success AND NOT unwanted.success
+QUALIFY row_number() OVER (PARTITION BY wanted.task_key, wanted.split ORDER BY turn) <= ?
+ORDER BY wanted.task_key, wanted.split, turn
 """
+TRIES = 8
+"""Candidates that are read for each pair that a task may have."""
 
 Reader = Callable[[Place], Trajectory | None]
 """Reads a trajectory; None when it is damaged, which is noted elsewhere."""
@@ -63,8 +77,8 @@ def pairs(
 
     Neither task nor buffer is held: a task's candidates come one by one until it has as many pairs as it may.
     """
-    seed, most = str(limits.seed), limits.per_task
-    rows = index.rows(_CANDIDATES.format(where=where), [*values, seed, most, seed])
+    most = limits.per_task
+    rows = index.rows(_CANDIDATES.format(where=where), [*values, str(limits.seed), most, TRIES * most])
     task, seen = None, set[tuple[str, str, str]]()
     for row in rows:
         if (row["task"], row["split"]) != task:
