@@ -140,14 +140,15 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            if raw.strip() and (raw.endswith(b"\n") or _is_json(raw)):
+            if raw.strip() and (raw.endswith(b"\n") or is_json(raw)):
                 yield number, raw.rstrip(b"\n")
 
 
-def _is_json(raw: bytes) -> bool:
+def is_json(raw: bytes) -> bool:
+    """Whether bytes are one JSON value."""
     try:
         json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -19,6 +18,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.files import is_json
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.fragments import Catalog, Source, Span
 from webgym_cli.store.index.rows import Line, Row, judgement_row, step_rows, trajectory_row
@@ -119,7 +119,7 @@ def _whole_lines(path: Path, start: int, size: int) -> int:
             rest = after + rest
             if line_end:
                 break
-    return size if not rest or _is_json(rest) else size - len(rest)
+    return size if not rest or is_json(rest) else size - len(rest)
 
 
 def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> None:
@@ -242,11 +242,3 @@ def _locked(run: RunDir) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _is_json(raw: bytes) -> bool:
-    try:
-        json.loads(raw)
-    except ValueError:
-        return False
-    return True
