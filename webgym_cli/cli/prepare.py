@@ -16,17 +16,14 @@ def prepare(
 
     Example: webgym prepare runs/a -s algorithm_config.positive_samples_to_train=600
     """
+    from webgym_cli.cli.index import opened
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.prepare.execute import execute
     from webgym_cli.prepare.plan import plan_dataset, refuse_empty
-    from webgym_cli.store.index.build import catch_up
-    from webgym_cli.store.index.query import open_index
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
-    with output.progress() as board:
-        catch_up(directory, board)
-    with open_index(directory) as index:
+    with opened(directory, output) as index:
         plan = plan_dataset(directory, settings, index)
         if dry_run:
             output.show(plan.to_json())
