@@ -41,6 +41,7 @@ def _register() -> None:
     from webgym_cli.cli.doctor import doctor
     from webgym_cli.cli.export_sharegpt import export_sharegpt
     from webgym_cli.cli.gc import gc
+    from webgym_cli.cli.import_ import import_
     from webgym_cli.cli.init_model import init_model
     from webgym_cli.cli.inspect_buffer import inspect_buffer
     from webgym_cli.cli.judge import judge
@@ -57,8 +58,8 @@ def _register() -> None:
     app.command()(setup)
     app.command()(doctor)
     stages = (rollout, judge, prepare, train, resume, status, loop, serve)
-    for command in (*stages, inspect_buffer, show, diff, export_sharegpt, gc, init_model):
-        app.command(command.__name__.replace("_", "-"))(command)
+    for command in (*stages, inspect_buffer, show, diff, export_sharegpt, import_, gc, init_model):
+        app.command(command.__name__.strip("_").replace("_", "-"))(command)
     app.add_typer(tasks.app, name="tasks")
     app.add_typer(fixture.app, name="fixture")
     app.add_typer(config.app, name="config")

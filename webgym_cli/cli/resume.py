@@ -10,12 +10,13 @@ from webgym_cli.cli.output import Output
 
 
 def resume(run: RunArg, json: JsonOpt = False) -> None:
-    """Take up the command that was interrupted in a run (rollout, judge, prepare, train or loop) and finish it.
+    """Take up the command that was interrupted in a run (rollout, judge, import, prepare, train or loop) and finish it.
 
     Every stage does only what is missing: stored episodes stay, a training goes on from its last checkpoint.
 
     Example: webgym resume runs/a
     """
+    from webgym_cli.cli.import_ import resume_import
     from webgym_cli.cli.judge import judge
     from webgym_cli.cli.loop import loop
     from webgym_cli.cli.prepare import prepare
@@ -36,5 +37,5 @@ def resume(run: RunArg, json: JsonOpt = False) -> None:
     if options.get("split"):
         options["split"] = Split(options["split"])
     stages: tuple[Callable[..., None], ...] = (rollout, judge, prepare, train, loop)
-    commands = {stage.__name__: stage for stage in stages}
+    commands = {stage.__name__: stage for stage in stages} | {"import": resume_import}
     commands[found.command](run, json=json, **options)

@@ -1,0 +1,245 @@
+"""Imports: reads one source after the other and stores each episode once, its screenshots before its line."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from webgym_cli.errors import UsageError
+from webgym_cli.imports.pictures import NoPicture, png_of
+from webgym_cli.imports.plan import ImportPlan
+from webgym_cli.imports.source import Found, Seen, Skip, Skipped
+from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.judgement import Judgement, judged
+from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
+from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore, png_size
+
+_DIGITS = 16
+"""Hex digits of an episode's digest that stand in its id."""
+_ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_DIGITS}}})$")
+_TOLD = 5
+"""Examples of each reason that a summary names."""
+
+
+@dataclass(slots=True)
+class Report:
+    """The counts of one import."""
+
+    imported: int = 0
+    steps: int = 0
+    solved: int = 0
+    judged: int = 0
+    """Imported episodes with a verdict of their judge."""
+    lost_steps: int = 0
+    """Last steps that the policy had not answered: they are no part of an episode."""
+    foreign: int = 0
+    """Steps whose action has no place here: kept, and never trained on."""
+    images: int = 0
+    """Pictures that the run did not have."""
+    failures: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    """Some of those skipped, by reason."""
+
+    def take(self, trajectory: Trajectory, lost: int, verdict: bool) -> None:
+        """Count an imported episode, its verdict in its outcome."""
+        self.imported += 1
+        self.steps += len(trajectory.steps)
+        self.lost_steps += lost
+        self.judged += verdict
+        self.solved += trajectory.outcome.success is True
+        self.foreign += sum(step.action is None for step in trajectory.steps)
+        if trajectory.outcome.failure:
+            self.failures[trajectory.outcome.failure.value] += 1
+
+    def skip(self, skipped: Skipped) -> None:
+        """Count an episode that is left out."""
+        self.skipped[skipped.why.value] += 1
+        told = self.examples.setdefault(skipped.why.value, [])
+        if skipped.why is not Skip.KNOWN and len(told) < _TOLD:
+            told.append(f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the facts of the summary."""
+        return {
+            "imported": self.imported,
+            "steps": self.steps,
+            "solved": self.solved,
+            "judged": self.judged,
+            "failures": dict(sorted(self.failures.items())),
+            "steps_without_action": self.foreign,
+            "steps_not_answered": self.lost_steps,
+            "new_images": self.images,
+            "skipped": dict(sorted(self.skipped.items())),
+            "examples": {why: told for why, told in sorted(self.examples.items()) if told},
+        }
+
+
+@dataclass(slots=True)
+class Importing:
+    """One `webgym import` at work."""
+
+    plan: ImportPlan
+    run: RunDir
+    sink: EventSink
+    dry: bool = False
+    """Count and write nothing."""
+    report: Report = field(default_factory=Report)
+    _known: set[str] = field(default_factory=set)
+
+    def execute(self) -> Event:
+        """Import everything and return the summary event. Raises `StoreError`; what was stored before stays."""
+        start = time.monotonic()
+        self._known = self._imported_before()
+        for number, source in enumerate(self.plan.sources, 1):
+            try:
+                for one in self.plan.format.read(source, self.plan.images):
+                    self._see_to(one)
+            except UsageError as error:  # the file; its message begins with the name
+                self.report.skip(Skipped(Skip.UNREADABLE, str(error)))
+                self.sink({"event": "unreadable", "source": str(source), "message": str(error)})
+            self.sink(self._told(str(source), number))
+        seconds = round(time.monotonic() - start, 2)
+        facts = {"format": self.plan.name, "iteration": self.plan.iteration, "sources": len(self.plan.sources)}
+        return {"event": "import", "dry_run": self.dry, **facts, **self.report.to_json(), "seconds": seconds}
+
+    def _imported_before(self) -> set[str]:
+        """Return the digests in the ids of what was imported, whichever iteration it is in."""
+        if not self.run.exists:
+            return set()
+        with open_index(self.run, progress=self.sink) as index:
+            found = (
+                _ID.search(row["id"]) for row in index.rows("SELECT id FROM stored WHERE id SIMILAR TO '.*-[a-z]+-.*'")
+            )
+            return {match[1] for match in found if match}
+
+    def _see_to(self, one: Found | Skipped) -> None:
+        if isinstance(one, Skipped):
+            self.report.skip(one)
+            return
+        mark = one.digest[:_DIGITS]
+        if mark in self._known:
+            self.report.skip(Skipped(Skip.KNOWN, one.where))
+            return
+        try:
+            pictures = [png_of(step.picture) for step in one.steps]
+            trajectory, verdict = self._trajectory(one, pictures)
+        except NoPicture as error:
+            self.report.skip(Skipped(Skip.SCREENSHOT_MISSING, one.where, str(error)))
+            return
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            self.report.skip(Skipped(Skip.NOT_UNDERSTOOD, one.where, detail))
+            return
+        self._store(trajectory, verdict, pictures)
+        self._known.add(mark)
+        self.report.take(judged(trajectory, verdict) if verdict else trajectory, one.lost_steps, verdict is not None)
+
+    def _trajectory(self, one: Found, pictures: list[bytes]) -> tuple[Trajectory, Judgement | None]:
+        """Return the record of an episode and its judgement."""
+        split = self.plan.split or one.split
+        name = f"{split}-{self.plan.iteration:04d}-{self.plan.name}-{one.digest[:_DIGITS]}"
+        shots = [_reference(png) for png in pictures]
+        trajectory = Trajectory(
+            id=name,
+            episode=name,
+            split=split,
+            iteration=self.plan.iteration,
+            task=one.task,
+            instruction=one.task.instruction,
+            seed=one.seed,
+            policy=one.policy,
+            prompt=one.prompt,
+            steps=tuple(_step(number, seen, shots) for number, seen in enumerate(one.steps)),
+            outcome=one.outcome,
+            started_at=one.started_at,
+            seconds=one.seconds,
+        )
+        return trajectory, one.verdict and one.verdict.model_copy(update={"trajectory": name})
+
+    def _store(self, trajectory: Trajectory, verdict: Judgement | None, pictures: list[bytes]) -> None:
+        """Store an episode's pictures, its judgement, and last its line, which is what makes it known."""
+        store = ScreenshotStore(self.run.screenshots)
+        named = {step.observation.screenshot.sha256: png for step, png in zip(trajectory.steps, pictures, strict=True)}
+        for sha256, png in named.items():
+            self.report.images += not store.path(sha256).exists()
+            if not self.dry:
+                store.put(png)
+        if self.dry:
+            return
+        if verdict:
+            append_judgement(self.run, trajectory.split, trajectory.iteration, verdict)
+        append(self.run, trajectory)
+
+    def _told(self, source: str, done: int) -> Event:
+        report = self.report
+        skipped = f"  {sum(report.skipped.values())} skipped" if report.skipped else ""
+        return {
+            "event": "imported",
+            "source": source,
+            "imported": report.imported,
+            "bar": "import",
+            "done": done,
+            "total": len(self.plan.sources),
+            "facts": f"{report.imported} episodes{skipped}",
+        }
+
+
+def _reference(png: bytes) -> Screenshot:
+    width, height = png_size(png)
+    return Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
+
+
+def _step(number: int, seen: Seen, shots: list[Screenshot]) -> Step:
+    changed = seen.page_changed
+    if number + 1 == len(shots):
+        changed = None
+    elif changed is None:
+        changed = shots[number].sha256 != shots[number + 1].sha256
+    return Step(
+        index=number,
+        observation=Observation(url=seen.url, title=seen.title, screenshot=shots[number]),
+        response=seen.response,
+        action=seen.action,
+        parse_error=seen.parse_error,
+        page_changed=changed,
+        prompt_digest=hashlib.sha256(seen.prompt.encode()).hexdigest(),
+        policy_seconds=seen.policy_seconds,
+        environment_seconds=seen.environment_seconds,
+    )
+
+
+def require_something(summary: Event, plan: ImportPlan) -> None:
+    """Raise `UsageError` when a file could not be read, or when there was nothing to import at all."""
+    skipped, examples = summary["skipped"], summary["examples"]
+    if unreadable := skipped.get(Skip.UNREADABLE):
+        more = f" (and {unreadable - 1} more)" if unreadable > 1 else ""
+        raise UsageError(f"{examples[Skip.UNREADABLE][0]}{more}", hint="the other episodes are imported; leave it out")
+    if not summary["imported"] and not skipped.get(Skip.KNOWN):
+        why, told = next(iter(examples.items()), ("empty", [f"{plan.path}: no episode"]))
+        hint = "name the folder of the pictures by --images DIR" if why == Skip.SCREENSHOT_MISSING else ""
+        raise UsageError(f"nothing was imported: {skipped.get(why, 0)} x {why}, the first: {told[0]}", hint=hint)
+
+
+def import_in_words(summary: Event) -> str:
+    """Return the summary in one line."""
+    counts = (
+        ("solved", summary["solved"]),
+        ("failed by their infrastructure", sum(summary["failures"].values())),
+        ("steps", summary["steps"]),
+        ("new images", summary["new_images"]),
+        ("steps without an action of ours", summary["steps_without_action"]),
+    )
+    parts = [f"{summary['imported']} episodes", *(f"{count} {words}" for words, count in counts if count)]
+    left = "; ".join(f"{count} {why}" for why, count in summary["skipped"].items())
+    done = "would import" if summary["dry_run"] else "imported"
+    return f"{done} {', '.join(parts)}" + (f"; skipped: {left}" if left else "")

@@ -1,0 +1,76 @@
+"""Pictures as other systems left them, as PNG. A PNG stays as it is, byte for byte; others keep each pixel's value."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+
+from PIL import Image
+
+from webgym_cli.imports.arrays import Array
+from webgym_cli.imports.source import NotUnderstood
+from webgym_cli.store.screenshots import PNG_SIGNATURE
+
+MAX_PIXELS = 100_000_000
+"""Pixels of one picture at most: a larger one is no screenshot."""
+PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+"""Kinds of pixels that PNG holds; any other (a printer's CMYK) becomes RGB."""
+_BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning)
+
+
+class NoPicture(NotUnderstood):
+    """A picture is not there, or is none."""
+
+
+def png_of(picture: Path | Array) -> bytes:
+    """Return a picture as PNG. Raises `NoPicture` that names it."""
+    if isinstance(picture, Array):
+        return _encoded(_of_array(picture))
+    try:
+        data = picture.read_bytes()
+        with Image.open(io.BytesIO(data)) as image:
+            _refuse_huge(image)
+            if data.startswith(PNG_SIGNATURE):
+                image.verify()
+                return data
+            return _encoded(image if image.mode in PNG_MODES else image.convert("RGB"))
+    except _BROKEN as error:
+        raise NoPicture(f"{picture}: {_reason(error)}") from None
+
+
+def _file_size(picture: Path) -> tuple[int, int]:
+    try:
+        with Image.open(picture) as image:
+            return image.size
+    except _BROKEN as error:
+        raise NoPicture(f"{picture}: {_reason(error)}") from None
+
+
+def size_of(picture: Path | Array) -> tuple[int, int]:
+    """Return width and height in pixels. Raises `NoPicture`."""
+    return _of_array(picture).size if isinstance(picture, Array) else _file_size(picture)
+
+
+def _of_array(array: Array) -> Image.Image:
+    if not array.is_picture or math.prod(array.shape) > 4 * MAX_PIXELS:
+        raise NoPicture(f"an array of shape {array.shape} is no picture")
+    height, width, channels = array.shape
+    return Image.frombytes("RGBA" if channels == 4 else "RGB", (width, height), array.data)
+
+
+def _refuse_huge(image: Image.Image) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise ValueError(f"{image.width}x{image.height} pixels are no screenshot")
+
+
+def _encoded(image: Image.Image) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "not there"
+    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).splitlines()[0]

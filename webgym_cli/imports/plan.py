@@ -1,0 +1,98 @@
+"""Decides what an import reads: which system's files lie under a path, and where their episodes go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from webgym_cli.errors import UsageError
+from webgym_cli.imports.agentlab import AGENTLAB
+from webgym_cli.imports.source import Format
+from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL
+from webgym_cli.imports.webgym import WEBGYM
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import iterations
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.run import RunDir
+
+FORMATS: dict[str, Format] = {
+    "webgym": WEBGYM,
+    "agentlab": AGENTLAB,
+    "webrl": WEBRL,
+    "visualagentbench": VISUALAGENTBENCH,
+}
+"""Name -> format, in the order in which they are looked for: a WebRL rollout is VisualAgentBench's with traces."""
+AUTO = "auto"
+"""Stands for the first of the formats whose files are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What `webgym import` will read, and where its episodes go."""
+
+    name: str
+    """The format's name."""
+    path: Path
+    sources: tuple[Path, ...]
+    """Files, or folders of one episode, in the order of reading."""
+    iteration: int
+    """The iteration of the run that takes the episodes."""
+    split: Split | None = None
+    """The split that takes them; None: as their files say."""
+    images: Path | None = None
+    """Where the pictures are, when not beside the files."""
+
+    @property
+    def format(self) -> Format:
+        """The format."""
+        return FORMATS[self.name]
+
+
+def plan_import(
+    run: RunDir,
+    name: str,
+    path: Path,
+    *,
+    iteration: int | None = None,
+    split: Split | None = None,
+    images: Path | None = None,
+) -> ImportPlan:
+    """Return the plan. `name`: one of `FORMATS`, or `auto`; `iteration` None: the one that the run's policy is at.
+
+    Raises `UsageError` where nothing of the format is there, or a rollout's episodes are in the iteration.
+    """
+    if not path.exists():
+        raise UsageError(f"{path}: no such file or folder")
+    if images is not None and not images.is_dir():
+        raise UsageError(f"{images}: no such folder", hint="name the folder of the pictures by --images DIR")
+    found, sources = _sources(name, path)
+    into = version(run) if iteration is None else iteration
+    kept = split or FORMATS[found].split
+    for one in Split if kept is None else (kept,):
+        refuse_rollouts(run, one, into)
+    return ImportPlan(found, path, tuple(sources), into, kept, images)
+
+
+def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
+    """Raise `UsageError` when an iteration has a plan: its episodes are a rollout's, and their policy is known."""
+    if run.plan(split, iteration).is_file():
+        free = max((*iterations(run, Split.TRAIN), *iterations(run, Split.TEST), iteration)) + 1
+        raise UsageError(
+            f"{run.root}: its {split} iteration {iteration} is a rollout's: episodes of others would be mixed into it",
+            hint=f"--iteration {free} (prepare reads it once the policy is at that version), or another RUN",
+        )
+
+
+def _sources(name: str, path: Path) -> tuple[str, list[Path]]:
+    """Return the format that counts and its sources under a path."""
+    if name != AUTO:
+        if sources := FORMATS[name].find(path):
+            return name, sources
+        raise UsageError(f"{path}: nothing of the format {name} is there: it takes {FORMATS[name].expects}")
+    if path.is_file():
+        return ("webrl" if path.suffix == ".jsonl" else "webgym"), [path]
+    for other, form in FORMATS.items():
+        if sources := form.find(path):
+            return other, sources
+    known = "; ".join(f"{other}: {form.expects}" for other, form in FORMATS.items())
+    raise UsageError(f"{path}: nothing that can be imported is there ({known})")

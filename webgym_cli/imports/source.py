@@ -1,0 +1,203 @@
+"""What a reader makes of another system's files, whatever its format: episodes, or why there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.agent.parse import ParseError, parse
+from webgym_cli.agent.tools import render_call
+from webgym_cli.imports.arrays import Array
+from webgym_cli.imports.stand_ins import Held
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import Stop
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
+
+MAX_NODES = 100_000
+"""Values of one nested field that are kept at most: shared parts of a pickle may be endless when written out."""
+MAX_DEPTH = 50
+MAX_NUMBER = 1 << 63
+
+
+class Skip(StrEnum):
+    """Why an episode of theirs is not imported."""
+
+    KNOWN = "already_imported"
+    """The run has it."""
+    EMPTY = "empty"
+    """It has no step and no task: nothing happened."""
+    UNFINISHED = "unfinished"
+    """It is still running, or was cut off before its result was written."""
+    SCREENSHOT_MISSING = "screenshot_missing"
+    """A step's picture is not there or can't be read: the episode would no longer be what the policy saw."""
+    NOT_UNDERSTOOD = "not_understood"
+    """It lacks what an episode needs, or has another form than the format's."""
+    UNREADABLE = "unreadable_file"
+    """The file is damaged, or was refused because it names what is not data."""
+
+
+class NotUnderstood(ValueError):
+    """An episode of theirs can't be represented; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An episode, or a file, that is left out."""
+
+    why: Skip
+    where: str
+    """The file, and the episode within it."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One step of theirs, its picture still where they left it."""
+
+    picture: Path | Array
+    response: str
+    """What stands in the trajectory: see `spoken_action`."""
+    action: Action | None
+    parse_error: ParseErrorKind | None
+    url: str = ""
+    title: str = ""
+    prompt: str = ""
+    """What was sent, as they kept it."""
+    action_error: str | None = None
+    page_changed: bool | None = None
+    """None: to be seen from the pictures."""
+    policy_seconds: float = 0.0
+    environment_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One episode of theirs, in our words."""
+
+    where: str
+    """The file, and the episode within it."""
+    digest: str
+    """SHA-256 of its content: the same episode has it wherever it lies."""
+    task: Task
+    policy: str
+    prompt: PromptSpec
+    steps: tuple[Seen, ...]
+    outcome: Outcome
+    started_at: str
+    """ISO 8601, UTC."""
+    split: Split = Split.TRAIN
+    """Where it belongs unless told otherwise."""
+    seed: int = 0
+    seconds: float = 0.0
+    verdict: Judgement | None = None
+    """What their judge said; its trajectory's id is not known yet."""
+    lost_steps: int = 0
+    """Last steps that the policy did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One system's files."""
+
+    find: Callable[[Path], list[Path]]
+    """Return the sources (files, or folders of one episode) under a path, in order; none where it is another's."""
+    read: Callable[[Path, Path | None], Iterator[Found | Skipped]]
+    """Yield the episodes of a source, given the folder of the pictures when it is another. Raises `UsageError`."""
+    expects: str
+    """What a path must hold, in words."""
+    split: Split | None = None
+    """Where its episodes go unless told otherwise; None: as their files say."""
+    caution: str = ""
+    """What everybody who imports it should know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What a step's response is in the buffer."""
+
+    response: str
+    action: Action | None
+    parse_error: ParseErrorKind | None
+
+
+def spoken(raw: str, mode: InteractionMode, *, thinking: bool = False, theirs: Action | None = None) -> Spoken:
+    """Return a response with what our parser reads in it: the two never disagree.
+
+    A response without any call of ours, of which the action is known by other means, gets the call at its end: so it
+    says what was done in the words that a policy here is asked for. A call that is there stays as it is, well-formed
+    or not. Half a surrogate pair, which no file could hold, becomes a question mark.
+    """
+    text = raw.encode(errors="replace").decode()
+    if theirs is not None and "<tool_call>" not in text:
+        text = f"{text}\n{render_call(theirs, mode)}".lstrip("\n")
+    read = parse(text, mode, thinking=thinking)
+    if isinstance(read, ParseError):
+        return Spoken(text, None, read.kind)
+    return Spoken(text, read, None)
+
+
+def ending(steps: list[Seen] | tuple[Seen, ...], otherwise: Stop) -> tuple[Stop, str | None]:
+    """Return how an episode ended, and its answer."""
+    last = steps[-1].action if steps else None
+    return (Stop.ANSWERED, last.text) if last and last.name is ActionName.ANSWER else (otherwise, None)
+
+
+def fingerprint(*content: Any) -> str:
+    """Return the SHA-256 of plain values."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode(errors="replace")).hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a pickle as JSON could hold it. Raises `NotUnderstood` when it is too large or too deep."""
+    left = MAX_NODES
+
+    def copied(part: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > MAX_DEPTH:
+            raise NotUnderstood(f"a field of more than {MAX_NODES} values or {MAX_DEPTH} levels")
+        if isinstance(part, str):
+            return part.encode(errors="replace").decode()
+        if isinstance(part, int) and abs(part) >= MAX_NUMBER:
+            raise NotUnderstood("a number of more than 63 bits")
+        if part is None or isinstance(part, bool | int | float):
+            return part
+        if isinstance(part, list | tuple):
+            return [copied(item, depth + 1) for item in part]
+        if isinstance(part, dict):
+            return {str(key): copied(item, depth + 1) for key, item in part.items()}
+        if isinstance(part, Held):
+            return {**copied(part.items, depth + 1), **copied(part.fields, depth + 1)}
+        if isinstance(part, Array):
+            return part.numbers()
+        return f"<{type(part).__name__}>"
+
+    return copied(value, 0)
+
+
+def text_of(value: Any) -> str:
+    """Return a value that should be a text; empty when it is none."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
+
+
+def number_of(value: Any, default: float = 0.0) -> float:
+    """Return a value that should be a finite number; the default when it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) > 1e15:
+        return default
+    return float(value)
+
+
+def fields_of(value: Any, what: str) -> dict[str, Any]:
+    """Return the attributes of a record of theirs, or the entries of a dict. Raises `NotUnderstood`."""
+    if isinstance(value, Held):
+        return {**{str(key): item for key, item in value.items.items()}, **value.fields}
+    if isinstance(value, dict):
+        return value
+    raise NotUnderstood(f"{what} is missing or of another form")

@@ -1,0 +1,124 @@
+"""What stands for the objects that a pickle names: words, fields and entries, and no behaviour of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Protocol
+
+from webgym_cli.errors import UsageError
+
+
+class PickleRefused(UsageError):
+    """A pickle is damaged, too large, or names something that is not data."""
+
+
+class Builds(Protocol):
+    """Something that takes a state, as a record does its fields."""
+
+    def build(self, state: Any) -> None:
+        """Take the state. Raises `PickleRefused` when it is none."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """What stands for an object of theirs: its class's name and what was in it."""
+
+    name: str
+    """Module and class, with dots."""
+    arguments: tuple[Any, ...] = ()
+    """What it was made with."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Its attributes."""
+    items: dict[Any, Any] = field(default_factory=dict)
+    """Its entries, where its class is a dict's."""
+    elements: list[Any] = field(default_factory=list)
+    """Its entries, where its class is a list's."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an attribute, else an entry, else the default."""
+        return self.fields.get(name, self.items.get(name, default))
+
+    def build(self, state: Any) -> None:
+        """Take the attributes: a dict, or a pair of dicts (the second for slots)."""
+        parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+        for part in parts:
+            if isinstance(part, dict):
+                self.fields.update({str(key): value for key, value in part.items()})
+            elif part is not None:
+                self.arguments = (*self.arguments, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A class or function that a pickle named and that is known. It is a word, not the thing."""
+
+    dotted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names that a file may use, and what is made of each."""
+
+    records: frozenset[str] = frozenset()
+    """Classes whose objects become `Held`."""
+    packages: tuple[str, ...] = ()
+    """Packages of which every class is such a record."""
+    makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """Functions and classes that are done by ours: name -> ours, called with the arguments."""
+
+    def admits(self, dotted: str) -> bool:
+        """Whether a file may use this name."""
+        of_package = any(dotted.startswith(f"{package}.") for package in self.packages)
+        return of_package or dotted in self.records or dotted in self.makers or dotted in PLAIN
+
+    def make(self, dotted: str, arguments: tuple[Any, ...]) -> Any:
+        """Return what stands for an object that is made with these arguments."""
+        maker = self.makers.get(dotted) or PLAIN.get(dotted)
+        return maker(*arguments) if maker else Held(dotted, arguments)
+
+
+def _reconstructed(of: Any, base: Any, state: Any) -> Any:
+    """Stand for `copyreg._reconstructor`, by which old protocols make an object without calling its class."""
+    if not isinstance(of, Name) or base != Name("builtins.object") or state is not None:
+        raise PickleRefused("an object of an unknown making")
+    return Held(of.dotted)
+
+
+def _encoded(text: str, encoding: str = "") -> bytes:
+    """Stand for `_codecs.encode`, by which protocol 2 writes bytes."""
+    if encoding != "latin1":
+        raise PickleRefused(f"bytes in the encoding {encoding!r}")
+    return text.encode("latin1")
+
+
+def _path(*parts: Any) -> str:
+    if not all(isinstance(part, str) for part in parts):
+        raise PickleRefused("a path that is not made of texts")
+    return str(PurePosixPath(*parts))
+
+
+def _listed(items: Any = ()) -> list[Any]:
+    if not isinstance(items, list | tuple):
+        raise PickleRefused("a container made of something else")
+    return list(items)
+
+
+PLAIN: dict[str, Callable[..., Any]] = {
+    "collections.OrderedDict": dict,
+    "collections.defaultdict": lambda *_: {},
+    "builtins.set": _listed,
+    "builtins.frozenset": _listed,
+    "builtins.list": _listed,
+    "builtins.object": lambda: Held("builtins.object"),
+    "copyreg._reconstructor": _reconstructed,
+    "_codecs.encode": _encoded,
+    **{f"pathlib.{part}{kind}": _path for part in ("", "_local.") for kind in ("PosixPath", "WindowsPath", "Path")},
+    **{
+        f"datetime.{kind}": (lambda name: lambda *arguments: Held(name, arguments))(f"datetime.{kind}")
+        for kind in ("datetime", "date", "time", "timedelta", "timezone")
+    },
+}
+"""Names of the standard library that are nothing but data. A set becomes a list."""

@@ -1,0 +1,207 @@
+"""What VisualAgentBench leaves of an episode, and so what WebRL does: a trace, actions, pictures."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.imports.pictures import NoPicture, size_of
+from webgym_cli.imports.source import (
+    Format,
+    Found,
+    NotUnderstood,
+    Seen,
+    Skip,
+    Skipped,
+    ending,
+    fingerprint,
+    number_of,
+    spoken,
+    text_of,
+)
+from webgym_cli.imports.visualagentbench_actions import of_call, of_line
+from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.failure import Stop
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
+from webgym_cli.store.files import read_json, read_jsonl
+
+FRAMED = (
+    "its screenshots have a green frame around the element that was chosen: a policy trained on them looks for the "
+    "frame. They go to the test split, which is never trained on, unless --split says otherwise"
+)
+_URL = re.compile(r"<h3 class='url'><a href=[^>]*>URL: (.*?)</a>")
+_FORCED = "stop [Early stop: "
+"""How an action begins that the driver chose because the policy may not go on."""
+
+
+def find_actions(path: Path) -> list[Path]:
+    """Return the files of the episodes' actions under a path."""
+    return sorted(path.rglob("actions/*.json")) if path.is_dir() else []
+
+
+def find_traces(path: Path) -> list[Path]:
+    """Return WebRL's traces at or under a path; where they were labelled by its reward model, those."""
+    if path.is_file():
+        return [path]
+    traces = {(file.parent.parent, file.name): file for file in path.rglob("traces/*.jsonl")}
+    return sorted((traces | {(f.parent.parent, f.name): f for f in path.rglob("fixed_traces/*.jsonl")}).values())
+
+
+def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
+    """Yield the episode that a file names. Raises `UsageError`."""
+    if source.suffix == ".pt":
+        raise UsageError(
+            f"{source}: WebRL's experience files hold pages as text and no screenshots",
+            hint="import the folder of the rollout, the one with traces/, actions/ and screehshots/",
+        )
+    episode = _Episode(source.parent.parent, source.stem)
+    try:
+        yield episode.found(images)
+    except NoPicture as error:
+        yield Skipped(Skip.SCREENSHOT_MISSING, str(source), str(error))
+    except NotUnderstood as error:
+        yield Skipped(Skip.NOT_UNDERSTOOD, str(source), str(error))
+    except Unfinished as error:
+        yield Skipped(Skip.UNFINISHED, str(source), str(error))
+
+
+class Unfinished(Exception):
+    """An episode has no score yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Episode:
+    """The files of one episode."""
+
+    root: Path
+    """The folder of the results."""
+    name: str
+    """The task's number, by which all its files are called."""
+
+    def found(self, images: Path | None) -> Found:
+        """Return the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
+        lines, (actions, told) = self._trace(), self._actions()
+        score = self._score(lines, told)
+        responses = [_response(line) for line in lines] or actions
+        forced = bool(responses) and (not responses[-1].strip() or responses[-1].startswith(_FORCED))
+        responses = responses[: len(responses) - forced]
+        intent, start, urls = self._page()
+        by_call = bool(lines) or any("do(" in action or "exit(" in action for action in actions)
+        mode = InteractionMode.COORDINATES if by_call else InteractionMode.SET_OF_MARKS
+        task = self._task(next((text_of(line.get("target")) for line in lines), "") or intent, start)
+        folder = (images or self.root / "screehshots") / self.name
+        steps = tuple(
+            _seen(folder / f"{number}.png", response, lines[number] if lines else {}, mode, urls[number : number + 1])
+            for number, response in enumerate(responses)
+        )
+        if not steps:
+            raise NotUnderstood("no step was answered")
+        stop, answer = ending(steps, Stop.STEP_LIMIT if forced else Stop.TERMINATED)
+        return Found(
+            where=str(self.root / self.name),
+            digest=fingerprint(task.key, responses, [line.get("html") for line in lines], score.value),
+            task=task,
+            policy=self._policy(),
+            prompt=PromptSpec(interaction_mode=mode),
+            steps=steps,
+            outcome=Outcome(reward=min(1.0, max(0.0, score.value)), stop=stop, answer=answer, scores=(score,)),
+            started_at=self._written(),
+            split=Split.TEST,
+            lost_steps=int(forced),
+        )
+
+    def _trace(self) -> list[dict[str, Any]]:
+        files = [self.root / folder / f"{self.name}.jsonl" for folder in ("fixed_traces", "traces")]
+        for file in filter(Path.is_file, files):
+            try:
+                lines = list(read_jsonl(file))
+            except (StoreError, OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"{file}: can't be read: {error}") from None
+            if not all(isinstance(line, dict) for line in lines):
+                raise NotUnderstood(f"{file}: not one object a line")
+            return lines
+        return []
+
+    def _actions(self) -> tuple[list[str], Any]:
+        """Return their actions as text, and the score."""
+        value = _json(self.root / "actions" / f"{self.name}.json")
+        listed = value.get("actions")
+        return [text_of(action) for action in listed] if isinstance(listed, list) else [], value.get("score")
+
+    def _score(self, lines: list[dict[str, Any]], told: Any) -> Score:
+        """Return what the reward model said of the trace, else what the environment's evaluator did."""
+        labelled = next((line["score"] for line in lines if "fixed_response" in line and "score" in line), None)
+        value = number_of(told if labelled is None else labelled, -1.0)
+        if value < 0:
+            raise Unfinished("its actions were never scored")
+        if labelled is None:
+            return Score(source="environment", value=value, detail="VisualAgentBench's evaluator")
+        return Score(source="orm", value=value, detail="WebRL's label in fixed_traces")
+
+    def _page(self) -> tuple[str, str, list[str]]:
+        """Return the intent, the start address and each step's, as the rendered page tells them; empty without it."""
+        file = self.root / f"render_{self.name}.html"
+        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        head = text.partition("</pre>")[0]
+        told = {key: value for key, value in re.findall(r"^(?:.*<pre>)?(\w+): (.*)$", head, re.MULTILINE)}
+        return told.get("intent", ""), told.get("start_url", ""), [html.unescape(url) for url in _URL.findall(text)]
+
+    def _task(self, intent: str, start: str) -> Task:
+        if not intent:
+            raise NotUnderstood(f"neither its trace nor render_{self.name}.html tells what was asked")
+        return Task(id=self.name, instruction=intent, start_url=start, environment="webarena")
+
+    def _policy(self) -> str:
+        return text_of(_json(self.root / "config.json").get("model")) or "visualagentbench"
+
+    def _written(self) -> str:
+        files = [self.root / "actions" / f"{self.name}.json", self.root / "traces" / f"{self.name}.jsonl", self.root]
+        seconds = next(file for file in files if file.exists()).stat().st_mtime
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        value = read_json(file) if file.is_file() else {}
+    except StoreError as error:
+        raise UsageError(str(error)) from None
+    return value if isinstance(value, dict) else {}
+
+
+def _response(line: dict[str, Any]) -> str:
+    return text_of(line.get("fixed_response")) or text_of(line.get("response"))
+
+
+def _seen(picture: Path, response: str, line: dict[str, Any], mode: InteractionMode, url: list[str]) -> Seen:
+    if mode is InteractionMode.COORDINATES:
+        theirs = of_call(response, text_of(line.get("html")), *size_of(picture))
+    else:
+        theirs = of_line(response)
+    said = spoken(response, mode, theirs=theirs)
+    prompt = json.dumps([line.get("prompt"), line.get("html")]) if line else ""
+    return Seen(
+        picture=picture,
+        response=said.response,
+        action=said.action,
+        parse_error=said.parse_error,
+        url=url[0] if url else "",
+        prompt=prompt,
+    )
+
+
+VISUALAGENTBENCH = Format(
+    find_actions, read, "a folder of results with actions/ and screehshots/", split=Split.TEST, caution=FRAMED
+)
+"""VisualAgentBench's WebArena-Lite, by whichever action set."""
+WEBRL = Format(
+    find_traces, read, "a folder of a rollout with traces/ or fixed_traces/", split=Split.TEST, caution=FRAMED
+)
+"""WebRL's rollouts."""

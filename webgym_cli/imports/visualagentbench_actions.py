@@ -1,0 +1,69 @@
+"""The actions of WebRL, `do(action="Click", element="3")`, and of VisualAgentBench, `click [3]`, in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from webgym_cli.imports.calls import Call, Point, action, centre, single_call
+from webgym_cli.imports.source import text_of
+from webgym_cli.records.action import Action, ActionName
+
+_LINE = re.compile(
+    r"(?P<name>click|hover|type|scroll|goto|go_back|stop)"
+    r"(?: \[(?P<first>.*?)\])?(?: \[(?P<text>.*)\])?(?: where \[.*)?",
+    re.DOTALL,
+)
+
+
+def of_call(response: str, page: str, width: int, height: int) -> Action | None:
+    """Return the action of a WebRL response; None where there is no such action here.
+
+    `page`: the simplified HTML that the policy saw; it tells where an element is, in pixels of the viewport.
+    """
+    if (call := single_call(response)) is None:
+        return None
+    if call.name == "exit":
+        return action({"name": ActionName.ANSWER, "text": text_of(call.get(None, "message"))})
+    made = _DONE.get(text_of(call.get(None, "action")).lower()) if call.name == "do" else None
+    return made(call, _place(page, call.get(None, "element"), width, height)) if made else None
+
+
+def _place(page: str, element: object, width: int, height: int) -> Point | None:
+    """Return the centre of the element that the page numbers so, each axis 0-1000."""
+    if not str(element).isdecimal():
+        return None
+    found = re.search(rf'<[\w-]+ id="{element}"[^>]*?\bdata-bbox="([^"]*)"', page)
+    try:
+        box = [float(side) for side in found[1].split(",")] if found else []
+    except ValueError:
+        return None
+    return centre(box, width, height)
+
+
+_DONE: dict[str, Callable[[Call, Point | None], Action | None]] = {
+    "click": lambda call, at: action({"name": ActionName.CLICK, "coordinate": at}),
+    "type": lambda call, at: action({"name": ActionName.TYPE, "coordinate": at, "text": call.get(None, "argument")}),
+    "scroll up": lambda call, at: action({"name": ActionName.SCROLL, "direction": "up"}),
+    "scroll down": lambda call, at: action({"name": ActionName.SCROLL, "direction": "down"}),
+    "go backward": lambda call, at: action({"name": ActionName.GO_BACK}),
+}
+"""What `do` does -> what it is here. A search also presses Enter and a hover has no place here: they have none."""
+
+
+def of_line(line: str) -> Action | None:
+    """Return the action of a line like `type [3] [red] where [3] is a box`; None where there is no such action here."""
+    if (found := _LINE.fullmatch(line.strip())) is None:
+        return None
+    name, first, text = found["name"], found["first"], found["text"]
+    number = int(first) if first and first.isdecimal() and len(first) < 10 else None
+    made: dict[str, dict[str, object]] = {
+        "click": {"name": ActionName.CLICK, "element_id": number},
+        "hover": {"name": ActionName.HOVER, "element_id": number},
+        "type": {"name": ActionName.TYPE, "element_id": number, "text": text},
+        "scroll": {"name": ActionName.SCROLL, "direction": first},
+        "goto": {"name": ActionName.NAVIGATE, "url": first},
+        "go_back": {"name": ActionName.GO_BACK},
+        "stop": {"name": ActionName.ANSWER, "text": first},
+    }
+    return action(made[name])

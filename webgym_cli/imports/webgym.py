@@ -1,0 +1,243 @@
+"""WebGym's trajectory files: `train_trajectories.pt.iteration3`, torch's archives of pickled records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from webgym_cli.imports.containers import read_pickle
+from webgym_cli.imports.source import (
+    Format,
+    Found,
+    NotUnderstood,
+    Seen,
+    Skip,
+    Skipped,
+    ending,
+    fields_of,
+    fingerprint,
+    plain,
+    spoken,
+    text_of,
+)
+from webgym_cli.imports.stand_ins import Known, PickleRefused
+from webgym_cli.imports.webgym_outcome import error_of, outcome_of
+from webgym_cli.records.action import Action, InteractionMode
+from webgym_cli.records.failure import Stop
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import PromptSpec, PromptVersion
+from webgym_cli.tasks.format import BadTask, read_task
+
+RECORDS = Known(
+    records=frozenset(
+        f"webgym.data.components.{name}" for name in ("Action", "Observation", "Response", "Reward", "Task")
+    )
+)
+"""The classes of WebGym's that its files hold."""
+_NAME = re.compile(r"\.pt\.iteration\d+(?:_rank_\d+)?(?:\.checkpoint)?$")
+_TASK_FIELDS = (
+    "task_name",
+    "domain",
+    "subdomain",
+    "website",
+    "difficulty",
+    "evaluator_reference",
+    "reference_answer",
+    "task_id",
+)
+_CALLED = {
+    "click": "click",
+    "type": "type",
+    "hover": "hover",
+    "scroll": "scroll",
+    "answer": "answer",
+    "goback": "go_back",
+    "navigate": "navigate",
+}
+"""Their action's key -> ours. Their `wait` is what they take for a response that they can't read, so it is left out."""
+
+
+def find(path: Path) -> list[Path]:
+    """Return the trajectory files at or under a path, by name; a file that is named may have any name."""
+    if path.is_file():
+        return [path]
+    return sorted(file for file in path.rglob("*.pt.iteration*") if _NAME.search(file.name))
+
+
+def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
+    """Yield the episodes of a file. Raises `PickleRefused`."""
+    value = read_pickle(source, RECORDS)
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    trajectories = value.get("trajectories") if isinstance(value, dict) else value
+    if not isinstance(trajectories, list):
+        raise PickleRefused(f"{source}: holds no 'trajectories', as WebGym's files do")
+    file = _File(source, images, metadata if isinstance(metadata, dict) else {})
+    for number, steps in enumerate(trajectories):
+        where = f"{source}, trajectory {number}"
+        try:
+            yield file.found(where, steps) if steps else Skipped(Skip.EMPTY, where)
+        except (NotUnderstood, PickleRefused, BadTask) as error:
+            yield Skipped(Skip.NOT_UNDERSTOOD, where, str(error))
+
+
+class _File:
+    """What the episodes of a file have in common."""
+
+    def __init__(self, source: Path, images: Path | None, metadata: dict[str, Any]) -> None:
+        self._roots = [images] if images else [source.parent.parent, source.parent]
+        self._split = Split.TEST if "test" in (text_of(metadata.get("split")) or source.name) else Split.TRAIN
+        self._policy = text_of(metadata.get("solution_model")) or "webgym"
+        self._judge = text_of(metadata.get("judge_model")) or "unknown"
+        self._written = _moment(text_of(metadata.get("timestamp")), source)
+
+    def found(self, where: str, value: Any) -> Found:
+        """Return one episode. Raises `NotUnderstood`, `BadTask`."""
+        steps = [fields_of(step, "a step") for step in (value if isinstance(value, list) else [])]
+        if not steps:
+            raise NotUnderstood("no list of steps")
+        theirs = _task(steps)
+        task = _our_task(theirs)
+        acted = _answered(steps)
+        prompt = _prompt(acted)
+        seen = tuple(self._seen(step, prompt) for step in acted)
+        stop, answer = ending(seen, Stop.STEP_LIMIT)
+        outcome, verdict = outcome_of(steps, len(acted), task, self._judge, self._written)
+        content = [[step.response, step.url, _picture_name(of)] for step, of in zip(seen, acted, strict=True)]
+        return Found(
+            where=where,
+            digest=fingerprint(
+                task.key, content, outcome.model_dump(mode="json"), plain(theirs.get("trajectory_index"))
+            ),
+            task=task,
+            policy=self._policy,
+            prompt=prompt,
+            steps=seen,
+            outcome=outcome.model_copy(update={"stop": stop, "answer": answer} if seen else {}),
+            started_at=self._written,
+            split=self._split,
+            verdict=verdict,
+            lost_steps=len(steps) - len(acted),
+        )
+
+    def _seen(self, step: dict[str, Any], prompt: PromptSpec) -> Seen:
+        observation = fields_of(step["observation"], "an observation")
+        response = fields_of(step["response"], "a response")
+        page = observation.get("page_metadata")
+        page = page if isinstance(page, dict) else {}
+        said = spoken(
+            text_of(response.get("raw_response")),
+            prompt.interaction_mode,
+            thinking=prompt.thinking,
+            theirs=_our_action(step.get("action")),
+        )
+        same = step.get("same_as_next_screenshot")
+        return Seen(
+            picture=self._picture(step),
+            response=said.response,
+            action=said.action,
+            parse_error=said.parse_error,
+            url=text_of(page.get("url")),
+            title=text_of(page.get("title")),
+            prompt=text_of(response.get("raw_prompt")),
+            page_changed=None if not isinstance(same, bool) else not same,
+        )
+
+    def _picture(self, step: dict[str, Any]) -> Path:
+        """Return where a picture is: under our folders, however long its path was on their machine."""
+        parts = PurePosixPath(_image_path(step)).parts[-3:]
+        if ".." in parts:
+            raise NotUnderstood(f"the image path {_image_path(step)!r} leaves its folder")
+        tails = [Path(*parts[start:]) for start in range(len(parts))]
+        candidates = [root / tail for root in self._roots for tail in tails if not tail.is_absolute()]
+        return next((path for path in candidates if path.is_file()), candidates[0])
+
+
+def _task(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    for step in steps:
+        if step.get("observation") is not None:
+            return fields_of(fields_of(step["observation"], "an observation").get("task"), "a task")
+    raise NotUnderstood("no step has an observation")
+
+
+def _our_task(theirs: dict[str, Any]) -> Task:
+    line = {name: plain(theirs[name]) for name in _TASK_FIELDS if theirs.get(name) is not None}
+    if isinstance(number := line.get("difficulty"), float) and number.is_integer():
+        line["difficulty"] = int(number)
+    return read_task(line)
+
+
+def _image_path(step: dict[str, Any]) -> str:
+    return text_of(fields_of(step["observation"], "an observation").get("image_path"))
+
+
+def _picture_name(step: dict[str, Any]) -> str:
+    return "/".join(PurePosixPath(_image_path(step)).parts[-2:])
+
+
+def _answered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the steps up to the last that the policy answered. Raises `NotUnderstood` for a gap among them."""
+    answered = [_was_answered(step) for step in steps]
+    count = sum(answered)
+    if not all(answered[:count]):
+        raise NotUnderstood(f"step {answered.index(False)} has no response or no picture, and later ones have")
+    return steps[:count]
+
+
+def _was_answered(step: dict[str, Any]) -> bool:
+    """Whether the policy saw this step and answered: neither a broken episode's last look nor its error's stand-in."""
+    if step.get("observation") is None or step.get("response") is None or error_of(step):
+        return False
+    return bool(_image_path(step))
+
+
+def _prompt(steps: list[dict[str, Any]]) -> PromptSpec:
+    """Return what can be told of the prompt from the first response that tells it."""
+    responses = [text_of(fields_of(step["response"], "a response").get("raw_response")) for step in steps]
+    marks = any('"web_interaction"' in response for response in responses)
+    return PromptSpec(
+        version=PromptVersion.COMPLETE if any("Progress:" in text for text in responses) else PromptVersion.VANILLA,
+        interaction_mode=InteractionMode.SET_OF_MARKS if marks else InteractionMode.COORDINATES,
+        thinking=any("</think>" in response for response in responses),
+    )
+
+
+def _our_action(theirs: Any) -> Action | None:
+    """Return their parsed action in our words, or None where it has none. Numbers are taken as they are."""
+    if theirs is None:
+        return None
+    content = fields_of(theirs, "an action").get("action")
+    if not isinstance(content, dict) or not isinstance(arguments := content.get("arguments"), dict):
+        return None
+    name = _CALLED.get(text_of(content.get("key")))
+    point = arguments.get("coordinates")
+    texts = [arguments[key] for key in ("text", "content") if isinstance(arguments.get(key), str)]
+    try:
+        return Action.model_validate(
+            {
+                "name": name,
+                "coordinate": tuple(point) if isinstance(point, list | tuple) else None,
+                "element_id": arguments.get("element_id"),
+                "text": texts[0] if texts else None,
+                "direction": arguments.get("direction"),
+                "url": arguments.get("url"),
+            }
+        )
+    except ValueError:
+        return None
+
+
+def _moment(written: str, source: Path) -> str:
+    """Return when a file was written, by its own word, else by its folder's. What has no zone is taken for UTC."""
+    try:
+        moment = datetime.fromisoformat(written)
+    except ValueError:
+        return datetime.fromtimestamp(source.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+WEBGYM = Format(find, read, "a file like train_trajectories.pt.iteration3, or a folder that holds such files")
+"""WebGym's."""

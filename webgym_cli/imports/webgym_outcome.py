@@ -1,0 +1,110 @@
+"""How an episode of WebGym's ended: its evaluator's verdicts, what was blocked, and what only broke."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from webgym_cli.imports.source import NotUnderstood, fields_of, number_of, plain, text_of
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Outcome
+
+_ERRORS = {
+    "TIMEOUT": FailureKind.EPISODE_TIMEOUT,
+    "PROCESS_KILLED": FailureKind.PAGE_TIMEOUT,
+    "POOL_FAILURE": FailureKind.BROWSER_CRASHED,
+    "SHUTDOWN": FailureKind.CANCELLED,
+    "INCOMPLETE": FailureKind.CANCELLED,
+    "GRACE_PERIOD_INCOMPLETE": FailureKind.CANCELLED,
+}
+"""Their error's type -> ours; any other is the environment's. A process that was killed had passed its deadline."""
+_NOT_JUDGED = ("Reward calculation failed", "Async evaluation failed")
+_SAID = re.compile(r"^\[(Criterion B|Criterion A - Fact (\d+)|Reference Answer)[^\]]*\]\s*(.*)", re.DOTALL)
+"""How their evaluator marks each answer of its judge."""
+
+
+def error_of(step: dict[str, Any]) -> tuple[FailureKind, str] | None:
+    """Return what broke, where a step only stands for an error."""
+    action = step.get("action")
+    content = fields_of(action, "an action").get("action") if action is not None else None
+    content = content if isinstance(content, dict) else {}
+    kind = text_of(step.get("error_type"))
+    if not kind and content.get("key") not in ("error", "invalid_step"):
+        return None
+    arguments = content.get("arguments")
+    given = arguments if isinstance(arguments, dict) else {}
+    kind = kind or text_of(given.get("error_type"))
+    detail = step.get("error_message") or given.get("error_message") or given.get("error")
+    return _ERRORS.get(kind, FailureKind.ENVIRONMENT_ERROR), text_of(detail) or kind
+
+
+def outcome_of(
+    steps: list[dict[str, Any]], answered: int, task: Task, judge: str, judged_at: str
+) -> tuple[Outcome, Judgement | None]:
+    """Return the outcome, without stop and answer, and what their judge said; `answered`: how many steps count.
+
+    A reward stays open in the outcome: the judgement beside it gives it. One that their evaluator never gave stays
+    open altogether; what broke is a failure, whatever reward stands there. Raises `NotUnderstood`.
+    """
+    for step in reversed(steps):
+        if (error := error_of(step)) is not None:
+            return Outcome(failure=error[0], failure_detail=error[1]), None
+    rewards = {at: fields_of(step["reward"], "a reward") for at, step in enumerate(steps) if step.get("reward")}
+    last = rewards[max(rewards)] if rewards else {}
+    if any(reward.get("is_blocked") is True for reward in rewards.values()):
+        return Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="their judge saw the site shut it out"), None
+    said = plain(last.get("evaluation"))
+    texts = [text for text in (said if isinstance(said, list) else [said]) if isinstance(text, str)]
+    if failed := [text for text in texts if _judge_failed(text)]:
+        return Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail=failed[0][:500]), None
+    if not rewards or not answered or texts == ["Task in progress"]:
+        return Outcome(failure=FailureKind.CANCELLED, failure_detail="it stopped before its end"), None
+    if (value := number_of(last.get("reward"), -1.0)) < 0:
+        return Outcome(), None
+    if value not in (0.0, 1.0):
+        raise NotUnderstood(f"a reward of {value:g}, where WebGym gives 0 or 1")
+    shown = tuple(at for at, reward in rewards.items() if reward.get("submit") is True and at < answered)
+    return Outcome(), _judgement(texts, task, judge, judged_at, success=value == 1.0, shown=shown)
+
+
+def _judge_failed(text: str) -> bool:
+    said = _SAID.match(text)
+    return text.startswith(_NOT_JUDGED) or (said is not None and said[3].startswith("Error:"))
+
+
+def _judgement(
+    texts: list[str], task: Task, judge: str, judged_at: str, *, success: bool, shown: tuple[int, ...]
+) -> Judgement:
+    claims, reference, facts = None, None, []
+    for text in texts:
+        if (said := _SAID.match(text)) is None:
+            continue
+        if said[1] == "Criterion B":
+            claims = _verdict("all that the answer claims can be seen", said[3])
+        elif said[1] == "Reference Answer":
+            reference = _verdict(task.reference_answer or "the reference answer", said[3])
+        else:
+            number = int(said[2])
+            known = 0 < number <= len(task.rubric)
+            facts.append(_verdict(task.rubric[number - 1] if known else f"fact {number}", said[3]))
+    return Judgement(
+        trajectory="",
+        models={"verdict": judge},
+        settings_digest=hashlib.sha256(f"imported from WebGym, judged by {judge}".encode()).hexdigest(),
+        key_points=shown,
+        claims=claims,
+        facts=tuple(facts),
+        reference=reference,
+        success=success,
+        judged_at=judged_at,
+    )
+
+
+def _verdict(question: str, reason: str) -> Verdict:
+    """Return one answer of their judge; it says SUCCESS or NOT SUCCESS, where it can on a line that begins so."""
+    decided = re.search(r"Verdict:(.*)", reason)
+    passed = "NOT SUCCESS" not in (decided[1] if decided else reason)
+    return Verdict(question=question, passed=passed, reason=reason, votes=(passed,))
