@@ -1,6 +1,7 @@
 """What an export takes, what it leaves out, and where it writes."""
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -164,6 +165,23 @@ def test_a_line_that_is_damaged_after_it_was_indexed_is_named(run):
     tally, records = exported(run)
     assert ids(records) == ["00001/0", "00001/1"]
     assert (tally.damaged, str(part) in tally.problems[0]) == (1, True)
+
+
+# --- memory
+
+
+@pytest.mark.parametrize("form", [Format.JSONL, Format.JSON, Format.WEBDATASET])
+def test_memory_does_not_grow_with_the_export(run, tmp_path, form):
+    """Ten times the records: more than a megabyte more on the disk, and next to nothing in memory."""
+    peaks = []
+    for count in (30, 300):
+        fill(run, *(trajectory(number) for number in range(len(peaks) * 30, count)))
+        exported(run, tmp_path / f"warm{count}", format=form)
+        tracemalloc.start()
+        exported(run, tmp_path / f"{count}", format=form)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 200_000, peaks
 
 
 # --- targets

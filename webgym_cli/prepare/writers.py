@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tarfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -126,39 +125,45 @@ class TarShards:
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
+        """`limit`: bytes at which the next record begins a new shard."""
         self._folder = folder
         self._limit = limit
         self._count = self._shards = 0
         self._open = ExitStack()
-        self._tar: tarfile.TarFile | None = None
+        self._tar: BinaryIO | None = None
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a record; its images are their bytes, for which it names the members of the archive instead."""
-        if self._tar is None or self._tar.offset >= self._limit:
-            self._next()
+        if self._tar is None or self._tar.tell() >= self._limit:
+            self._tar = self._next()
         key = f"{self._count:09d}"
         self._count += 1
         names = [f"{key}.{number}.{_suffix(image)}" for number, image in enumerate(record["images"])]
         text = json.dumps(record | {"images": names}, ensure_ascii=False) + "\n"
-        self._member(f"{key}.json", text.encode())
-        for name, image in zip(names, record["images"], strict=True):
-            self._member(name, image)
+        for name, content in ((f"{key}.json", text.encode()), *zip(names, record["images"], strict=True)):
+            self._tar.write(_member(name, content))
 
     def close(self) -> None:
         """Finish the last shard."""
+        if self._tar is not None:
+            self._tar.write(bytes(2 * tarfile.BLOCKSIZE))
         self._open.close()
 
-    def _member(self, name: str, content: bytes) -> None:
-        assert self._tar is not None
-        member = tarfile.TarInfo(name)  # its time and its owner are 0
-        member.size = len(content)
-        self._tar.addfile(member, io.BytesIO(content))
-
-    def _next(self) -> None:
+    def _next(self) -> BinaryIO:
         self.close()
         path = self._folder / f"train-{self._shards:06d}.tar"
-        self._tar = self._open.enter_context(tarfile.TarFile(path, "w", format=tarfile.USTAR_FORMAT))
         self._shards += 1
+        return self._open.enter_context(path.open("wb"))
+
+
+def _member(name: str, content: bytes) -> bytes:
+    """Return a member of a tar file; its time and its owner are 0.
+
+    Not by `TarFile`, which keeps all its members in memory.
+    """
+    header = tarfile.TarInfo(name)
+    header.size = len(content)
+    return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
 
 
 def _suffix(image: bytes) -> str:
