@@ -80,6 +80,16 @@ def test_the_first_filter_that_holds_gives_the_reason(run):
     assert dropped(plan.counts.dropped_trajectories) == {"failure": 1, "too_few_steps": 1}
 
 
+def test_trajectories_of_one_id_are_left_out(run):
+    """Files of two runs were put together: one has a step 2, the other hasn't."""
+    fill(run, trajectory(0, steps=2), trajectory(1))
+    fill(run, trajectory(0, steps=3), rank=1)
+    plan, draw = drawn(run, settings(), [0])
+    assert dropped(plan.counts.dropped_trajectories) == {"ambiguous_id": 2}
+    assert plan.counts.steps == 7 == plan.counts.steps_of_dropped_trajectories + plan.eligible
+    assert {name for name, _ in steps_of(draw)} == {"train-0000-00001"}
+
+
 def test_sites_and_bands_choose(run):
     tasks = [web("b.com"), web("b.com", 5), web("c.com", 5), web("c.com", 9)]
     fill(run, *(trajectory(number, task=task) for number, task in enumerate(tasks)))
@@ -281,8 +291,8 @@ def test_every_filter_is_listed_in_order_with_its_zero(run):
     with planned(run, settings(*EVERY_FILTER), [0]) as plan:
         shown = plan.to_json()
     names = [drop.value for drop in Drop]
-    assert list(shown["dropped_trajectories"]) == names[:9]
-    assert list(shown["dropped_steps"]) == names[9:14]
+    assert list(shown["dropped_trajectories"]) == names[:10]
+    assert list(shown["dropped_steps"]) == names[10:15]
     assert set(shown["dropped_trajectories"].values()) | set(shown["dropped_steps"].values()) == {0}
 
 

@@ -19,6 +19,9 @@ from webgym_cli.records.trajectory import Step
 class Drop(StrEnum):
     """Why a trajectory or a step is left out."""
 
+    AMBIGUOUS_ID = "ambiguous_id"
+    """Another stored trajectory has the same id, as after files of two runs were put together: whose steps are whose
+    can't be told."""
     FAILURE = "failure"
     """Infrastructure failed: the trajectory says nothing about the policy."""
     EMPTY = "empty"
@@ -123,6 +126,8 @@ def step_drop(step: Step, settings: AlgorithmSettings) -> Drop | None:
 
 
 def _worked(settings: AlgorithmSettings) -> Iterator[Filter]:
+    twice = "SELECT id FROM stored WHERE split = 'train' GROUP BY id HAVING count(*) > 1"
+    yield Filter(Drop.AMBIGUOUS_ID, f"id IN ({twice})")
     yield Filter(Drop.FAILURE, "failure IS NOT NULL")
     yield Filter(Drop.EMPTY, "steps = 0")
     yield Filter(Drop.TOO_FEW_STEPS, "steps < ?", (settings.min_trajectory_steps,))
