@@ -1,8 +1,9 @@
 """Prints what LLaMA-Factory trains on. Runs in the train role: python llamafactory_ids.py <train_config.yaml>.
 
-One JSON object a line: input_ids, labels, and the grid of each image after the processor's resize.
+One JSON object a line: input_ids, labels, the grid of each image after the processor's resize, a digest of their pixels.
 """
 
+import hashlib
 import json
 import sys
 
@@ -24,7 +25,9 @@ def main():
         for sample in dataset:
             batch = collator([dict(sample)])
             grids = batch["image_grid_thw"].tolist()
-            out.write(json.dumps({"ids": sample["input_ids"], "labels": sample["labels"], "grids": grids}) + "\n")
+            pixels = hashlib.sha256(batch["pixel_values"].numpy().tobytes()).hexdigest()
+            found = {"ids": sample["input_ids"], "labels": sample["labels"], "grids": grids, "pixels": pixels}
+            out.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""Appends trajectories to one file while its disk fails now and then; says on stdout what it was told is stored."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+
+from tests.records.made import trajectory
+from webgym_cli.errors import StoreError
+from webgym_cli.store.buffer import append
+from webgym_cli.store.run import RunDir
+
+
+def main() -> None:
+    """Append so many, from so many on."""
+    run, first, count = RunDir(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+    chance, real = random.Random(first), os.fsync
+
+    def fsync(handle: int) -> None:
+        if chance.random() < 0.3:
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    os.fsync = fsync
+    sys.stdin.readline()
+    for number in range(first, first + count):
+        made = trajectory(number, steps=0, instruction="x" * chance.randrange(1, 200_000))
+        try:
+            append(run, made)
+        except StoreError:
+            continue
+        sys.stdout.write(f"{made.id}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

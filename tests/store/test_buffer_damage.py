@@ -1,0 +1,342 @@
+"""Writers beside writers, readers beside writers, and everything that breaks: what was acknowledged is read back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.records.made import trajectory
+from tests.records.test_record_judgement import ANSWERED, WEB, judgement
+from tests.store.disk import disk_full_at
+from webgym_cli.errors import StoreError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import Damage, append, append_judgement, iterations, scan
+from webgym_cli.store.files import append_line
+from webgym_cli.store.index.build import catch_up, rebuild
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
+
+TRAIN = Split.TRAIN
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path / "run")
+
+
+def part(run, rank=0):
+    return run.part(TRAIN, 0, rank)
+
+
+def name(number):
+    return f"train-0000-{number:05d}"
+
+
+def ids(run, damage=None):
+    return [found.id for found in scan(run, TRAIN, 0, damage)]
+
+
+def indexed(run):
+    """Return the ids in the index, in the order of writing, and the number of damaged lines."""
+    with open_index(run) as index:
+        damage = index.one("SELECT count(*) AS lines FROM damage")["lines"]
+        return [place.id for place in index.places()], damage
+
+
+# --- several at once
+
+
+def test_processes_that_share_a_file_and_a_failing_disk_lose_nothing_of_each_other(run):
+    """One that takes its own line back must not take another's, too."""
+    command = [sys.executable, "-m", "tests.store.failing_writer", str(run.root)]
+    writers = [
+        subprocess.Popen(
+            [*command, str(first), "40"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for first in range(0, 400, 100)
+    ]
+    with ThreadPoolExecutor(len(writers)) as pool:  # all of them begin before the first is waited for
+        told = {line for output, _ in pool.map(lambda one: one.communicate("go\n"), writers) for line in output.split()}
+    assert [writer.returncode for writer in writers] == [0] * 4
+    damage = Damage()
+    assert sorted(ids(run, damage)) == sorted(told)
+    assert damage.lines == []
+    assert 60 < len(told) < 150
+    assert indexed(run) == (ids(run), 0)
+
+
+def test_threads_that_share_a_file_lose_nothing(run):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: append(run, trajectory(number, instruction="x" * number * 1000)), range(64)))
+    assert sorted(ids(run)) == [name(number) for number in range(64)]
+
+
+def test_readers_never_see_half_a_line(run):
+    """The readers' answers grow, and are always the first so many that were written."""
+    count, done = 60, threading.Event()
+
+    def write():
+        try:
+            for number in range(count):
+                append(run, trajectory(number, instruction="x" * (number % 7) * 30_000))
+        finally:
+            done.set()
+
+    expected = [name(number) for number in range(count)]
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(write)
+        looks = 0
+        while not done.is_set():
+            damage = Damage()
+            plain = ids(run, damage)
+            found, damaged = indexed(run)
+            assert (plain, damage.lines) == (expected[: len(plain)], [])
+            assert (found, damaged) == (expected[: len(found)], 0)
+            assert len(found) >= len(plain)
+            looks += 1
+        writer.result()
+    assert looks > 1
+    assert indexed(run) == (expected, 0)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40, 400])
+def test_a_line_is_seen_when_it_is_whole_and_not_before(run, cut):
+    append(run, trajectory(0))
+    line = trajectory(1).to_line().encode() + b"\n"
+    with part(run).open("ab") as file:
+        file.write(line[:-cut])
+        file.flush()
+        before = [name(0), name(1)][: 2 if cut == 1 else 1]  # without its end alone, it is whole
+        assert (ids(run), indexed(run)) == (before, (before, 0))
+        file.write(line[-cut:])
+    assert (ids(run), indexed(run)) == ([name(0), name(1)], ([name(0), name(1)], 0))
+
+
+# --- damage
+
+DAMAGES = {
+    "torn": lambda line: line[:200] + b"\n",
+    "no UTF-8": lambda line: line.replace(b'"http://a/"', b'"http://\xff/"', 1),
+    "another form": lambda line: line.replace(b'"schema":1', b'"schema":2', 1),
+    "another record": lambda line: b'{"schema":1,"id":"train-0000-00001"}\n',
+    "no record": lambda line: b"[]\n",
+    "zeros": lambda line: bytes(len(line) - 1) + b"\n",
+    "half a character": lambda line: line.replace("é".encode(), "é".encode()[:1], 1),
+    "deep": lambda line: b"[" * 200_000 + b"\n",
+}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["indexed before", "indexed after"])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_one_damaged_line_is_named_and_the_others_are_read(run, damage, known):
+    lines = [trajectory(number, instruction="é").to_line().encode() + b"\n" for number in range(3)]
+    lines[1] = damage(lines[1])
+    assert lines[1].endswith(b"\n")
+    part(run).parent.mkdir(parents=True)
+    part(run).write_bytes(b"".join(lines))
+    if known:
+        catch_up(run)
+    append(run, trajectory(3))
+    found = Damage()
+    assert ids(run, found) == [name(0), name(2), name(3)]
+    assert [text.startswith(f"{part(run)}:2: ") for text in found.lines] == [True]
+    assert indexed(run) == ([name(0), name(2), name(3)], 1)
+
+
+@pytest.mark.parametrize("length", [1, 4096, 100_000])
+@pytest.mark.parametrize("known", [True, False], ids=["indexed before", "indexed after"])
+def test_zeros_at_the_end_as_power_loss_leaves_them_cost_nothing_else(run, length, known):
+    append(run, trajectory(0))
+    with part(run).open("ab") as file:
+        file.write(bytes(length))
+    if known:
+        assert indexed(run) == ([name(0)], 0)
+    assert ids(run) == [name(0)]
+    append(run, trajectory(1))
+    damage = Damage()
+    assert (ids(run, damage), len(damage.lines)) == ([name(0), name(1)], 1)
+    assert indexed(run) == ([name(0), name(1)], 1)
+
+
+def test_brackets_without_end_are_no_line(run):
+    append(run, trajectory(0))
+    with part(run).open("ab") as file:
+        file.write(b"[" * 200_000)
+    assert (ids(run), indexed(run)) == ([name(0)], ([name(0)], 0))
+
+
+def test_a_line_of_fifty_megabytes_is_a_line(run):
+    for number, length in enumerate((10, 50_000_000, 10)):
+        append(run, trajectory(number, instruction="x" * length))
+    assert ids(run) == indexed(run)[0] == [name(0), name(1), name(2)]
+
+
+# --- a full disk
+
+
+def test_a_full_disk_refuses_the_line_and_keeps_those_before(run):
+    append(run, trajectory(0))
+    size = part(run).stat().st_size
+    with disk_full_at(size + 1000), pytest.raises(StoreError, match="can't append"):
+        append(run, trajectory(1))
+    assert indexed(run) == ([name(0)], 0)
+    append(run, trajectory(2))
+    assert (ids(run), indexed(run)) == ([name(0), name(2)], ([name(0), name(2)], 0))
+
+
+def test_a_disk_that_is_full_for_the_index_is_told_and_costs_nothing(run):
+    for number in range(3):
+        append(run, trajectory(number))
+    with disk_full_at(100), pytest.raises(StoreError, match="index can't be written") as caught:
+        catch_up(run)
+    assert "nothing is lost" in caught.value.hint
+    assert ids(run) == [name(0), name(1), name(2)]
+    assert indexed(run) == (ids(run), 0)
+
+
+def test_a_new_file_and_its_folders_are_made_durable(run, monkeypatch):
+    """A line is no use after power loss when the name of its file is gone."""
+    synced, real = [], os.fsync
+
+    def fsync(handle):
+        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    folder = part(run).parent
+    append(run, trajectory(0))
+    assert synced == [run.root.parent, run.root, folder.parent, part(run), folder]
+    append(run, trajectory(1))
+    assert synced[5:] == [part(run)]
+
+
+def test_a_file_system_that_syncs_no_folders_is_used_as_it_is(run, monkeypatch):
+    real = os.fsync
+
+    def fsync(handle):
+        if Path(os.readlink(f"/proc/self/fd/{handle}")).is_dir():
+            raise OSError(22, "Invalid argument")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    append(run, trajectory(0))
+    assert ids(run) == [name(0)]
+
+
+def test_a_file_system_without_locks_is_used_as_it_is(run, monkeypatch):
+    def flock(handle, how):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    append(run, trajectory(0))
+    assert ids(run) == [name(0)]
+
+
+def test_a_lock_that_fails_otherwise_is_an_error_of_ours(run, monkeypatch):
+    def flock(handle, how):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(StoreError, match="Input/output error"):
+        append_line(part(run), "x")
+
+
+# --- any order of all that
+
+NEAR_THE_END = 1000
+"""Bytes in which the random damage hits: the index looks at the last 4096 when it catches up; the rest is verify's."""
+WHERE = st.integers(1, NEAR_THE_END)
+SPLITS = st.sampled_from([(TRAIN, 0), (TRAIN, 3), (Split.TEST, 0)])
+OPERATIONS = st.one_of(
+    st.tuples(st.just("append"), SPLITS, st.integers(0, 5), st.integers(0, 1)),
+    st.tuples(st.just("judge"), SPLITS, st.integers(0, 5), st.sampled_from([True, False, None])),
+    st.tuples(st.just("cut"), st.integers(0, 9), WHERE),
+    st.tuples(st.just("flip"), st.integers(0, 9), WHERE, st.integers(1, 255)),
+    st.tuples(st.just("add"), st.integers(0, 9), st.sampled_from([b"\0" * 50, b"[]", b"{}\n", b"\n", b"\xff\xfe\n"])),
+    st.tuples(st.just("lose"), st.integers(0, 9), st.sampled_from(["unlink", "cut", "flip"])),
+    st.tuples(st.just("catch up")),
+)
+
+
+def apply(run, operation, clock):
+    kind, *values = operation
+    if kind == "append":
+        (split, iteration), number, rank = values
+        append(
+            run, trajectory(number, split=split, iteration=iteration, steps=number, outcome=ANSWERED, task=WEB), rank
+        )
+    elif kind == "judge":
+        (split, iteration), number, success = values
+        said = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": "?"} if success is None else {"success": success}
+        moment = f"2026-01-01T00:00:{clock:02d}.000+00:00"
+        whose = f"{split}-{iteration:04d}-{number:05d}"
+        append_judgement(run, split, iteration, judgement(trajectory=whose, judged_at=moment, **said))
+    elif kind == "catch up":
+        catch_up(run)
+    elif kind == "lose":
+        if files := sorted(run.index.rglob("*.parquet")):
+            damage_file(files[values[0] % len(files)], values[1], 20, 255)
+    elif files := sorted(run.root.glob("*_trajectories/*/*.jsonl")):
+        damage_file(files[values[0] % len(files)], kind, *values[1:])
+
+
+def damage_file(path, kind, *values):
+    content = path.read_bytes()
+    if kind == "unlink":
+        path.unlink()
+    elif kind == "add":
+        path.write_bytes(content + values[0])
+    elif content and kind == "cut":
+        path.write_bytes(content[: -min(values[0], len(content))])
+    elif content:
+        at = len(content) - min(values[0], len(content))
+        path.write_bytes(content[:at] + bytes([content[at] ^ values[1]]) + content[at + 1 :])
+
+
+def plainly(run):
+    """Return what a reading of the files gives: the outcomes by split and iteration, and the damaged lines."""
+    damage, found = Damage(), []
+    for split in Split:
+        for iteration in iterations(run, split):
+            for made in scan(run, split, iteration, damage):
+                outcome = made.outcome
+                failure = outcome.failure and outcome.failure.value
+                found.append((split.value, iteration, made.id, outcome.reward, failure, outcome.success))
+    return found, len(damage.lines)
+
+
+def by_the_index(run):
+    """Return the same from the index, and all of its tables."""
+    with open_index(run) as index:
+        order = "ORDER BY split DESC, iteration, file, start"  # train before test, as `Split` has them
+        columns = "split, iteration, id, reward, failure, success"
+        found = [tuple(row.values()) for row in index.rows(f"SELECT {columns} FROM trajectories {order}")]
+        tables = {
+            table: sorted(repr(row) for row in index.rows(f"SELECT * FROM {table}"))
+            for table in ("stored", "steps", "judgements", "damage")
+        }
+    return found, tables
+
+
+@settings(max_examples=60, deadline=None)
+@given(operations=st.lists(OPERATIONS, max_size=25))
+def test_in_any_order_the_index_is_what_a_plain_reading_gives(operations, tmp_path_factory):
+    run = RunDir(tmp_path_factory.mktemp("run"))
+    for clock, operation in enumerate(operations):
+        apply(run, operation, clock)
+    plain, damaged = plainly(run)
+    found, tables = by_the_index(run)
+    assert found == plain
+    assert len(tables["damage"]) == damaged
+    rebuild(run)
+    assert by_the_index(run) == (found, tables)

@@ -1,0 +1,73 @@
+"""Two hundred writers are killed, each at another point of its work: nothing that they were told is stored is lost."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import Damage, read, scan
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
+
+KILLS, ROUND = 200, 20
+"""Deaths, and how many of them one run sees before a fresh one begins: each is checked against all of its run."""
+LATEST = 30_000
+"""Microseconds: some dozen appends, and an index or two."""
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def writers():
+    """The process that forks writers and kills them; it imports once."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.store.killed_writer"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+@pytest.mark.parametrize("first", range(0, KILLS, ROUND))
+def test_what_was_acknowledged_outlives_a_kill_at_any_point(tmp_path, writers, first):
+    run = RunDir(tmp_path / "run")
+    stored: dict[str, int] = {}
+    judged: set[str] = set()
+    for number in range(first, first + ROUND):
+        writers.stdin.write(f"{number} {random.Random(number).randrange(LATEST)} {run.root}\n")
+        writers.stdin.flush()
+        while (line := writers.stdout.readline()) != "dead\n":
+            what, name, *length = line.split()
+            if what == "stored":
+                stored[name] = int(length[0])
+            else:
+                judged.add(name)
+        check(run, stored, judged)
+    assert stored and judged
+
+
+def check(run, stored, judged):
+    """Everything is there, once, whole, in the truth and in the index; at most one line a death is torn or not told."""
+    damage = Damage()
+    plain = {found.id: found for found in scan(run, Split.TRAIN, 0, damage)}
+    with open_index(run) as index:
+        rows = list(index.rows("SELECT id, judged FROM trajectories"))
+        places = {place.id: place for place in index.places()}
+        assert index.one("SELECT count(*) AS lines FROM damage")["lines"] == len(damage.lines) <= 2 * ROUND
+    assert len(rows) == len(places) == len(plain)
+    assert places.keys() == plain.keys() >= stored.keys()
+    assert len(plain) <= len(stored) + ROUND
+    for name, length in stored.items():
+        assert len(plain[name].instruction) == length
+    newest = next(reversed(stored), None)
+    if newest is not None:
+        assert read(run, places[newest]) == plain[newest]
+    assert {row["id"] for row in rows if row["judged"] is False} >= judged
