@@ -1,6 +1,6 @@
 """Prints what LLaMA-Factory trains on. Runs in the train role: python llamafactory_ids.py <train_config.yaml>.
 
-One JSON object a line: input_ids, labels, the grid of each image after the processor's resize, a digest of their pixels.
+One JSON object a line: input_ids, labels, the grid of each image after the processor's resize, the pixels' digest.
 """
 
 import hashlib
