@@ -75,6 +75,20 @@ def test_what_is_put_again_is_young_again(store):
     assert store.path(kept.sha256).stat().st_mtime > 0
 
 
+def test_an_image_and_its_folder_are_durable_when_put_returns(store, monkeypatch):
+    synced, real = [], os.fsync
+
+    def fsync(handle):
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    folder = store.path(store.put(png(1)).sha256).parent
+    *made, image, last = synced
+    assert made == [str(store.root.parent), str(store.root)]
+    assert image.startswith(f"{folder}/.") and last == str(folder)
+
+
 def test_a_full_disk_leaves_no_image_and_no_rest(store):
     with disk_full_at(20), pytest.raises(StoreError, match="can't be written"):
         store.put(png(1))

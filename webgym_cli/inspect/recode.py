@@ -19,7 +19,7 @@ from PIL import Image
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.gc import dataset_images
 from webgym_cli.records.events import EventSink
-from webgym_cli.store.files import sync_folder, write_atomic
+from webgym_cli.store.files import write_atomic
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
 
@@ -97,7 +97,6 @@ def _pending(store: ScreenshotStore, folder: str, of_dataset: frozenset[str]) ->
 def _finish(store: ScreenshotStore, folder: str, lines: list[Recoded], saved: Saved) -> None:
     """Note a batch durably, then let its PNGs go."""
     if lines:
-        sync_folder(store.root / folder)
         store.note_recoded(folder, lines)
     for line in lines:
         saved.bytes_before += line.bytes_before

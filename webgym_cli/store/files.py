@@ -19,11 +19,11 @@ from webgym_cli.errors import StoreError
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
-    """Replace a file by rename: a reader sees the old content or the new, never a part. Raises `StoreError`."""
+    """Replace a file by rename, durably: a reader sees the old content or the new, no part. Raises `StoreError`."""
     payload = data.encode() if isinstance(data, str) else data
     temporary = ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(payload)
@@ -31,6 +31,7 @@ def write_atomic(path: Path, data: str | bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
+        _sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
@@ -78,7 +79,7 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
                     payload = payload[file.write(payload) :]
                 os.fsync(file.fileno())
                 if not end:
-                    sync_folder(path.parent)
+                    _sync_folder(path.parent)
             except OSError:
                 with contextlib.suppress(OSError):
                     os.ftruncate(file.fileno(), end)
@@ -89,7 +90,7 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
         ) from error
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Make the names in a folder durable: those of files that were made, renamed or removed. Raises `OSError`."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -109,7 +110,7 @@ def _make_folder(folder: Path) -> None:
         folder = folder.parent
     for made in reversed(missing):
         made.mkdir(exist_ok=True)
-        sync_folder(made.parent)
+        _sync_folder(made.parent)
 
 
 def _hold(file: Any) -> None:
