@@ -25,6 +25,8 @@ from webgym_cli.store.screenshots import ScreenshotStore, png_size
 _DIGITS = 16
 """Hex digits of an episode's digest that stand in its id."""
 _ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_DIGITS}}})$")
+_BEAT = 20
+"""Episodes of one file after which a live bar is moved."""
 _TOLD = 5
 """Examples of each reason that a summary names."""
 
@@ -101,8 +103,10 @@ class Importing:
         self._known = self._imported_before()
         for number, source in enumerate(self.plan.sources, 1):
             try:
-                for one in self.plan.format.read(source, self.plan.images):
+                for count, one in enumerate(self.plan.format.read(source, self.plan.images)):
                     self._see_to(one)
+                    if count % _BEAT == 0:
+                        self.sink({**self._told(str(source), number - 1), "transient": True})
             except UsageError as error:  # the file; its message begins with the name
                 self.report.skip(Skipped(Skip.UNREADABLE, str(error)))
                 self.sink({"event": "unreadable", "source": str(source), "message": str(error)})

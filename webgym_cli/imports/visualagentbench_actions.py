@@ -11,7 +11,7 @@ from webgym_cli.records.action import Action, ActionName
 
 _LINE = re.compile(
     r"(?P<name>click|hover|type|scroll|goto|go_back|stop)"
-    r"(?: \[(?P<first>.*?)\])?(?: \[(?P<text>.*)\])?(?: where \[.*)?",
+    r"(?: \[(?P<first>.*?)\](?: \[(?P<text>.*?)\])?(?: where \[(?P=first)\].*)?)?",
     re.DOTALL,
 )
 

@@ -1,0 +1,210 @@
+"""Storing what was read: once, with its pictures, or not at all."""
+
+import pytest
+
+from tests.imports.foreign import (
+    REFUTED,
+    SUCCEEDED,
+    agentlab_episode,
+    webgym_episode,
+    webgym_file,
+    webgym_pictures,
+    webrl_episode,
+)
+from tests.records.made import png
+from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError
+from webgym_cli.imports.execute import Importing, import_in_words, require_something
+from webgym_cli.imports.plan import plan_import
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import judgements, scan, stored
+from webgym_cli.store.files import write_lines
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+ONE, TWO, BLOCKED = "task_0000_ab", "task_0001_cd", "task_0002_ef"
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    return made
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """WebGym's folder: a success, a failure and an episode whose site blocked it."""
+    root = tmp_path / "logs"
+    webgym_pictures(root, ONE, TWO, BLOCKED)
+    episodes = [
+        webgym_episode(ONE),
+        webgym_episode(TWO, REFUTED),
+        webgym_episode(BLOCKED, {**SUCCEEDED, "reward": 0, "is_blocked": True}),
+    ]
+    webgym_file(root, episodes)
+    return root
+
+
+def bring(run, path, name="webgym", dry=False, **options):
+    events = []
+    plan = plan_import(run, name, path, **options)
+    return Importing(plan, run, events.append, dry=dry).execute(), events
+
+
+def ids(run, split=Split.TRAIN, iteration=0):
+    return [found.id for found in stored(run, split, iteration)]
+
+
+def files(root):
+    return {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*") if file.is_file()}
+
+
+def test_episodes_are_stored_with_their_pictures_and_verdicts(run, logs):
+    summary, events = bring(run, logs)
+    counts = {
+        key: summary[key] for key in ("imported", "solved", "judged", "steps", "new_images", "failures", "skipped")
+    }
+    assert counts == {
+        "imported": 3,
+        "solved": 1,
+        "judged": 2,
+        "steps": 6,
+        "new_images": 6,
+        "failures": {"site_blocked": 1},
+        "skipped": {},
+    }
+    solved, refuted, blocked = scan(run, Split.TRAIN, 0)
+    assert [one.outcome.reward for one in (solved, refuted, blocked)] == [1.0, 0.0, None]
+    assert blocked.outcome.failure is FailureKind.SITE_BLOCKED
+    assert [(score.source, score.value, score.detail) for score in solved.outcome.scores] == [("judge", 1.0, "gpt")]
+    assert solved.id.startswith("train-0000-webgym-")
+    picture = solved.steps[1].observation.screenshot
+    assert (picture.width, picture.height) == (64, 48)
+    assert ScreenshotStore(run.screenshots).get(picture.sha256) == png(1, 64, 48)
+    assert [step.page_changed for step in solved.steps] == [False, None]
+    assert set(judgements(run, Split.TRAIN, 0)) == {solved.id, refuted.id}
+    assert events[-1]["done"] == events[-1]["total"] == 1
+    assert import_in_words(summary) == (
+        "imported 3 episodes, 1 solved, 1 failed by their infrastructure, 6 steps, 6 new images"
+    )
+
+
+def test_the_same_import_adds_nothing_whatever_the_iteration(run, logs):
+    bring(run, logs)
+    before = files(run.root)
+    for options in ({}, {"iteration": 5}, {"split": Split.TEST}):
+        summary, _ = bring(run, logs, **options)
+        assert (summary["imported"], summary["skipped"]) == (0, {"already_imported": 3})
+    assert {name: data for name, data in files(run.root).items() if "index" not in name} == {
+        name: data for name, data in before.items() if "index" not in name
+    }
+
+
+def test_copies_of_an_episode_within_an_import_are_one(run, logs):
+    again = (logs / "train_trajectories" / "train_trajectories.pt.iteration3").read_bytes()
+    (logs / "train_trajectories" / "train_trajectories.pt.iteration3_rank_0.checkpoint").write_bytes(again)
+    summary, _ = bring(run, logs)
+    assert (summary["imported"], summary["skipped"], len(ids(run))) == (3, {"already_imported": 3}, 3)
+
+
+def test_an_interrupted_import_goes_on_where_it_stopped(run, logs, monkeypatch):
+    import webgym_cli.imports.execute as execute
+
+    written = []
+
+    def stop(*arguments):
+        if len(written) == 1:
+            raise KeyboardInterrupt
+        written.append(arguments)
+        append(*arguments)
+
+    append = execute.append
+    monkeypatch.setattr(execute, "append", stop)
+    with pytest.raises(KeyboardInterrupt):
+        bring(run, logs)
+    assert len(ids(run)) == 1
+    monkeypatch.setattr(execute, "append", append)
+    summary, _ = bring(run, logs)
+    assert (summary["imported"], summary["skipped"]) == (2, {"already_imported": 1})
+    assert [one.outcome.reward for one in scan(run, Split.TRAIN, 0)] == [1.0, 0.0, None]
+
+
+def test_an_episode_without_a_picture_comes_when_the_picture_does(run, logs):
+    picture = logs / "images" / TWO / "step_001.png"
+    kept = picture.read_bytes()
+    picture.unlink()
+    summary, _ = bring(run, logs)
+    assert (summary["imported"], summary["skipped"]) == (2, {"screenshot_missing": 1})
+    assert f"{picture}: not there" in summary["examples"]["screenshot_missing"][0]
+    picture.write_bytes(kept)
+    summary, _ = bring(run, logs)
+    assert (summary["imported"], summary["skipped"]) == (1, {"already_imported": 2})
+
+
+def test_a_dry_run_counts_the_same_and_writes_nothing(logs, tmp_path):
+    nowhere = RunDir(tmp_path / "new")
+    summary, _ = bring(nowhere, logs, dry=True)
+    assert (summary["dry_run"], summary["imported"], summary["new_images"]) == (True, 3, 6)
+    assert not nowhere.root.exists()
+
+
+def test_files_that_cant_be_read_do_not_stop_the_others(run, logs):
+    (logs / "train_trajectories" / "train_trajectories.pt.iteration1").write_bytes(b"cos\nsystem\n(S'x'\ntR.")
+    summary, events = bring(run, logs)
+    assert (summary["imported"], summary["skipped"]) == (3, {"unreadable_file": 1})
+    assert [event["event"] for event in events if "message" in event] == ["unreadable"]
+    with pytest.raises(UsageError, match=r"iteration1: it asks for 'os\.system'"):
+        require_something(summary, plan_import(run, "webgym", logs))
+
+
+def test_an_import_of_nothing_is_an_error_that_says_why(run, tmp_path):
+    plan = plan_import(run, "webgym", webgym_file(tmp_path / "x", [webgym_episode()]))
+    summary = Importing(plan, run, lambda event: None).execute()
+    with pytest.raises(UsageError, match="nothing was imported: 1 x screenshot_missing") as refused:
+        require_something(summary, plan)
+    assert "--images" in refused.value.hint
+
+
+def test_a_rollouts_iteration_takes_no_imports(run, logs):
+    write_lines(run.plan(Split.TRAIN, 0), [])
+    with pytest.raises(UsageError, match="its train iteration 0 is a rollout's") as refused:
+        bring(run, logs)
+    assert "--iteration 1" in refused.value.hint
+    bring(run, logs, split=Split.TEST)
+    bring(run, agentlab_episode(run.root.parent / "lab", "noop()"), "agentlab", iteration=1)
+    assert len(ids(run, Split.TEST)) == 3
+    assert len(ids(run, Split.TRAIN, 1)) == 1
+
+
+def test_auto_finds_whose_files_they_are(run, logs, tmp_path):
+    lab = agentlab_episode(tmp_path / "lab", "noop()").parent
+    webrl = webrl_episode(tmp_path / "webrl", "12", ['do(action="Go Backward")'])
+    marks = webrl_episode(tmp_path / "vab", "12", ["click [3] where [3]"], trace=False)
+    found = [plan_import(run, "auto", path).name for path in (logs, lab, webrl, marks)]
+    assert found == ["webgym", "agentlab", "webrl", "visualagentbench"]
+    assert plan_import(run, "auto", webrl / "traces" / "12.jsonl").name == "webrl"
+    with pytest.raises(UsageError, match="nothing that can be imported"):
+        plan_import(run, "auto", run.root)
+
+
+def test_bad_places_are_named(run, tmp_path, logs):
+    with pytest.raises(UsageError, match="no such file or folder"):
+        plan_import(run, "webgym", tmp_path / "none")
+    with pytest.raises(UsageError, match="no such folder"):
+        plan_import(run, "webgym", logs, images=tmp_path / "none")
+    with pytest.raises(UsageError, match="it takes folders with step_0"):
+        plan_import(run, "agentlab", logs)
+
+
+@pytest.mark.parametrize("name", ["webrl", "visualagentbench"])
+def test_one_rollout_is_one_import_by_either_name(run, tmp_path, name):
+    root = webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")', 'exit(message="x")'])
+    summary, _ = bring(run, root, name)
+    assert (summary["imported"], summary["steps"]) == (1, 2)
+    other = {"webrl": "visualagentbench", "visualagentbench": "webrl"}[name]
+    assert bring(run, root, other)[0]["skipped"] == {"already_imported": 1}
+    (found,) = scan(run, Split.TEST, 0)
+    assert [step.page_changed for step in found.steps] == [True, None]
+    assert found.outcome.success is True

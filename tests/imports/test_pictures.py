@@ -1,0 +1,83 @@
+"""Pictures as PNG, pixel by pixel what they were."""
+
+import io
+
+import pytest
+from PIL import Image
+
+from tests.records.made import png
+from webgym_cli.imports import pictures
+from webgym_cli.imports.arrays import Array, Dtype
+from webgym_cli.imports.pictures import NoPicture, png_of, size_of
+
+
+def pixels(data):
+    with Image.open(io.BytesIO(data)) as image:
+        return image.format, image.mode, image.size, image.tobytes()
+
+
+def test_a_png_stays_as_it_is(tmp_path):
+    file = tmp_path / "a.png"
+    file.write_bytes(png(7))
+    assert png_of(file) == png(7)
+    assert size_of(file) == (40, 32)
+
+
+@pytest.mark.parametrize(
+    ("ending", "mode"), [("jpg", "RGB"), ("jpg", "L"), ("webp", "RGBA"), ("bmp", "RGB"), ("gif", "P")]
+)
+def test_others_keep_each_pixel(tmp_path, ending, mode):
+    file = tmp_path / f"a.{ending}"
+    Image.linear_gradient("L").resize((30, 20)).convert(mode).save(file)
+    with Image.open(file) as image:
+        expected = ("PNG", image.mode, image.size, image.tobytes())
+    assert pixels(png_of(file)) == expected
+
+
+def test_a_printers_colours_become_rgb(tmp_path):
+    file = tmp_path / "a.jpg"
+    Image.new("CMYK", (4, 4), (10, 20, 30, 40)).save(file)
+    assert pixels(png_of(file))[1] == "RGB"
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_an_array_is_a_picture(channels):
+    data = bytes(range(4 * 2 * channels))
+    found = pixels(png_of(Array((2, 4, channels), Dtype("u1"), data)))
+    assert found == ("PNG", "RGB" if channels == 3 else "RGBA", (4, 2), data)
+
+
+@pytest.mark.parametrize(
+    "array", [Array(), Array((2, 2), Dtype("u1"), b"1234"), Array((1, 1, 3), Dtype("i2"), b"123456")], ids=range(3)
+)
+def test_another_array_is_none(array):
+    for read in (png_of, size_of):
+        with pytest.raises(NoPicture, match="is no picture"):
+            read(array)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"text", png()[:60], png()[:-20] + b"x" * 20], ids=["empty", "text", "cut", "altered"]
+)
+def test_a_broken_file_is_named(tmp_path, data):
+    file = tmp_path / "a.png"
+    file.write_bytes(data)
+    with pytest.raises(NoPicture, match=r"a\.png: ") as refused:
+        png_of(file)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    for read in (png_of, size_of):
+        with pytest.raises(NoPicture, match=r"b\.png: not there"):
+            read(tmp_path / "b.png")
+        with pytest.raises(NoPicture, match="directory"):
+            read(tmp_path)
+
+
+def test_a_huge_picture_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 100)
+    file = tmp_path / "a.png"
+    file.write_bytes(png())
+    with pytest.raises(NoPicture, match="40x32 pixels"):
+        png_of(file)

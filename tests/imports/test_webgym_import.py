@@ -1,0 +1,229 @@
+"""WebGym's files, from their classes' pickles to our records."""
+
+import gzip
+
+import pytest
+
+from tests.imports.foreign import (
+    ANSWER,
+    CALL,
+    IN_PROGRESS,
+    REFUTED,
+    SUCCEEDED,
+    TASK,
+    pickled,
+    torch_archive,
+    webgym,
+    webgym_episode,
+    webgym_file,
+    webgym_pictures,
+    webgym_step,
+)
+from webgym_cli.agent.tools import render_call
+from webgym_cli.imports.source import Found, Skip, Skipped
+from webgym_cli.imports.stand_ins import PickleRefused
+from webgym_cli.imports.webgym import WEBGYM, find, read
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import ParseErrorKind, PromptVersion
+
+ONE = "task_0000_ab"
+
+
+def only(root, episode, **metadata):
+    """Return what is made of a single episode."""
+    (found,) = read(webgym_file(root, [episode], **metadata), None)
+    return found
+
+
+def test_an_episode_becomes_ours(tmp_path):
+    webgym_pictures(tmp_path, ONE)
+    found = only(tmp_path, webgym_episode())
+    assert isinstance(found, Found)
+    assert (found.task.instruction, found.task.start_url) == (TASK["task_name"], TASK["website"])
+    assert (found.task.rubric, found.task.reference_answer) == (tuple(TASK["evaluator_reference"]), "1632")
+    assert (found.task.id, found.task.environment, found.task.difficulty) == ("7", "web", 2)
+    assert found.task.extra == {"domain": "Art", "subdomain": "Museums"}
+    assert (found.policy, found.split, found.started_at) == ("qwen", Split.TRAIN, "2026-01-02T03:04:05.000+00:00")
+    first, last = found.steps
+    assert first.picture == tmp_path / "images" / ONE / "step_000.png"
+    assert (first.url, first.title, first.prompt) == ("https://museum.example/0", "Page 0", "[0]")
+    assert (first.response, first.action) == (CALL, Action(name=ActionName.CLICK, coordinate=(500, 250)))
+    assert (first.page_changed, last.page_changed) == (False, None)
+    assert (found.outcome.reward, found.outcome.stop, found.outcome.answer) == (None, Stop.ANSWERED, "1632")
+    assert found.prompt.version is PromptVersion.VANILLA
+    assert found.prompt.interaction_mode is InteractionMode.COORDINATES
+
+
+def test_its_judges_words_become_a_judgement(tmp_path):
+    verdict = only(tmp_path, webgym_episode()).verdict
+    assert (verdict.success, verdict.models, verdict.key_points) == (True, {"verdict": "gpt"}, (1,))
+    assert [fact.question for fact in verdict.facts] == TASK["evaluator_reference"]
+    assert verdict.claims.passed and all(fact.passed for fact in verdict.facts)
+    assert (verdict.reference.question, verdict.reference.passed) == ("1632", True)
+    refuted = only(tmp_path, webgym_episode(reward=REFUTED)).verdict
+    assert (refuted.success, refuted.claims.passed, refuted.reference) == (False, True, None)
+    assert [(fact.question, fact.passed) for fact in refuted.facts] == [("the year is named", False)]
+    assert refuted.facts[0].reason == "Not there. Verdict: NOT SUCCESS"
+
+
+@pytest.mark.parametrize(
+    ("reward", "failure"),
+    [
+        ({**SUCCEEDED, "reward": 0, "is_blocked": True}, FailureKind.SITE_BLOCKED),
+        ({**SUCCEEDED, "reward": 0, "evaluation": "Async evaluation failed: 429"}, FailureKind.JUDGE_FAILED),
+        ({**SUCCEEDED, "reward": 0, "evaluation": "Reward calculation failed: x"}, FailureKind.JUDGE_FAILED),
+        (
+            {**SUCCEEDED, "reward": 0, "evaluation": ["[Criterion B - Anti-Hallucination] Error: timeout"]},
+            FailureKind.JUDGE_FAILED,
+        ),
+        (IN_PROGRESS, FailureKind.CANCELLED),
+    ],
+)
+def test_what_broke_is_a_failure_and_no_reward_of_0(tmp_path, reward, failure):
+    found = only(tmp_path, webgym_episode(reward=reward))
+    assert (found.outcome.failure, found.outcome.reward, found.verdict) == (failure, None, None)
+
+
+def test_an_evaluation_that_never_ended_leaves_the_reward_open(tmp_path):
+    waiting = {**IN_PROGRESS, "reward": -1, "evaluation": "Evaluation in progress..."}
+    found = only(tmp_path, webgym_episode(reward=waiting))
+    assert (found.outcome.failure, found.outcome.reward, found.verdict) == (None, None, None)
+
+
+def test_an_unanswered_task_is_no_success_and_no_failure(tmp_path):
+    reward = {**IN_PROGRESS, "evaluation": "Task incomplete - no answer provided"}
+    steps = [webgym_step(ONE, 0, CALL, reward)]
+    found = only(tmp_path, steps)
+    assert (found.verdict.success, found.outcome.failure, found.outcome.stop) == (False, None, Stop.STEP_LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure"),
+    [
+        ("TIMEOUT", FailureKind.EPISODE_TIMEOUT),
+        ("PROCESS_KILLED", FailureKind.PAGE_TIMEOUT),
+        ("POOL_FAILURE", FailureKind.BROWSER_CRASHED),
+        ("GRACE_PERIOD_INCOMPLETE", FailureKind.CANCELLED),
+        ("ERROR", FailureKind.ENVIRONMENT_ERROR),
+    ],
+)
+def test_a_stand_in_for_an_error_is_that_failure(tmp_path, kind, failure):
+    step = webgym_step(
+        ONE, 0, f"Task failed due to {kind}", IN_PROGRESS, key="error", error_type=kind, error_message="x"
+    )
+    found = only(tmp_path, [step])
+    assert (found.outcome.failure, found.outcome.failure_detail, found.steps) == (failure, "x", ())
+
+
+def test_an_error_after_some_steps_keeps_them(tmp_path):
+    broken = webgym_step(ONE, 1, "Task failed", IN_PROGRESS, key="invalid_step", arguments={"error": "no server"})
+    found = only(tmp_path, [webgym_step(ONE, 0, CALL, IN_PROGRESS), broken])
+    assert (len(found.steps), found.lost_steps, found.outcome.failure_detail) == (1, 1, "no server")
+
+
+def test_a_last_look_without_a_response_is_no_step(tmp_path):
+    look = {**webgym_step(ONE, 1, "", SUCCEEDED), "response": None, "action": None}
+    found = only(tmp_path, [webgym_step(ONE, 0, CALL, IN_PROGRESS), look])
+    assert (len(found.steps), found.lost_steps) == (1, 1)
+
+
+def test_a_gap_among_the_steps_is_not_papered_over(tmp_path):
+    gap = {**webgym_step(ONE, 0, "", IN_PROGRESS), "response": None}
+    found = only(tmp_path, [gap, webgym_step(ONE, 1, ANSWER, SUCCEEDED)])
+    assert (found.why, "step 0 has no response" in found.detail) == (Skip.NOT_UNDERSTOOD, True)
+
+
+def test_a_response_without_a_call_gets_the_call_of_their_action(tmp_path):
+    step = webgym_step(
+        ONE, 0, "Action: Type [10, 20] [red]", SUCCEEDED, key="type", arguments={"coordinates": [10, 20], "text": "red"}
+    )
+    (seen,) = only(tmp_path, [step]).steps
+    assert seen.action == Action(name=ActionName.TYPE, coordinate=(10, 20), text="red")
+    assert seen.response.startswith("Action: Type [10, 20] [red]\n<tool_call>")
+
+
+def test_what_they_guessed_is_not_taken_over(tmp_path):
+    guessed = [
+        webgym_step(ONE, 0, "I don't know", SUCCEEDED, key="wait", arguments={"time": 2.0}),
+        webgym_step(ONE, 1, CALL.replace("[500, 250]", "[]"), SUCCEEDED, arguments={"coordinates": [500, 500]}),
+    ]
+    first, second = only(tmp_path, guessed).steps
+    assert (first.response, first.action, first.parse_error) == ("I don't know", None, ParseErrorKind.NO_TOOL_CALL)
+    assert (second.action, second.parse_error) == (None, ParseErrorKind.INVALID_ARGUMENTS)
+
+
+def test_marks_and_memory_are_told_from_the_responses(tmp_path):
+    call = render_call(Action(name=ActionName.CLICK, element_id=3), InteractionMode.SET_OF_MARKS)
+    raw = f"Memory: {{}}\nProgress: {{}}\n{call}"
+    found = only(tmp_path, [webgym_step(ONE, 0, raw, SUCCEEDED)])
+    assert found.prompt.interaction_mode is InteractionMode.SET_OF_MARKS
+    assert found.prompt.version is PromptVersion.COMPLETE
+    assert found.steps[0].action == Action(name=ActionName.CLICK, element_id=3)
+
+
+def test_pictures_are_looked_for_under_the_folders_of_the_import_only(tmp_path):
+    outside = tmp_path / "gone" / "data" / "logs" / "images" / ONE
+    outside.mkdir(parents=True)
+    logs = tmp_path / "logs"
+    webgym_pictures(tmp_path / "kept", ONE)
+    file = webgym_file(logs, [webgym_episode()])
+    (missing,) = read(file, None)
+    assert not missing.steps[0].picture.exists()
+    (found,) = read(file, tmp_path / "kept" / "images")
+    assert found.steps[0].picture == tmp_path / "kept" / "images" / ONE / "step_000.png"
+    escaping = webgym_episode(folder="../../..")
+    (skipped,) = read(webgym_file(logs, [escaping], name="x.pt.iteration1"), None)
+    assert "leaves its folder" in skipped.detail
+
+
+def test_the_same_episode_has_the_same_digest_in_another_file(tmp_path):
+    episode = webgym_episode()
+    first = only(tmp_path / "a", episode)
+    again = only(tmp_path / "b", episode, name="train_trajectories/train_trajectories.pt.iteration3_rank_1.checkpoint")
+    other = only(tmp_path / "c", webgym_episode(trajectory_index=1))
+    assert first.digest == again.digest != other.digest
+
+
+def test_empty_ones_and_odd_ones_are_told_and_the_others_read(tmp_path):
+    odd = [{"observation": 3}]
+    huge = webgym_episode(reward={**SUCCEEDED, "reward": 0.5})
+    no_site = webgym_episode(website="")
+    found = list(read(webgym_file(tmp_path, [[], None, odd, huge, no_site, webgym_episode()]), None))
+    assert [one.why if isinstance(one, Skipped) else "found" for one in found] == [
+        Skip.EMPTY,
+        Skip.EMPTY,
+        Skip.NOT_UNDERSTOOD,
+        Skip.NOT_UNDERSTOOD,
+        Skip.NOT_UNDERSTOOD,
+        "found",
+    ]
+    assert found[2].where.endswith(".pt.iteration3, trajectory 2")
+
+
+def test_files_of_another_form_are_refused(tmp_path):
+    with pytest.raises(PickleRefused, match="holds no 'trajectories'"):
+        list(read(torch_archive(tmp_path / "a.pt.iteration1", pickled({"weights": [1]})), None))
+    other = pickled({"trajectories": [[{"reward": webgym("Reward"), "x": {"class": "webgym.models.Agent"}}]]})
+    with pytest.raises(PickleRefused, match=r"it asks for 'webgym\.models\.Agent'"):
+        list(read(torch_archive(tmp_path / "b.pt.iteration1", other), None))
+
+
+def test_plain_and_packed_pickles_are_read_too(tmp_path):
+    content = pickled({"trajectories": [webgym_episode()], "metadata": {}})
+    for name, data in (("plain", content), ("packed", gzip.compress(content))):
+        file = tmp_path / name
+        file.write_bytes(data)
+        (found,) = read(file, None)
+        assert (found.policy, found.split) == ("webgym", Split.TRAIN)
+
+
+def test_files_are_found_by_their_names(tmp_path):
+    names = ["train_trajectories/train_trajectories.pt.iteration2", "test_trajectories/test_trajectories.pt.iteration2"]
+    names += ["train_trajectories/train_trajectories.pt.iteration3_rank_1.checkpoint"]
+    for name in (*names, "model.pt/x.bin", "train_trajectories/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert find(tmp_path) == sorted(tmp_path / name for name in names)
+    assert WEBGYM.find(tmp_path / "model.pt" / "x.bin") == [tmp_path / "model.pt" / "x.bin"]

@@ -1,0 +1,42 @@
+"""Files that the real torch wrote: the archive's form is torch's to choose."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.imports.foreign import WRITER, webgym_episode, webgym_pictures
+from tests.stack_fixtures import needs
+from webgym_cli.imports.containers import read_pickle
+from webgym_cli.imports.source import Found
+from webgym_cli.imports.stand_ins import PickleRefused
+from webgym_cli.imports.webgym import RECORDS, read
+
+pytestmark = pytest.mark.stack
+
+SAVE = """
+import torch
+for path, modern in given["paths"]:
+    torch.save(make(given["values"][0]), path, _use_new_zipfile_serialization=modern)
+torch.save({"trajectories": [torch.zeros(2)]}, given["tensors"])
+"""
+
+
+def test_what_torch_saves_is_read_in_both_of_its_forms(tmp_path):
+    python = needs("train")
+    webgym_pictures(tmp_path, "one")
+    value = {"trajectories": [webgym_episode("one")], "metadata": {"split": "train"}}
+    paths = [(str(tmp_path / "train_trajectories" / f"x.pt.iteration{int(new)}"), new) for new in (False, True)]
+    (tmp_path / "train_trajectories").mkdir()
+    tensors = tmp_path / "tensors.pt"
+    given = {"values": [value], "protocol": 2, "paths": paths, "tensors": str(tensors)}
+    subprocess.run([python, "-c", WRITER + SAVE], input=json.dumps(given), text=True, check=True, capture_output=True)
+    digests = set()
+    for path, _ in paths:
+        (found,) = read(type(tmp_path)(path), None)
+        assert isinstance(found, Found)
+        assert [step.picture.is_file() for step in found.steps] == [True, True]
+        digests.add(found.digest)
+    assert len(digests) == 1
+    with pytest.raises(PickleRefused, match=r"torch\._utils"):
+        read_pickle(tensors, RECORDS)
