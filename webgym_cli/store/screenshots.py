@@ -59,10 +59,6 @@ class ScreenshotStore:
         png, webp = self.png(sha256), self.webp(sha256)
         return webp if not png.exists() and webp.exists() else png
 
-    def media_type(self, sha256: str) -> str:
-        """Return the MIME type of the file that holds an image."""
-        return "image/webp" if self.path(sha256).suffix == ".webp" else "image/png"
-
     def put(self, png: bytes) -> Screenshot:
         """Store an image unless it is there, and return its reference. Raises `StoreError`."""
         width, height = png_size(png)
