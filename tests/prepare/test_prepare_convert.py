@@ -56,10 +56,20 @@ def test_an_image_that_was_not_sent_is_not_missed(tmp_path):
     store = ScreenshotStore(run.screenshots)
     for number in range(4):
         store.path(shot(number).sha256).unlink()
-    converter = Converter(settings(), WordTokens(), store)
-    assert isinstance(converter.convert(made, 5), Sample)
+    assert isinstance(Converter(settings(), WordTokens(), store).convert(made, 5), Sample)
     store.path(shot(4).sha256).unlink()
-    assert converter.convert(made, 5) is Drop.IMAGE_MISSING
+    assert Converter(settings(), WordTokens(), store).convert(made, 5) is Drop.IMAGE_MISSING
+
+
+def test_a_picture_is_read_once(tmp_path, monkeypatch):
+    made = digested(trajectory(steps=6))
+    run = RunDir(tmp_path / "run")
+    store_images(run, made)
+    store, read = ScreenshotStore(run.screenshots), []
+    monkeypatch.setattr(store, "get", read.append)
+    converter = Converter(settings("algorithm_config.cutoff_len=16"), WordTokens(), store)
+    assert [converter.convert(made, index) for index in range(6)] == [Drop.TOO_LONG] * 6  # each with every window
+    assert sorted(read) == sorted(shot(number).sha256 for number in range(6))
 
 
 def test_a_shortened_window_keeps_the_newest_images(tmp_path):
