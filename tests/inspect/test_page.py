@@ -16,6 +16,7 @@ from webgym_cli.errors import RoleError
 from webgym_cli.inspect.episode import Told
 from webgym_cli.inspect.page import page
 from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
@@ -64,7 +65,8 @@ def told():
         facts=(Verdict(question="It is cheap.", passed=False, reason="It is not.", votes=(False,)),),
         models={"verdict": HOSTILE},
     )
-    return Told(digested(made.model_copy(update={"steps": steps})), (said,))
+    earlier = judgement(models={"verdict": HOSTILE}, failure=FailureKind.JUDGE_FAILED, failure_detail=HOSTILE)
+    return Told(digested(made.model_copy(update={"steps": steps})), (earlier, said))
 
 
 def test_nothing_foreign_is_markup_and_nothing_is_loaded(told, store):
@@ -143,6 +145,7 @@ async def test_the_page_in_chromium(shown, width):
     assert await shown.locator("h1").inner_text() == HOSTILE
     assert await shown.locator("#step-0 > .sides > div > pre").inner_text() == HOSTILE
     assert await shown.locator("script, img:not(.shot img), a:not(nav a)").count() == 0
+    assert "judge_failed" in await shown.locator("header details summary").inner_text()
     assert "can't be read" in await shown.locator("#step-3 .lost").inner_text()
 
 
