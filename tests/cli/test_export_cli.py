@@ -69,7 +69,7 @@ def test_json_is_the_default_and_stdout_has_nothing_else(export):
         (("--objective", "dpo"), 1),
         (("-s", "algorithm_config.filter_successful_only=false"), 6),
     ],
-    ids=" ".join,
+    ids=str,
 )
 def test_options_choose(export, options, count):
     said = export("--format", "messages", *options)
