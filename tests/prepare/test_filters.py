@@ -13,11 +13,13 @@ from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, shot, step, traje
 from tests.records.test_record_judgement import ANSWERED, WEB, judgement
 from webgym_cli.prepare.draw import Drawing
 from webgym_cli.prepare.filters import Drop, content, pipeline, step_drop
+from webgym_cli.prepare.plan import survey
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Observation, Outcome, ParseErrorKind
 from webgym_cli.store.buffer import append, append_judgement, scan
+from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -274,6 +276,27 @@ def test_the_seed_decides_what_a_cap_leaves(run):
         return sorted(steps_of(drawn(run, settings("filters.max_steps_per_trajectory=2", f"seed={seed}"), [0])[1]))
 
     assert left(0) == left(0) != left(1)
+
+
+def test_what_a_cap_leaves_is_drawn_by_its_weights(run):
+    """WebGym's shares of four equal parts hold with a cap as without: the cap's choice has no say in the draw's."""
+    for iteration in range(4):
+        for number in range(100):
+            append(run, trajectory(number, iteration=iteration, steps=5))
+    found = Counter()
+    with open_index(run) as index:
+        for seed in range(40):
+            chosen = settings(
+                "algorithm_config.weighting=position",
+                "algorithm_config.positive_samples_to_train=15",
+                "filters.max_steps_per_trajectory=1",
+                f"seed={seed}",
+            )
+            plan = survey(run, chosen, index, 3, range(4))
+            assert plan.eligible == 400
+            found.update(plan.quotas)
+    for iteration, share in enumerate((0.016, 0.109, 0.297, 0.578)):
+        assert abs(found[iteration] / 600 - share) < 4 * (share * (1 - share) / 600) ** 0.5
 
 
 # --- all together

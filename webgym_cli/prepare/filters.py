@@ -13,6 +13,7 @@ from typing import Any
 
 from webgym_cli.config.learn import AlgorithmSettings, FilterSettings
 from webgym_cli.config.model import Settings
+from webgym_cli.prepare.sampling import LOT
 from webgym_cli.records.trajectory import Step
 
 
@@ -88,7 +89,8 @@ class Pipeline:
     steps: tuple[Filter, ...]
     """Over a row of `steps`."""
     together: tuple[Filter, ...]
-    """Over all steps that the filters before have left, by window functions; `priority` orders them by the seed."""
+    """Over all steps that the filters before have left, by window functions: `priority` is the seed's, `shown`
+    stands for task, screenshot and response."""
 
 
 def pipeline(settings: Settings) -> Pipeline:
@@ -159,13 +161,13 @@ def _acted(settings: AlgorithmSettings) -> Iterator[Filter]:
 
 def _capped(settings: FilterSettings) -> Iterator[Filter]:
     if settings.drop_older_repeats:
-        same = "PARTITION BY reason IS NULL, task, screenshot, response_digest"
-        yield Filter(Drop.OLDER_REPEAT, f"iteration < max(iteration) OVER ({same})")
+        alike = "PARTITION BY reason IS NULL, shown"
+        yield Filter(Drop.OLDER_REPEAT, f"iteration < max(iteration) OVER ({alike})")
     caps = {
         "number": (Drop.TRAJECTORY_CAP, settings.max_steps_per_trajectory),
         "task": (Drop.TASK_CAP, settings.max_steps_per_task),
     }
     for column, (drop, most) in caps.items():
         if most is not None:
-            order = f"PARTITION BY reason IS NULL, {column} ORDER BY priority"
+            order = f"PARTITION BY reason IS NULL, {column} ORDER BY {LOT}, priority"
             yield Filter(drop, f"row_number() OVER ({order}) > ?", (most,))

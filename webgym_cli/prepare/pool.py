@@ -17,7 +17,7 @@ from webgym_cli.store.index.query import Index
 
 _TRAJECTORIES = """
 CREATE OR REPLACE TABLE prepare_trajectories AS
-SELECT row_number() OVER () AS number, id, task, steps, started_at, failure, {reason} AS reason,
+SELECT row_number() OVER (ORDER BY iteration, started_at, id) AS number, id, task, steps, failure, {reason} AS reason,
     file, start, size, verdict_file, verdict_start, verdict_size
 FROM trajectories
 WHERE split = 'train' AND iteration IN ({read})
@@ -25,11 +25,9 @@ WHERE split = 'train' AND iteration IN ({read})
 _STEPS = """
 CREATE OR REPLACE TABLE prepare_steps AS
 WITH looked_at AS (
-    SELECT number, id, task, started_at, iteration, step, screenshot, response_digest,
-        {priority} AS priority, {reason} AS reason
-    FROM steps JOIN (
-        SELECT number, id, task, started_at FROM prepare_trajectories WHERE reason IS NULL
-    ) ON id = trajectory
+    SELECT number, task, iteration, step, {priority} AS priority, {reason} AS reason,
+        md5_number(concat_ws('/', task, screenshot, response_digest)) AS shown
+    FROM steps JOIN (SELECT number, id, task FROM prepare_trajectories WHERE reason IS NULL) ON id = trajectory
     WHERE split = 'train' AND iteration IN ({read})
 ){layers}
 SELECT number, step, iteration, reason, priority, {key} AS key FROM {last}
@@ -39,7 +37,7 @@ _LAYER = """, {name} AS (
 )"""
 _IN_TIME = """, in_time AS (
     SELECT *, count(*) OVER (PARTITION BY reason IS NULL) AS count,
-        row_number() OVER (PARTITION BY reason IS NULL ORDER BY iteration, started_at, id, step) AS position
+        row_number() OVER (PARTITION BY reason IS NULL ORDER BY number, step) AS position
     FROM {before}
 )"""
 _PAGE = """
