@@ -55,7 +55,8 @@ def test_an_import_is_there_for_the_commands_that_follow(webgym, logs, tmp_path)
     code, (overview,), _ = webgym("inspect-buffer", "run", "--json")
     assert (code, overview["trajectories"], overview["success_rate"]) == (0, 2, 0.5)
     code, (plan,), _ = webgym("prepare", "run", "--dry-run")
-    assert (code, plan["trajectories"], plan["dropped_trajectories"]) == (0, 2, {"unsuccessful": 1})
+    assert (code, plan["trajectories"], plan["dropped_trajectories"]["unsuccessful"]) == (0, 2, 1)
+    assert (plan["dropped_steps"]["same_screenshot"], plan["eligible_steps"]) == (5, 1)
     code, _, said = webgym("import", "auto", logs, "run")
     assert (code, "2 already_imported" in said) == (0, True)
     assert underway(RunDir(tmp_path / "run")) is None
@@ -87,7 +88,7 @@ def test_a_hostile_pickle_runs_nothing_and_is_told_in_one_line(webgym, tmp_path)
         (("webgym", "logs", "--images", "none"), "none: no such folder"),
         (("webgym", "logs", "-s", "seeed=1"), "seeed"),
         (("other", "logs"), "other"),
-        (("webgym", "logs", "--iteration", "-1"), "-1"),
+        (("webgym", "logs", "--iteration", "-1"), "'--iteration'"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(webgym, logs, tmp_path, arguments, words):

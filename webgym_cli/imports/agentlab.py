@@ -20,7 +20,7 @@ from webgym_cli.imports.source import (
     Seen,
     Skip,
     Skipped,
-    ending,
+    ended,
     fields_of,
     fingerprint,
     number_of,
@@ -201,14 +201,14 @@ def _picture(folder: Path, number: int, inside: Any) -> Path | Array:
 
 def _outcome(summary: dict[str, Any], steps: tuple[Seen, ...]) -> Outcome:
     """Return how it ended. An error of the agent or the browser is a failure, whatever reward stands there."""
-    stop, answer = ending(steps, Stop.TERMINATED if summary.get("terminated") else Stop.STEP_LIMIT)
     if error := text_of(summary.get("err_msg")):
-        return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=error[:500], stop=stop, answer=answer)
+        return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=error[:500])
     if not steps:
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it has no step that the agent answered")
     value = number_of(summary.get("cum_reward"), -1.0)
     score = Score(source="environment", value=value, detail="cum_reward of summary_info.json")
-    return Outcome(reward=min(1.0, max(0.0, value)), stop=stop, answer=answer, scores=(score,))
+    outcome = Outcome(reward=min(1.0, max(0.0, value)), scores=(score,))
+    return ended(outcome, steps, Stop.TERMINATED if summary.get("terminated") else Stop.STEP_LIMIT)
 
 
 def _moment(seconds: float) -> str:

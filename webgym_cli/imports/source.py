@@ -15,7 +15,7 @@ from webgym_cli.agent.tools import render_call
 from webgym_cli.imports.arrays import Array
 from webgym_cli.imports.stand_ins import Held
 from webgym_cli.records.action import Action, ActionName, InteractionMode
-from webgym_cli.records.failure import Stop
+from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
@@ -143,10 +143,14 @@ def spoken(raw: str, mode: InteractionMode, *, thinking: bool = False, theirs: A
     return Spoken(text, read, None)
 
 
-def ending(steps: list[Seen] | tuple[Seen, ...], otherwise: Stop) -> tuple[Stop, str | None]:
-    """Return how an episode ended, and its answer."""
+def ended(outcome: Outcome, steps: tuple[Seen, ...], otherwise: Stop) -> Outcome:
+    """Return the outcome of an episode with its stop and its answer; what broke came to no end of its own."""
+    if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
+        return outcome
     last = steps[-1].action if steps else None
-    return (Stop.ANSWERED, last.text) if last and last.name is ActionName.ANSWER else (otherwise, None)
+    if last and last.name is ActionName.ANSWER:
+        return outcome.model_copy(update={"stop": Stop.ANSWERED, "answer": last.text})
+    return outcome.model_copy(update={"stop": otherwise})
 
 
 def fingerprint(*content: Any) -> str:

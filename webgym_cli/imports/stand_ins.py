@@ -94,6 +94,12 @@ def _encoded(text: str, encoding: str = "") -> bytes:
     return text.encode("latin1")
 
 
+def _bytes(data: Any = b"") -> bytes:
+    if not isinstance(data, bytes | bytearray):
+        raise PickleRefused("bytes made of something else")
+    return bytes(data)
+
+
 def _path(*parts: Any) -> str:
     if not all(isinstance(part, str) for part in parts):
         raise PickleRefused("a path that is not made of texts")
@@ -112,6 +118,8 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "builtins.set": _listed,
     "builtins.frozenset": _listed,
     "builtins.list": _listed,
+    "builtins.bytes": _bytes,
+    "builtins.bytearray": _bytes,
     "builtins.object": lambda: Held("builtins.object"),
     "copyreg._reconstructor": _reconstructed,
     "_codecs.encode": _encoded,

@@ -20,7 +20,7 @@ from webgym_cli.imports.source import (
     Seen,
     Skip,
     Skipped,
-    ending,
+    ended,
     fingerprint,
     number_of,
     spoken,
@@ -104,7 +104,7 @@ class _Episode:
         )
         if not steps:
             raise NotUnderstood("no step was answered")
-        stop, answer = ending(steps, Stop.STEP_LIMIT if forced else Stop.TERMINATED)
+        outcome = Outcome(reward=min(1.0, max(0.0, score.value)), scores=(score,))
         return Found(
             where=str(self.root / self.name),
             digest=fingerprint(task.key, responses, [line.get("html") for line in lines], score.value),
@@ -112,7 +112,7 @@ class _Episode:
             policy=self._policy(),
             prompt=PromptSpec(interaction_mode=mode),
             steps=steps,
-            outcome=Outcome(reward=min(1.0, max(0.0, score.value)), stop=stop, answer=answer, scores=(score,)),
+            outcome=ended(outcome, steps, Stop.STEP_LIMIT if forced else Stop.TERMINATED),
             started_at=self._written(),
             split=Split.TEST,
             lost_steps=int(forced),

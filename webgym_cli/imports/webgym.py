@@ -16,7 +16,7 @@ from webgym_cli.imports.source import (
     Seen,
     Skip,
     Skipped,
-    ending,
+    ended,
     fields_of,
     fingerprint,
     plain,
@@ -103,7 +103,6 @@ class _File:
         acted = _answered(steps)
         prompt = _prompt(acted)
         seen = tuple(self._seen(step, prompt) for step in acted)
-        stop, answer = ending(seen, Stop.STEP_LIMIT)
         outcome, verdict = outcome_of(steps, len(acted), task, self._judge, self._written)
         content = [[step.response, step.url, _picture_name(of)] for step, of in zip(seen, acted, strict=True)]
         return Found(
@@ -115,7 +114,7 @@ class _File:
             policy=self._policy,
             prompt=prompt,
             steps=seen,
-            outcome=outcome.model_copy(update={"stop": stop, "answer": answer} if seen else {}),
+            outcome=ended(outcome, seen, Stop.STEP_LIMIT),
             started_at=self._written,
             split=self._split,
             verdict=verdict,
