@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 UNIFORM = "((priority >> 76)::DOUBLE + 0.5) / 4503599627370496"
 """SQL: a number above 0 and below 1 from the first 52 of a priority's 128 bits."""
-LOT = "(priority % 18446744073709551616::UHUGEINT)::UBIGINT"
+LOT = "(priority & 18446744073709551615::UHUGEINT)::UBIGINT"
 """SQL: a whole number from a priority's last 64 bits. Caps go by it: had they left the lowest priorities, what is left
 would not be drawn from by chance alone."""
 
