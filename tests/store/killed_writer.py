@@ -1,7 +1,7 @@
-"""Forks writers and kills each after so many microseconds: warm, so that 200 deaths take seconds.
+"""Forks writers and kills each somewhere in its work: warm, so that 200 deaths take seconds.
 
-A line `<number> <microseconds> <run>` on stdin is one death. The writer says on stdout what it was told is stored, a
-line each; `dead` follows when it is gone.
+A line `<number> <run>` on stdin is one death. What the writer was told is stored comes on stdout, a line each; `dead`
+follows when it is gone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import time
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from tests.records.made import trajectory
 from tests.records.test_record_judgement import judgement
@@ -21,31 +22,48 @@ from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index.build import catch_up
 from webgym_cli.store.run import RunDir
 
+LONGEST = 6
+"""Lines that a writer says before the moment of its death is drawn."""
+MOMENT = 0.01
+"""Seconds: some appends, or one with catching up."""
 
-def write(run: RunDir, number: int) -> None:
+
+def write(run: RunDir, number: int, told: BinaryIO) -> None:
     """Append, acknowledge, judge, index: until killed."""
     chance = random.Random(number)
     for again in count():
-        made = trajectory(number * 1000 + again, steps=1, instruction="x" * int(10 ** chance.uniform(1, 5.5)))
+        made = trajectory(number * 1000 + again, steps=1, instruction="x" * int(10 ** chance.uniform(1, 6)))
         append(run, made, rank=number % 2)
-        os.write(1, f"stored {made.id} {len(made.instruction)}\n".encode())
+        told.write(f"stored {made.id} {len(made.instruction)}\n".encode())
         if chance.random() < 0.3:
             append_judgement(run, Split.TRAIN, 0, judgement(trajectory=made.id, success=False))
-            os.write(1, f"judged {made.id}\n".encode())
-        if chance.random() < 0.2:
+            told.write(f"judged {made.id}\n".encode())
+        if chance.random() < 0.4:
             catch_up(run)
+
+
+def die(run: RunDir, number: int) -> list[bytes]:
+    """Let a writer work and die; return what it was told."""
+    chance = random.Random(-number)
+    hearing, telling = os.pipe()
+    if not (writer := os.fork()):
+        with os.fdopen(telling, "wb", buffering=0) as told:
+            write(run, number, told)
+    os.close(telling)
+    with os.fdopen(hearing, "rb") as said:
+        heard = [said.readline() for _ in range(chance.randrange(LONGEST))]
+        time.sleep(chance.uniform(0, MOMENT))  # not a wait for anything: it is the point at which the writer dies
+        os.kill(writer, signal.SIGKILL)
+        os.waitpid(writer, 0)
+        return [*heard, *said]
 
 
 def main() -> None:
     """Serve deaths until stdin ends."""
     for line in sys.stdin:
-        number, delay, root = line.rstrip("\n").split(" ", 2)
-        if not (writer := os.fork()):
-            write(RunDir(Path(root)), int(number))
-        time.sleep(int(delay) / 1e6)  # not a wait for anything: it is the point at which the writer dies
-        os.kill(writer, signal.SIGKILL)
-        os.waitpid(writer, 0)
-        os.write(1, b"dead\n")
+        number, root = line.rstrip("\n").split(" ", 1)
+        sys.stdout.write(b"".join(die(RunDir(Path(root)), int(number))).decode() + "dead\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
