@@ -30,7 +30,7 @@ def test_what_torch_saves_is_read_in_both_of_its_forms(tmp_path):
     (tmp_path / "train_trajectories").mkdir()
     tensors = tmp_path / "tensors.pt"
     given = {"values": [value], "protocol": 2, "paths": paths, "tensors": str(tensors)}
-    subprocess.run([python, "-c", WRITER + SAVE], input=json.dumps(given), text=True, check=True, capture_output=True)
+    subprocess.run([python, "-c", WRITER + SAVE], input=json.dumps(given).encode(), check=True, capture_output=True)
     digests = set()
     for path, _ in paths:
         (found,) = read(type(tmp_path)(path), None)

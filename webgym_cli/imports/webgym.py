@@ -146,11 +146,11 @@ class _File:
 
     def _picture(self, step: dict[str, Any]) -> Path:
         """Return where a picture is: under our folders, however long its path was on their machine."""
-        parts = PurePosixPath(_image_path(step)).parts[-3:]
-        if ".." in parts:
+        parts = [part for part in PurePosixPath(_image_path(step)).parts[-3:] if part != "/"]
+        if ".." in parts or not parts:
             raise NotUnderstood(f"the image path {_image_path(step)!r} leaves its folder")
         tails = [Path(*parts[start:]) for start in range(len(parts))]
-        candidates = [root / tail for root in self._roots for tail in tails if not tail.is_absolute()]
+        candidates = [root / tail for root in self._roots for tail in tails]
         return next((path for path in candidates if path.is_file()), candidates[0])
 
 

@@ -1,0 +1,125 @@
+"""Files with altered bytes: read, left out or refused, and never a traceback."""
+
+import functools
+import gzip
+import io
+import pickletools
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.imports.foreign import agentlab_episode, agentlab_step, pickled, webgym_episode, webgym_pictures
+from webgym_cli.imports import agentlab, webgym
+from webgym_cli.imports.execute import Importing
+from webgym_cli.imports.plan import plan_import
+from webgym_cli.imports.source import Found, Skipped
+from webgym_cli.imports.stand_ins import PickleRefused
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.run import RunDir
+
+ODD = (None, -1, 1e300, "x", [], [3], {"role": "assistant"}, True)
+PLACES = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=3)
+
+
+@functools.cache
+def whole(form):
+    if form == "webgym":
+        return pickled({"trajectories": [webgym_episode()], "metadata": {"timestamp": "x"}})
+    return pickled(agentlab_step(0, 'click("a1")'), protocol=4)
+
+
+def altered(content, places):
+    changed = bytearray(content)
+    for place, value in places:
+        changed[int(place * len(changed))] = value
+    return bytes(changed)
+
+
+def outcome(read, source):
+    try:
+        return [type(one) for one in read(source, None)]
+    except PickleRefused as error:
+        assert "\n" not in str(error)
+        return []
+
+
+@settings(max_examples=400, deadline=None)
+@given(places=PLACES)
+def test_altered_webgym_files(places):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "x"
+        file.write_bytes(altered(whole("webgym"), places))
+        assert set(outcome(webgym.read, file)) <= {Found, Skipped}
+
+
+@settings(max_examples=200, deadline=None)
+@given(places=PLACES)
+def test_altered_agentlab_steps(places, lab):
+    (lab / "step_0.pkl.gz").write_bytes(gzip.compress(altered(whole("agentlab"), places), 1))
+    assert set(outcome(agentlab.read, lab)) <= {Found, Skipped}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return agentlab_episode(tmp_path_factory.mktemp("lab"), "noop()")
+
+
+def replaced(spec, path, value):
+    """Return a copy in which what lies at a path is another value."""
+    if not path:
+        return value
+    copy = dict(spec) if isinstance(spec, dict) else list(spec)
+    copy[path[0]] = replaced(copy[path[0]], path[1:], value)
+    return copy
+
+
+def places_in(spec):
+    """Yield the path of everything within a nested value, and of itself."""
+    yield ()
+    pairs = spec.items() if isinstance(spec, dict) else enumerate(spec) if isinstance(spec, list) else ()
+    for key, part in pairs:
+        if key not in ("class", "base", "array", "dtype"):
+            yield from ((key, *rest) for rest in places_in(part))
+
+
+def odd_ones(spec):
+    """Return copies with each part replaced by values that have no place there."""
+    places = [place for place in places_in(spec) if not place or place[-1] not in ("fields", "items")]
+    return [replaced(spec, place, value) for place in places for value in ODD]
+
+
+def test_episodes_of_webgym_with_odd_parts(tmp_path):
+    odd = odd_ones(webgym_episode("one"))
+    webgym_pictures(tmp_path, "one")
+    file = tmp_path / "x"
+    file.write_bytes(pickled({"trajectories": odd, "metadata": {}}))
+    found = outcome(webgym.read, file)
+    assert len(found) == len(odd) > 500
+    assert found.count(Found) > 100
+    run = RunDir(tmp_path / "run")
+    summary = Importing(plan_import(run, "webgym", file), run, lambda event: None).execute()
+    assert summary["imported"] + sum(summary["skipped"].values()) == len(odd)
+    assert summary["imported"] == len(list(scan(run, Split.TRAIN, 0))) > 30
+
+
+def test_steps_of_agentlab_with_odd_parts(lab):
+    seen = set()
+    for content in pickled_apart(odd_ones(agentlab_step(0, 'click("a1")'))):
+        (lab / "step_0.pkl.gz").write_bytes(gzip.compress(content, 1))
+        seen |= set(outcome(agentlab.read, lab))
+    assert seen == {Found, Skipped}
+
+
+def pickled_apart(values):
+    """Yield the pickle of each value; all are written by one process."""
+    content = pickled(*values, protocol=4)
+    stream = io.BytesIO(content)
+    for _ in values:
+        start = stream.tell()
+        for _ in pickletools.genops(stream):
+            pass
+        yield content[start : stream.tell()]
