@@ -76,7 +76,8 @@ def _judgement(judgement: Judgement) -> Iterator[Line]:
     yield "", judgement.failure_detail, ""
     yield "model", judgement.models.get("verdict"), ""
     yield "looked at", ", ".join(f"step {index}" for index in judgement.key_points), ""
-    yield "blocked", judgement.blocked_reason, ""
+    if judgement.blocked is not None:
+        yield "site", f"{'blocked' if judgement.blocked else 'not blocked'}: {judgement.blocked_reason}", ""
     for criterion, verdict in verdicts(judgement):
         votes = f" ({sum(verdict.votes)} of {len(verdict.votes)} votes for it)" if verdict.votes else ""
         passed = "passed" if verdict.passed else "not passed"

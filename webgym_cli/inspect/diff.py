@@ -18,7 +18,7 @@ KINDS = ("gained", "lost", "kept", "failed")
 """A case: solved only by the second side, only by the first, by both, by neither."""
 
 _CASES = """
-SELECT task_key, {seed} AS seed, min(task) AS task, min(site) AS site, arg_max(id, started_at) AS id,
+SELECT task_key, {seed} AS seed, min(task) AS task, min(site) AS site, arg_max(id, (started_at, id)) AS id,
        count(success) AS scored, avg(success::INTEGER) AS rate, avg(steps) AS steps
 FROM trajectories WHERE split = ? AND iteration = ? GROUP BY ALL ORDER BY task, task_key, seed
 """
