@@ -84,7 +84,9 @@ class Drawing:
         """Draw until each share has its quota; what can't be used makes room for the next. Raises `StoreError`."""
         while missing := self._missing():
             for share, count in missing.items():
-                for candidate, made in self._converted(self._queues[share].take(count)):
+                batch = self._queues[share].take(count)
+                self._left[share] -= count - len(batch)  # nothing, unless another pool took this one's place
+                for candidate, made in self._converted(batch):
                     found = self._unseen(candidate, made)
                     if isinstance(found, Drop):
                         self._drawn.dropped[found.value] += 1

@@ -1,0 +1,53 @@
+"""`webgym prepare` as people and scripts meet it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.prepare.buffer import fill
+from tests.records.made import CRASHED, UNSOLVED, trajectory
+from webgym_cli.config.load import load
+from webgym_cli.store.run import RunDir, create_or_open
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with two solved trajectories of two steps, one that failed and one that broke."""
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    fill(made, trajectory(0), trajectory(1), trajectory(2, outcome=UNSOLVED), trajectory(3, outcome=CRASHED))
+    return made
+
+
+def prepare(run, *arguments):
+    command = [sys.executable, "-m", "webgym_cli", "prepare", str(run.root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=run.root.parent, timeout=60)
+
+
+def test_a_dry_run_is_one_object_with_every_filter(run):
+    said = prepare(run, "--dry-run", "-s", "filters.max_steps_per_task=3")
+    assert said.returncode == 0
+    plan = json.loads(said.stdout)
+    assert (plan["trajectories"], plan["steps"], plan["eligible_steps"]) == (4, 8, 3)
+    assert plan["samples_by_iteration"] == {"0": 3}
+    assert plan["dropped_trajectories"] == {
+        "ambiguous_id": 0, "failure": 1, "empty": 0, "too_few_steps": 0, "reward_unknown": 0, "unsuccessful": 1,
+    }  # fmt: skip
+    assert plan["dropped_steps"] == {"no_action": 0, "same_screenshot": 0, "task_cap": 1}
+    assert plan["steps_of_dropped_trajectories"] == 4
+    assert not run.dataset.exists()
+
+
+def test_filters_that_leave_nothing_say_so(run):
+    said = prepare(run, "-s", 'filters.only_sites=["example.com"]')
+    assert (said.returncode, said.stdout) == (1, "")
+    assert "no step is fit for training (1 x failure, 1 x unsuccessful, 2 x other_site)" in said.stderr
+
+
+def test_a_band_that_is_none_is_refused(run):
+    said = prepare(run, "-s", 'filters.bands=["huge"]')
+    assert said.returncode == 2
+    assert "filters.bands" in said.stderr and "'easy', 'medium' or 'hard'" in said.stderr
+    assert "Traceback" not in said.stderr
