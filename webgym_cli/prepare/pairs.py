@@ -19,36 +19,40 @@ from webgym_cli.store.buffer import Place
 from webgym_cli.store.index.query import Index
 
 _CANDIDATES = """
-WITH judged AS (
-    SELECT id, split, iteration, task_key, instruction, success,
-        {{'id': id, 'file': file, 'offset': start, 'length': size, 'verdict_file': verdict_file,
-          'verdict_offset': verdict_start, 'verdict_length': verdict_size}} AS place
+WITH judged AS MATERIALIZED (
+    SELECT row_number() OVER () AS number, id, split, iteration, task_key, success, hash(task_key, split) AS task,
+        hash(instruction) AS instruction, {{
+            'id': id, 'file': file, 'offset': start, 'length': size, 'verdict_file': verdict_file,
+            'verdict_offset': verdict_start, 'verdict_length': verdict_size}} AS place
     FROM trajectories WHERE {where} AND success IS NOT NULL
 ), walked AS (
-    SELECT judged.*, step, screenshot, response_digest, md5(? || '/' || id || '/' || step) AS priority,
-        string_agg(concat_ws(' ', screenshot, action), ' ') OVER (
-            PARTITION BY id, judged.split, judged.iteration ORDER BY step
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS way
+    SELECT number, task, instruction, success, step, hash(screenshot) AS seen, hash(response_digest) AS reply,
+        md5_number(? || '/' || id || '/' || step) AS priority,
+        bit_xor(hash(step, screenshot, action)) OVER (
+            PARTITION BY number ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS way
     FROM judged JOIN steps ON steps.trajectory = id AND steps.split = judged.split
         AND steps.iteration = judged.iteration
 ), replies AS (
-    SELECT task_key, split, md5(concat_ws(' ', instruction, way, screenshot)) AS page, step, success, id, place,
-        response_digest, priority
-    FROM walked
-    QUALIFY row_number() OVER (
-        PARTITION BY task_key, split, page, success, response_digest ORDER BY priority) = 1
+    SELECT hash(task, instruction, step, seen, way) AS page, success, reply, any_value(task) AS task,
+        any_value(step) AS step, min(priority) AS priority, arg_min(number, priority) AS number
+    FROM walked GROUP BY ALL
 ), drawn AS (
     SELECT * FROM replies
-    QUALIFY row_number() OVER (PARTITION BY task_key, split, page, success ORDER BY priority) <= ?
+    WHERE page IN (SELECT page FROM replies GROUP BY page HAVING bool_or(success) AND NOT bool_and(success))
+    QUALIFY row_number() OVER (PARTITION BY page, success ORDER BY priority) <= ?
+), candidates AS (
+    SELECT wanted.number AS wanted, unwanted.number AS unwanted, wanted.step AS step,
+        md5(wanted.priority || '/' || unwanted.priority) AS turn
+    FROM drawn AS wanted JOIN drawn AS unwanted ON wanted.page = unwanted.page AND wanted.reply <> unwanted.reply
+    WHERE wanted.success AND NOT unwanted.success
+    QUALIFY row_number() OVER (PARTITION BY wanted.task ORDER BY turn) <= ?
 )
-SELECT wanted.task_key AS task, wanted.split AS split, wanted.step AS step, wanted.place AS wanted,
-    unwanted.place AS unwanted, md5(wanted.priority || unwanted.priority) AS turn
-FROM drawn AS wanted JOIN drawn AS unwanted ON wanted.task_key = unwanted.task_key AND wanted.split = unwanted.split
-    AND wanted.page = unwanted.page AND wanted.response_digest <> unwanted.response_digest
-WHERE wanted.success AND NOT unwanted.success
-QUALIFY row_number() OVER (PARTITION BY wanted.task_key, wanted.split ORDER BY turn) <= ?
-ORDER BY wanted.task_key, wanted.split, turn
+SELECT chosen.task_key AS task, chosen.split AS split, step, chosen.place AS wanted, rejected.place AS unwanted
+FROM candidates JOIN judged AS chosen ON chosen.number = wanted JOIN judged AS rejected ON rejected.number = unwanted
+ORDER BY chosen.task_key, chosen.split, turn
 """
+"""What is compared is compared by hashes of 64 bits: a million steps then fit into the index's memory. Only md5, which
+doesn't change with DuckDB's version, decides what is drawn."""
 TRIES = 8
 """Candidates that are read for each pair that a task may have."""
 
