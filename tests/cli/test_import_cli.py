@@ -50,7 +50,7 @@ def logs(tmp_path):
 def test_an_import_is_there_for_the_commands_that_follow(webgym, logs, tmp_path):
     code, events, said = webgym("import", "webgym", logs, "run")
     assert (code, events[-1]["event"], events[-1]["imported"]) == (0, "import", 2)
-    assert "imported 2 episodes, 1 solved" in said
+    assert "imported 2: 1 solved, 8 steps" in said
     assert said.endswith("next: webgym inspect-buffer run\n")
     code, (overview,), _ = webgym("inspect-buffer", "run", "--json")
     assert (code, overview["trajectories"], overview["success_rate"]) == (0, 2, 0.5)
@@ -66,6 +66,14 @@ def test_a_dry_run_tells_and_writes_nothing(webgym, logs, tmp_path):
     code, (summary,), _ = webgym("import", "webgym", logs, "run", "--dry-run")
     assert (code, summary["dry_run"], summary["imported"], summary["iteration"]) == (0, True, 2, 0)
     assert not (tmp_path / "run").exists()
+
+
+def test_what_is_left_out_is_told_with_an_example(webgym, logs):
+    (logs / "images" / "two" / "step_001.png").unlink()
+    code, events, said = webgym("import", "webgym", logs, "run")
+    assert (code, events[-1]["skipped"]) == (0, {"screenshot_missing": 1})
+    assert f"  screenshot_missing: {logs}/train_trajectories/train_trajectories.pt.iteration3, trajectory 1: " in said
+    assert "step_001.png: not there" in said
 
 
 def test_a_hostile_pickle_runs_nothing_and_is_told_in_one_line(webgym, tmp_path):

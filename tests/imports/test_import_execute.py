@@ -86,9 +86,7 @@ def test_episodes_are_stored_with_their_pictures_and_verdicts(run, logs):
     assert [step.page_changed for step in solved.steps] == [False, None]
     assert set(judgements(run, Split.TRAIN, 0)) == {solved.id, refuted.id}
     assert events[-1]["done"] == events[-1]["total"] == 1
-    assert import_in_words(summary) == (
-        "imported 3 episodes, 1 solved, 1 failed by their infrastructure, 6 steps, 6 new images"
-    )
+    assert import_in_words(summary) == ("imported 3: 1 solved, 1 failed by their infrastructure, 6 steps, 6 new images")
 
 
 def test_the_same_import_adds_nothing_whatever_the_iteration(run, logs):

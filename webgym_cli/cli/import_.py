@@ -79,6 +79,8 @@ def import_(
     with stage("import", directory, settings, output, options) as at:
         summary = Importing(plan, at.run, at.sink).execute()
         at.sink({**summary, "message": import_in_words(summary)})
+    for why, examples in summary["examples"].items():
+        output.note(f"  {why}: {examples[0]}")
     require_something(summary, plan)
     output.next_step(f"webgym inspect-buffer {run}")
 

@@ -243,7 +243,8 @@ def import_in_words(summary: Event) -> str:
         ("new images", summary["new_images"]),
         ("steps without an action of ours", summary["steps_without_action"]),
     )
-    parts = [f"{summary['imported']} episodes", *(f"{count} {words}" for words, count in counts if count)]
+    parts = [f"{count} {words}" for words, count in counts if count]
     left = "; ".join(f"{count} {why}" for why, count in summary["skipped"].items())
     done = "would import" if summary["dry_run"] else "imported"
-    return f"{done} {', '.join(parts)}" + (f"; skipped: {left}" if left else "")
+    told = f": {', '.join(parts)}" if parts else ""
+    return f"{done} {summary['imported']}{told}" + (f"; skipped: {left}" if left else "")
