@@ -125,10 +125,10 @@ def _whole_lines(path: Path, start: int, size: int) -> int:
 def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> None:
     total, done = sum(plan.new.size for plan in plans), 0
     for plan in plans:
-        if plan.wrong:
-            _forget(run, plan.source)
-            if sink is not None:
-                sink({"event": "index", "message": f"{plan.source.path} has other content: its index is built anew"})
+        if not plan.idle:
+            fragments.remove(run, plan.source, plan.new.start)
+        if plan.wrong and sink is not None:
+            sink({"event": "index", "message": f"{plan.source.path} has other content: its index is built anew"})
         for span in _chunks(plan.source.path, plan.new):
             _write(run, plan.source, span)
             done += span.size
@@ -203,14 +203,6 @@ def _join(run: RunDir, source: Source) -> None:
     }
     tail = fragments.tail_of(of[source.main][parts[-1]])
     fragments.write(run, source, Span(parts[0].start, parts[-1].end), joined, tail)
-
-
-def _forget(run: RunDir, source: Source) -> None:
-    """Remove all fragments of a source, those of its main table first: what is left is never taken for complete."""
-    catalog = Catalog(run)
-    for table in reversed(source.tables):
-        for path in catalog.fragments(table, source.name).values():
-            path.unlink(missing_ok=True)
 
 
 def _is_recent(catalog: Catalog, table: str, source: str, span: Span, chain: list[Span]) -> bool:

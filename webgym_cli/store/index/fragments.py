@@ -159,6 +159,18 @@ def write(run: RunDir, source: Source, span: Span, tables: dict[str, pa.Table], 
             ) from error
 
 
+def remove(run: RunDir, source: Source, start: int) -> None:
+    """Remove what a source has beyond a byte: rows of other content, or rests of what is incomplete.
+
+    The main table's go first: what is left is never taken for complete.
+    """
+    for table in reversed(source.tables):
+        for path in (home(run) / table).glob("*.parquet"):
+            match = _NAME.fullmatch(path.name)
+            if match and match["source"] == source.name and int(match["end"]) > start:
+                path.unlink(missing_ok=True)
+
+
 def read(path: Path, table: str) -> pa.Table:
     """Return a fragment's rows. Raises `OSError` or `pa.ArrowException` when it is damaged."""
     return pq.read_table(path, schema=TABLES[table])
