@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.imports.foreign import pickled, thing, torch_archive
 from webgym_cli.imports import pickled as machine
+from webgym_cli.imports.arrays import NUMPY
 from webgym_cli.imports.containers import TORCH_MAGIC, read_pickle
 from webgym_cli.imports.pickled import load
 from webgym_cli.imports.stand_ins import Held, Known, PickleRefused
@@ -204,6 +205,32 @@ def test_nesting_of_any_depth_is_read_without_recursion():
     for _ in range(199_999):
         (found,) = found
     assert found == []
+
+
+DEEP = b"(" * 100_000 + b"t" * 100_000
+ENDLESS = b"]q\0" + b"".join(b"0(h%ch%clq%c" % (n, n, n + 1) for n in range(60))
+"""A list whose text would have 2**60 parts."""
+
+
+@pytest.mark.parametrize("nested", [DEEP, ENDLESS], ids=["deep", "endless"])
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        b"(d" + b"%sI1\ns.",  # a key
+        b"ccollections\nOrderedDict\n((lp0\n(%sI1\nlatR.",  # a key in pairs
+        b"c_codecs\nencode\n(%sS'latin1'\ntR.",
+        b"c_codecs\nencode\n(S'a'\n%stR.",
+        b"ccopy_reg\n_reconstructor\n(cwebgym.data.components\nTask\n%sNtR.",
+        b"cnumpy\ndtype\n(%stR.",
+        b"cnumpy\ndtype\n(S'u1'\ntR(I3\n%stb.",
+        b"cnumpy.core.multiarray\n_reconstruct\n(tR(I1\n%s(tNNtb.",
+    ],
+    ids=range(8),
+)
+def test_nested_parts_where_words_are_expected_are_refused_at_once(nested, wrapped):
+    with pytest.raises(PickleRefused) as refused:
+        read(wrapped % nested, Known(records=RECORDS.records, makers=NUMPY))
+    assert len(str(refused.value)) < 200
 
 
 def test_a_gzip_bomb_stops_at_its_limit(tmp_path, monkeypatch):

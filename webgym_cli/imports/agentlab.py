@@ -23,6 +23,7 @@ from webgym_cli.imports.source import (
     ended,
     fields_of,
     fingerprint,
+    in_short,
     number_of,
     plain,
     spoken,
@@ -58,8 +59,8 @@ def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
         yield _found(source, (images / source.name) if images else source, summary)
     except NoPicture as error:
         yield Skipped(Skip.SCREENSHOT_MISSING, str(source), str(error))
-    except (NotUnderstood, ValueError) as error:
-        yield Skipped(Skip.NOT_UNDERSTOOD, str(source), str(error))
+    except ValueError as error:
+        yield Skipped(Skip.NOT_UNDERSTOOD, str(source), in_short(error))
 
 
 def _summary(source: Path) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ CODES = {
 ORDERS = {"<": "<", ">": ">", "|": "<", "=": "<"}
 """Byte orders; pickles of another machine's native order are not told apart from ours, which is little-endian."""
 MAX_DIMENSIONS = 8
+MAX_AXIS = 1 << 40
 MAX_LISTED = 10_000
 """Numbers of an array that are made into Python's at most; a picture is never."""
 
@@ -43,9 +44,10 @@ class Dtype:
 
     def build(self, state: Any) -> None:
         """Take numpy's state: version, byte order, and what only records have."""
-        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ORDERS or any(state[2:5]):
+        order = state[1] if isinstance(state, tuple) and len(state) > 1 and not any(state[2:5]) else None
+        if not isinstance(order, str) or order not in ORDERS:
             raise PickleRefused("an array of an unknown kind of numbers")
-        self.order = ORDERS[state[1]]
+        self.order = ORDERS[order]
 
     @property
     def size(self) -> int:
@@ -87,7 +89,7 @@ class Array:
 def _checked(data: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Dtype, bytes]:
     """Return the parts of an array whose length fits its shape. Raises `PickleRefused`."""
     whole = isinstance(shape, tuple) and len(shape) <= MAX_DIMENSIONS
-    if not whole or not all(type(axis) is int and axis >= 0 for axis in shape):
+    if not whole or not all(type(axis) is int and 0 <= axis < MAX_AXIS for axis in shape):
         raise PickleRefused("an array whose shape is no tuple of numbers")
     if not isinstance(dtype, Dtype) or not isinstance(data, bytes | bytearray):
         raise PickleRefused("an array that is not made of plain numbers")
@@ -98,7 +100,7 @@ def _checked(data: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Dtype,
 
 def _dtype(code: Any, *_: Any) -> Dtype:
     if not isinstance(code, str) or code not in CODES:
-        raise PickleRefused(f"an array of {code!r}, which are not plain numbers")
+        raise PickleRefused("an array that is not made of plain numbers")
     return Dtype(code)
 
 

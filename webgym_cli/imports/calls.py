@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,7 @@ from webgym_cli.records.action import NORMALISED, Action
 MAX_TEXT = 100_000
 """Characters of a call at most: Python's parser is asked to read it."""
 Point = tuple[float, float]
-Locate = Callable[[str], Point | None]
-"""An element's name -> its centre, each axis 0-1000; None where it is not known or outside of the picture."""
+"""A place on the picture, each axis 0-1000."""
 
 
 @dataclass(frozen=True, slots=True)

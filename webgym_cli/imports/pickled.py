@@ -10,13 +10,10 @@ import pickletools
 from collections.abc import Callable
 from typing import IO, Any, cast
 
-from webgym_cli.imports.stand_ins import Builds, Held, Known, Name, PickleRefused
+from webgym_cli.imports.stand_ins import Builds, Held, Known, Name, PickleRefused, entries
 
 MAX_OPERATIONS = 100_000_000
 """Opcodes of one pickle at most: a WebGym iteration of 20,000 steps has three million."""
-ATOMS = (str, int, float, bool, bytes, type(None))
-"""What may be a key or in a set: hashing deep tuples would overflow the stack."""
-
 VALUES = frozenset(
     (
         "INT",
@@ -42,7 +39,6 @@ VALUES = frozenset(
     )
 )
 """Opcodes whose argument is the value."""
-CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 
 
 def load(stream: IO[bytes], known: Known, origin: str) -> Any:
@@ -55,7 +51,9 @@ def load(stream: IO[bytes], known: Known, origin: str) -> Any:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
             if count > MAX_OPERATIONS:
                 raise PickleRefused(f"more than {MAX_OPERATIONS} operations")
-            machine.do(opcode.name, argument)
+            if (operation := OPERATIONS.get(opcode.name)) is None:
+                raise PickleRefused(f"its opcode {opcode.name} is not data (tensors, for example)")
+            operation(machine, argument)
         return machine.pop()
     except PickleRefused as error:
         raise PickleRefused(f"{origin}: {error}") from None
@@ -76,21 +74,15 @@ class _Machine:
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
 
-    def do(self, name: str, argument: Any) -> None:
-        """Do one opcode. Raises `PickleRefused` for those that are not data."""
-        if name in VALUES:
-            self._stack.append(argument)
-        elif name in CONSTANTS:
-            self._stack.append(CONSTANTS[name])
-        elif (operation := OPERATIONS.get(name)) is not None:
-            operation(self, argument)
-        else:
-            raise PickleRefused(f"its opcode {name} is not data" + (" (it holds tensors)" if "PERSID" in name else ""))
+    def top(self) -> Any:
+        """Return the top of the stack and leave it there."""
+        if len(self._stack) <= (self._marks[-1] if self._marks else 0):
+            raise PickleRefused("not a whole pickle: its stack is empty")
+        return self._stack[-1]
 
     def pop(self) -> Any:
         """Take the top of the stack."""
-        if not self._stack or (self._marks and len(self._stack) <= self._marks[-1]):
-            raise PickleRefused("not a whole pickle: its stack is empty")
+        self.top()
         return self._stack.pop()
 
     def drop(self) -> None:
@@ -104,12 +96,6 @@ class _Machine:
     def push(self, value: Any) -> None:
         """Put a value on the stack."""
         self._stack.append(value)
-
-    def top(self) -> Any:
-        """Return the top of the stack and leave it there."""
-        value = self.pop()
-        self._stack.append(value)
-        return value
 
     def mark(self, _: Any) -> None:
         """Begin a group."""
@@ -135,7 +121,9 @@ class _Machine:
         head, _, rest = dotted.partition(".")
         dotted = f"{SPELLINGS.get(head, head)}.{rest}"
         if not self._known.admits(dotted):
-            raise PickleRefused(f"it asks for {dotted!r}, which is no record of this format: nothing of it was run")
+            raise PickleRefused(
+                f"it asks for {dotted[:200]!r}, which is no record of this format: nothing of it was run"
+            )
         self._stack.append(Name(dotted))
 
     def stack_named(self, _: Any) -> None:
@@ -187,9 +175,7 @@ class _Machine:
 
 
 def _entries(pairs: list[Any]) -> dict[Any, Any]:
-    if not all(isinstance(key, ATOMS) for key in pairs[::2]):
-        raise PickleRefused("a dict with keys that are neither texts nor numbers")
-    return dict(zip(pairs[::2], pairs[1::2], strict=True))
+    return entries(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def _pair(machine: _Machine) -> list[Any]:
@@ -213,6 +199,11 @@ def _obj(machine: _Machine, _: Any) -> None:
 
 
 OPERATIONS: dict[str, Callable[[_Machine, Any], None]] = {
+    **dict.fromkeys(VALUES, _Machine.push),
+    "NONE": lambda machine, _: machine.push(None),
+    "NEWTRUE": lambda machine, _: machine.push(True),
+    "NEWFALSE": lambda machine, _: machine.push(False),
+    "EMPTY_TUPLE": lambda machine, _: machine.push(()),
     "PROTO": lambda machine, version: None,
     "FRAME": lambda machine, size: None,
     "STOP": lambda machine, _: None,

@@ -186,6 +186,11 @@ def plain(value: Any) -> Any:
     return copied(value, 0)
 
 
+def in_short(error: Exception) -> str:
+    """Return what an error says, as one line of a moderate length."""
+    return " ".join(str(error).split())[:500]
+
+
 def text_of(value: Any) -> str:
     """Return a value that should be a text; empty when it is none."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else ""

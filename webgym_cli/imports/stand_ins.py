@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from webgym_cli.errors import UsageError
+
+ATOMS = (str, int, float, bool, bytes, type(None))
+"""What may be a key: hashing deep tuples would overflow the stack."""
 
 
 class PickleRefused(UsageError):
@@ -89,8 +92,8 @@ def _reconstructed(of: Any, base: Any, state: Any) -> Any:
 
 def _encoded(text: str, encoding: str = "") -> bytes:
     """Stand for `_codecs.encode`, by which protocol 2 writes bytes."""
-    if encoding != "latin1":
-        raise PickleRefused(f"bytes in the encoding {encoding!r}")
+    if not isinstance(text, str) or encoding != "latin1":
+        raise PickleRefused("bytes in another encoding than latin1")
     return text.encode("latin1")
 
 
@@ -106,6 +109,16 @@ def _path(*parts: Any) -> str:
     return str(PurePosixPath(*parts))
 
 
+def entries(pairs: Iterable[Any]) -> dict[Any, Any]:
+    """Return a dict of pairs. Raises `PickleRefused` for keys that are more than a text or a number."""
+    made = {}
+    for key, value in pairs:
+        if not isinstance(key, ATOMS):
+            raise PickleRefused("a dict with keys that are neither texts nor numbers")
+        made[key] = value
+    return made
+
+
 def _listed(items: Any = ()) -> list[Any]:
     if not isinstance(items, list | tuple):
         raise PickleRefused("a container made of something else")
@@ -113,7 +126,7 @@ def _listed(items: Any = ()) -> list[Any]:
 
 
 PLAIN: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": dict,
+    "collections.OrderedDict": lambda pairs=(): entries(_listed(pairs)),
     "collections.defaultdict": lambda *_: {},
     "builtins.set": _listed,
     "builtins.frozenset": _listed,

@@ -22,6 +22,7 @@ from webgym_cli.imports.source import (
     Skipped,
     ended,
     fingerprint,
+    in_short,
     number_of,
     spoken,
     text_of,
@@ -67,8 +68,8 @@ def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
         yield episode.found(images)
     except NoPicture as error:
         yield Skipped(Skip.SCREENSHOT_MISSING, str(source), str(error))
-    except NotUnderstood as error:
-        yield Skipped(Skip.NOT_UNDERSTOOD, str(source), str(error))
+    except ValueError as error:
+        yield Skipped(Skip.NOT_UNDERSTOOD, str(source), in_short(error))
     except Unfinished as error:
         yield Skipped(Skip.UNFINISHED, str(source), str(error))
 

@@ -19,6 +19,7 @@ from webgym_cli.imports.source import (
     ended,
     fields_of,
     fingerprint,
+    in_short,
     plain,
     spoken,
     text_of,
@@ -29,7 +30,7 @@ from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptSpec, PromptVersion
-from webgym_cli.tasks.format import BadTask, read_task
+from webgym_cli.tasks.format import read_task
 
 RECORDS = Known(
     records=frozenset(
@@ -79,8 +80,8 @@ def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
         where = f"{source}, trajectory {number}"
         try:
             yield file.found(where, steps) if steps else Skipped(Skip.EMPTY, where)
-        except (NotUnderstood, PickleRefused, BadTask) as error:
-            yield Skipped(Skip.NOT_UNDERSTOOD, where, str(error))
+        except (ValueError, PickleRefused) as error:
+            yield Skipped(Skip.NOT_UNDERSTOOD, where, in_short(error))
 
 
 class _File:
