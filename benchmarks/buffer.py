@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.buffer_data import ITERATIONS, SETTINGS, STEPS, fill, fill_pickles
+from benchmarks.buffer_data import ITERATIONS, SETTINGS, STEPS, fill, fill_pickles, pictures
 from benchmarks.harness import Row, Series, emit, machine, program, say, table
 from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
@@ -48,16 +48,17 @@ QUICK = Sizes(steps=(2_000, 10_000), compared=10_000, repeats=1, judged=False)
 def measured(folder: Path, sizes: Sizes) -> list[Row]:
     """Make each buffer, measure it, remove it."""
     model = build_tiny_model(folder / "model", load())
+    shots = pictures(folder / "screenshots")
     rows: list[Row] = []
     for steps in sizes.steps:
         say(f"{steps} steps: making the buffer")
         root = folder / f"run-{steps}"
-        run = fill(root, steps, model)
+        run = fill(root, steps, model, folder / "screenshots", shots)
         rows += indexing(root, steps)
         rows += preparing(root, steps, sizes)
         if steps == sizes.compared:
             say(f"{steps} steps: the same as pickles")
-            fill_pickles(folder / "pickles", run, steps)
+            fill_pickles(folder / "pickles", run, steps, shots)
             rows += drawing(folder, root, steps, sizes)
         shutil.rmtree(root)
     return rows

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-WINDOW = 4
-"""Earlier rounds of a sample."""
 POWER = 2.0
 """Of the recency bias, by position."""
 
@@ -62,13 +60,12 @@ def draw(folder: Path, wanted: int, out: Path) -> dict[str, Any]:
     for file in sorted(folder.glob("train_trajectories.pt.iteration*")):
         with file.open("rb") as opened:
             stored += pickle.load(opened)["trajectories"]
-    samples = []
-    for trajectory in stored:
-        if trajectory[-1]["reward"] != 1.0:
-            continue
-        for index, step in enumerate(trajectory):
-            if step["changed"] is not False:
-                samples.append(sample(trajectory, index))
+    samples = [
+        (sample(step), step["reward"] == 1 and not step["same_as_next_screenshot"])
+        for trajectory in stored
+        for step in trajectory
+    ]
+    samples = [built for built, trainable in samples if trainable]
     keys = [random.random() ** (1 / (position + 1) ** POWER) for position in range(len(samples))]
     newest = sorted(range(len(samples)), key=keys.__getitem__, reverse=True)[:wanted]
     out.write_text(json.dumps([samples[position] for position in newest], indent=2), encoding="utf-8")
@@ -80,16 +77,23 @@ def draw(folder: Path, wanted: int, out: Path) -> dict[str, Any]:
     }
 
 
-def sample(trajectory: list[dict[str, Any]], index: int) -> dict[str, Any]:
-    """Return a step as a conversation with its earlier rounds."""
-    conversation, images = [], []
-    for step in trajectory[max(0, index - WINDOW) : index + 1]:
-        seen = step["observation"]
-        told = f"<image>\nTask: {seen.task.task_name}\nAddress: {seen.page_metadata['url']}"
-        conversation.append({"from": "human", "value": told})
-        conversation.append({"from": "gpt", "value": step["response"].raw_response})
-        images.append(seen.image_path)
-    return {"conversations": conversation, "system": trajectory[index]["response"].raw_prompt, "images": images}
+def sample(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a step as a conversation, from the prompt that was stored with it."""
+    conversation, images, system = [], [], ""
+    for message in json.loads(step["response"].raw_prompt):
+        text = ""
+        for item in message["content"]:
+            if item["type"] == "image_url":
+                images.append(item["image_url"]["url"].removeprefix("file://"))
+                text += "<image>"
+            else:
+                text += item["text"]
+        if message["role"] == "system":
+            system = text
+        else:
+            conversation.append({"from": "human" if message["role"] == "user" else "gpt", "value": text})
+    conversation.append({"from": "gpt", "value": step["response"].raw_response})
+    return {"conversations": conversation, "system": system, "images": images}
 
 
 def main() -> None:

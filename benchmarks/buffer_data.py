@@ -1,7 +1,8 @@
 """Fills a run with made-up trajectories, and writes the very same ones as WebGym stores them: a pickle an iteration.
 
-A step is a click on a page of 1280x768: a response of some 90 tokens with its ids and log-probabilities, one of a pool
-of screenshots, an address. A third of the trajectories succeeded. All is decided by the trajectory's number.
+A step is a click on a page of 1280x768: a reply to the prompt `complete` (WebGym's default) with the ids and
+log-probabilities of 180 tokens, one of a pool of screenshots, an address. A third of the trajectories succeeded. All
+is decided by the trajectory's number.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import shutil
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,11 +21,25 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from benchmarks.buffer_baseline import WebGymAction, WebGymObservation, WebGymResponse, WebGymTask
+from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.agent.tools import render_call
 from webgym_cli.config.load import load
+from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Generation, Observation, Outcome, PromptSpec, Screenshot, Step, Trajectory
+from webgym_cli.records.trajectory import (
+    Generation,
+    Observation,
+    Outcome,
+    PromptSpec,
+    PromptVersion,
+    Screenshot,
+    Step,
+    Trajectory,
+)
+from webgym_cli.store.checkpoints import publish
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -39,16 +55,16 @@ SETTINGS = {
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _SITES = 400
 _TASKS = 5000
-_PICTURES = 2000
+_PICTURES = 1000
 _SIZE = (1280, 768)
-_TOKENS = 90
+_TOKENS = 180
 """Of a response."""
-_TYPED = "The page lists {a} results and the next one, number {b}, is not yet open; I open it to read its price."
+_NOTE = "Article {number} costs {price} and is delivered within {days} days, says its page."
 
 
-def pictures(run: RunDir, count: int = _PICTURES) -> list[Screenshot]:
+def pictures(folder: Path, count: int = _PICTURES) -> list[Screenshot]:
     """Store so many different screenshots and return them."""
-    store = ScreenshotStore(run.screenshots)
+    store = ScreenshotStore(folder)
     return [store.put(_picture(number)) for number in range(count)]
 
 
@@ -76,7 +92,7 @@ def trajectories(numbers: range, iteration: int, shots: list[Screenshot]) -> Ite
             instruction=text,
             seed=number,
             policy="model-0",
-            prompt=PromptSpec(),
+            prompt=PromptSpec(version=PromptVersion.COMPLETE),
             steps=tuple(_step(index, choice, url, shots) for index in range(STEPS)),
             outcome=outcome,
             started_at=(_BEGIN + timedelta(days=iteration, seconds=number)).isoformat(),
@@ -84,21 +100,17 @@ def trajectories(numbers: range, iteration: int, shots: list[Screenshot]) -> Ite
         )
 
 
-def fill(root: Path, steps: int, model: Path) -> RunDir:
+def fill(root: Path, steps: int, model: Path, screenshots: Path, shots: list[Screenshot]) -> RunDir:
     """Make a run with so many steps. `model`: the folder of the policy whose tokenizer counts.
 
     Lines are written in bulk: the shipped `append` waits for the disk at each.
     """
     run = RunDir(root)
-    create_or_open(
-        run,
-        load(
-            overrides=[
-                f"{name}={value}" for name, value in {**SETTINGS, "policy_config.base_model": str(model)}.items()
-            ]
-        ),
-    )
-    shots = pictures(run)
+    wanted = {**SETTINGS, "policy_config.base_model": str(model)}
+    settings = load(overrides=[f"{name}={value}" for name, value in wanted.items()])
+    create_or_open(run, settings)
+    _train(run, settings, model)
+    run.screenshots.symlink_to(screenshots)
     for iteration, numbers in enumerate(_numbers(steps)):
         part = run.part(Split.TRAIN, iteration)
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -107,14 +119,30 @@ def fill(root: Path, steps: int, model: Path) -> RunDir:
     return run
 
 
-def fill_pickles(folder: Path, run: RunDir, steps: int) -> None:
+def fill_pickles(folder: Path, run: RunDir, steps: int, shots: list[Screenshot]) -> None:
     """Write the same trajectories as WebGym does."""
     folder.mkdir(parents=True)
-    shots = pictures(run)
     for iteration, numbers in enumerate(_numbers(steps)):
         stored = [_webgym(run, made) for made in trajectories(numbers, iteration, shots)]
         with (folder / f"train_trajectories.pt.iteration{iteration + 1}").open("wb") as file:
             pickle.dump({"trajectories": stored, "metadata": {"iteration": iteration + 1}}, file)
+
+
+def _train(run: RunDir, settings: Settings, model: Path) -> None:
+    """Have the run at its last iteration: `prepare` reads what lies behind the current policy."""
+    checkpoint = Checkpoint(
+        name="model_20260101_000000",
+        version=ITERATIONS - 1,
+        iteration=ITERATIONS - 2,
+        parent=str(model),
+        data_digest="",
+        resumable=False,
+        steps=1,
+        created_at=_BEGIN.isoformat(),
+    )
+    weights = run.checkpoints / f".{checkpoint.name}"
+    shutil.copytree(model, weights)
+    publish(run, settings, weights, checkpoint)
 
 
 def _numbers(steps: int) -> list[range]:
@@ -125,13 +153,12 @@ def _numbers(steps: int) -> list[range]:
 def _step(index: int, choice: random.Random, url: str, shots: list[Screenshot]) -> Step:
     point = (choice.randrange(1000), choice.randrange(1000))
     action = Action(name=ActionName.CLICK, coordinate=point)
-    spoken = _TYPED.format(a=point[0], b=point[1])
     return Step(
         index=index,
         observation=Observation(
             url=f"{url}?page={index}", title=f"Page {index}", screenshot=shots[choice.randrange(len(shots))]
         ),
-        response=f"Action: {spoken}\n{render_call(action, InteractionMode.COORDINATES)}",
+        response=_response(index, url, render_call(action, InteractionMode.COORDINATES)),
         action=action,
         page_changed=choice.random() > 0.1 if index + 1 < STEPS else None,
         prompt_digest=f"{choice.getrandbits(256):064x}",
@@ -147,28 +174,48 @@ def _step(index: int, choice: random.Random, url: str, shots: list[Screenshot]) 
     )
 
 
+def _response(index: int, url: str, call: str) -> str:
+    """Return a reply to the prompt `complete`: a memory that grows, the progress, and the call."""
+    memory = [_NOTE.format(number=number, price=len(url) + 7 * number, days=1 + number % 5) for number in range(index)]
+    progress = {"find the list": "done", "compare the articles": "doing", "answer with the price": "open"}
+    return (
+        f"Memory: {json.dumps(memory)}\nProgress: {json.dumps(progress)}\nIntention: compare the articles\n"
+        f"Action: I open article {index} of the list to read its price and how long it takes.\n{call}"
+    )
+
+
 def _webgym(run: RunDir, made: Trajectory) -> list[dict[str, Any]]:
-    """Return a trajectory as WebGym keeps it: a list of steps, each with its whole prompt."""
-    store, history, stored = ScreenshotStore(run.screenshots), "", []
+    """Return a trajectory as WebGym keeps it: a list of steps, each with its whole prompt as JSON."""
+    store, stored = ScreenshotStore(run.screenshots), []
     task = WebGymTask(made.instruction, made.task.start_url, made.task.difficulty)
-    for step in made.steps:
+    for index, step in enumerate(made.steps):
         arguments = json.loads(step.action.model_dump_json()) if step.action else {}
+        image = str(store.path(step.observation.screenshot.sha256))
+        messages = _messages(render_step(made, index), store)
         stored.append(
             {
-                "observation": WebGymObservation(
-                    task, str(store.path(step.observation.screenshot.sha256)), {"url": step.observation.url}
-                ),
+                "observation": WebGymObservation(task, image, {"url": step.observation.url}),
                 "action": WebGymAction(arguments, str(arguments)),
-                "response": WebGymResponse(step.response, f"{_SYSTEM}\n{made.instruction}\n{history}"),
+                "response": WebGymResponse(step.response, json.dumps(messages, indent=2)),
                 "reward": made.outcome.reward,
-                "changed": step.page_changed,
+                "same_as_next_screenshot": step.page_changed is False,
             }
         )
-        history += f"\n{step.observation.url}\n{step.response}"
     return stored
 
 
-_SYSTEM = "You drive a web browser and answer with one tool call. " * 40
+def _messages(prompt: Prompt, store: ScreenshotStore) -> list[dict[str, Any]]:
+    """Return a prompt as chat messages with images by their files."""
+    images, messages = iter(prompt.images), []
+    for message in prompt.messages:
+        content: list[dict[str, Any]] = []
+        for number, text in enumerate(message.content.split(IMAGE)):
+            if number:
+                content.append({"type": "image_url", "image_url": {"url": f"file://{store.path(next(images))}"}})
+            if text:
+                content.append({"type": "text", "text": text})
+        messages.append({"role": message.role, "content": content})
+    return messages
 
 
 def _picture(number: int) -> bytes:
@@ -180,5 +227,5 @@ def _picture(number: int) -> bytes:
     for line in range(40):
         draw.text((choice.randrange(900), 90 + 16 * line), f"{choice.getrandbits(128):x} {number}", fill="black")
     file = BytesIO()
-    image.save(file, "PNG")
+    image.save(file, "PNG", compress_level=1)
     return file.getvalue()

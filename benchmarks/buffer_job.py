@@ -20,7 +20,7 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.draw import Drawing
 from webgym_cli.prepare.execute import execute
 from webgym_cli.prepare.plan import plan_dataset
-from webgym_cli.prepare.sharegpt import to_sharegpt
+from webgym_cli.prepare.sharegpt import json_array, to_sharegpt
 from webgym_cli.records.events import Event
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Trajectory
@@ -58,9 +58,9 @@ def draw(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]
     with open_index(run) as opened:
         plan = plan_dataset(run, settings, opened)
         samples = Drawing(plan, run, settings, PlainConverter(), _quiet).execute().samples  # type: ignore[arg-type]
-    records = [to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples]
-    Path(job["out"]).write_text(json.dumps(records, indent=2), encoding="utf-8")
-    return {"samples": len(records), "eligible": plan.eligible}
+    records = (to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples)
+    Path(job["out"]).write_text(json_array(records), encoding="utf-8")
+    return {"samples": len(samples), "eligible": plan.eligible}
 
 
 def prepare(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.records.made import step
 from webgym_cli.agent.prompt import render
@@ -78,6 +80,48 @@ def test_every_image_that_is_sent_is_counted_once(model, version, window, limit)
     sizes = [(64, 32 * (2 + number)) for number in range(len(prompt.images))]
     ids = ModelTokens(str(model)).prompt_ids(prompt.messages, sizes)
     assert ids.count(1) == sum(2 * (2 + number) for number in range(min(window + 1, limit or 9)))
+
+
+def spelled(tmp_path, prepend: str | None) -> ModelTokens:
+    """Return a tokenizer of pairs of characters with the Qwen families' special tokens."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token=None))
+    if prepend is None:
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=prepend)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet() if prepend is None else list("▁abcdehlnoprstuwxyz ")
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(["the page shows a list", "open the page, then the list"], trainer)
+    specials = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|im_end|>more"]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in specials])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return ModelTokens(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def byte_level(tmp_path_factory):
+    """A tokenizer like the Qwen families'."""
+    return spelled(tmp_path_factory.mktemp("model"), None)
+
+
+WORDS = ["<|im_start|>", "<|im_end|>", "more", "the page ", " list", "\n", "  ", "a", "\u00e9", "<|im", "|>", "page"]
+
+
+@given(words=st.lists(st.sampled_from(WORDS), max_size=12))
+def test_a_text_has_the_ids_that_its_tokenizer_gives_it_whole(byte_level, words):
+    text = "".join(words)
+    assert byte_level._in_pieces
+    assert byte_level.response_ids(text) == byte_level.tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def test_a_tokenizer_that_treats_the_first_piece_in_another_way_is_never_cut(tmp_path):
+    tokens = spelled(tmp_path, "first")
+    text = "the page<|im_end|>the page<|im_start|> the list"
+    assert not tokens._in_pieces
+    assert tokens.response_ids(text) == tokens.tokenizer.encode(text, add_special_tokens=False).ids
 
 
 def test_a_response_has_no_template(model):

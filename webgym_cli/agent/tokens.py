@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,11 @@ FILES = (
     "processor_config.json",
 )
 """What is read of a model."""
+_REMEMBERED = 4096
+"""Pieces of text whose ids are remembered."""
+_FRAME = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>")
+_PROBES = ("", "user\n", " led by a space", "Ends in one ", "\n\n", "e\u0301 and 12,345.67", "\u4f60\u597d")
+"""What stands between special tokens when it is tried whether they can be cut apart."""
 IMAGE_PAD = "<|image_pad|>"
 """The token that stands for one merged patch of an image, in the Qwen-VL families."""
 
@@ -102,15 +108,57 @@ class ModelTokens:
             eos_token="",
         )
         pad = self.tokenizer.token_to_id(IMAGE_PAD)
-        left = iter(sizes)
+        left, found = iter(sizes), self._ids(text)
         ids: list[int] = []
-        for token in self.tokenizer.encode(text, add_special_tokens=False).ids:
-            ids.extend([token] * (self.grid.tokens(*next(left)) if token == pad else 1))
-        return ids
+        start = 0
+        for place in [place for place, token in enumerate(found) if token == pad]:
+            ids += found[start:place]
+            ids += found[place : place + 1] * self.grid.tokens(*next(left))
+            start = place + 1
+        return ids + found[start:]
 
     def response_ids(self, text: str) -> list[int]:
         """Return the ids of a response, without a stop token."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        return self._ids(text)
+
+    def _ids(self, text: str) -> list[int]:
+        return self._joined(text) if self._in_pieces else list(self._encode(text))
+
+    def _joined(self, text: str) -> list[int]:
+        """Return the ids of the added tokens, and of the pieces between them, one after the other."""
+        ids: list[int] = []
+        for number, piece in enumerate(self._separator.split(text)):
+            ids += (self._added[piece],) if number % 2 else self._remembered(piece)
+        return ids
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    @cached_property
+    def _remembered(self) -> Callable[[str], tuple[int, ...]]:
+        """Encodes with a memory: a system prompt, and rounds that neighbouring samples share, are encoded once."""
+        return lru_cache(maxsize=_REMEMBERED)(self._encode)
+
+    @cached_property
+    def _added(self) -> dict[str, int]:
+        """The tokens at which the tokenizer cuts a text before it looks at what lies between, with their ids."""
+        return {
+            token.content: id_
+            for id_, token in self.tokenizer.get_added_tokens_decoder().items()
+            if not (token.lstrip or token.rstrip or token.single_word or token.normalized)
+        }
+
+    @cached_property
+    def _separator(self) -> re.Pattern[str]:
+        """Matches an added token, the longest of several."""
+        return re.compile("(" + "|".join(map(re.escape, sorted(self._added, key=len, reverse=True))) + ")")
+
+    @cached_property
+    def _in_pieces(self) -> bool:
+        """Whether a text has the ids of its pieces: some tokenizers treat the first piece in another way."""
+        frame = [token for token in _FRAME if token in self._added]
+        text = "".join(f"{token}{probe}" for probe in _PROBES for token in frame)
+        return bool(frame) and self._joined(text) == list(self._encode(text))
 
     @cached_property
     def _template(self) -> jinja2.Template:

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
+from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.prepare.convert import Converter
 from webgym_cli.prepare.filters import Drop, content
 from webgym_cli.prepare.near_duplicates import Seen
@@ -80,6 +81,7 @@ class Drawing:
         self._tried = 0
         self._drawn = Draw({drop.value: 0 for drop in content(settings)})
 
+    @rare_collections()
     def execute(self) -> Draw:
         """Draw until each share has its quota; what can't be used makes room for the next. Raises `StoreError`."""
         while missing := self._missing():

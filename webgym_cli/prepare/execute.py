@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from webgym_cli.prepare.convert import Converter
 from webgym_cli.prepare.draw import Draw, Drawing
 from webgym_cli.prepare.plan import PreparePlan
 from webgym_cli.prepare.sampling import seed_of, shuffled
-from webgym_cli.prepare.sharegpt import dataset_info, to_sharegpt
+from webgym_cli.prepare.sharegpt import dataset_info, json_array, to_sharegpt
 from webgym_cli.prepare.train_config import train_config, wandb_env
 from webgym_cli.records.dataset import DEEPSPEED, PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
 from webgym_cli.records.events import EventSink
@@ -102,7 +101,7 @@ def _write(
     files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
     digest = hashlib.sha256()
     for name, samples in files.items():
-        content = json.dumps([to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples], indent=2)
+        content = json_array(to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples)
         digest.update(content.encode())
         write_atomic(folder / name, content)
     newest = current(run)

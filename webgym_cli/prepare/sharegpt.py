@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from webgym_cli.records.dataset import TRAIN, VALIDATION
@@ -31,6 +32,11 @@ def refuse_mismatch(sample: Sample) -> None:
     placeholders = sum(message.content.count(IMAGE) for message in sample.messages)
     if placeholders != len(sample.images):
         raise ValueError(f"{sample.trajectory}: {placeholders} placeholders for {len(sample.images)} images")
+
+
+def json_array(records: Iterable[dict[str, Any]]) -> str:
+    """Return records as one JSON array, a record a line."""
+    return "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n"
 
 
 def dataset_info(*, validation: bool) -> dict[str, Any]:

@@ -56,8 +56,11 @@ class ScreenshotStore:
 
     def path(self, sha256: str) -> Path:
         """Return the file that holds an image; where its PNG would be when there is none."""
-        png, webp = self.png(sha256), self.webp(sha256)
-        return webp if not png.exists() and webp.exists() else png
+        png = self.png(sha256)
+        if png.exists():
+            return png
+        webp = self.webp(sha256)
+        return webp if webp.exists() else png
 
     def put(self, png: bytes) -> Screenshot:
         """Store an image unless it is there, and return its reference. Raises `StoreError`."""

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
+from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
@@ -122,6 +123,7 @@ def _whole_lines(path: Path, start: int, size: int) -> int:
     return size if not rest or is_json(rest) else size - len(rest)
 
 
+@rare_collections()
 def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> None:
     total, done = sum(plan.new.size for plan in plans), 0
     for plan in plans:
