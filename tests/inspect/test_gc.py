@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.records.made import png, shot, store_images, trajectory
 from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
-from webgym_cli.errors import RunLockedError, StoreError
+from webgym_cli.errors import RunLockedError, StoreError, UsageError
 from webgym_cli.inspect.gc import GRACE, Kind, collect, find
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.task import Split
@@ -230,3 +230,7 @@ def test_the_age_is_an_option(run):
     assert "unnamed images\t1\t" in invoke(run.root, "-n", "--older-than", "3").stdout
     assert "unnamed images\t2\t" in invoke(run.root, "-n").stdout
     assert invoke(run.root, "--older-than", "-1").exit_code == 2
+
+
+def test_workers_without_work_are_refused(run):
+    assert isinstance(invoke(run.root, "--workers", "2").exception, UsageError)

@@ -209,6 +209,7 @@ def test_the_command_re_encodes_after_removing(run, taken):
     dry = [json.loads(line) for line in invoke("--dry-run", "--json").stdout.splitlines()]
     assert (dry[-1]["kind"], dry[-1]["files"]) == ("PNGs to re-encode", COUNT)
     assert dry[-1]["bytes_before"] == sum(map(len, taken.values()))
+    assert f"PNGs to re-encode\t{COUNT}\tsome of {dry[-1]['bytes_before']}" in invoke("--dry-run").stdout
     assert files(run, ".png") == sorted(taken)
     done = {row["kind"]: row for row in map(json.loads, invoke("--json", "--workers", "1").stdout.splitlines())}
     row = done["re-encoded images"]

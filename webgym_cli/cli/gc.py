@@ -10,6 +10,7 @@ import typer
 
 from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg
 from webgym_cli.cli.output import Output
+from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from webgym_cli.records.events import EventSink
@@ -60,6 +61,8 @@ def gc(
     from webgym_cli.store.lock import locked
     from webgym_cli.store.run import open_run
 
+    if workers and not recode:
+        raise UsageError("--workers is for --recode", hint=f"webgym gc {run} --recode webp --workers {workers}")
     directory, _ = open_run(run)
     output = Output(as_json=json)
     with (
@@ -77,9 +80,14 @@ def gc(
             output.data({**row, "dry_run": dry_run})
     else:
         title = "would be freed" if dry_run else "freed"
-        output.table(title, ("", "files", "bytes"), [(row["kind"], row["files"], row["bytes_freed"]) for row in rows])
+        output.table(title, ("", "files", "bytes"), [(row["kind"], row["files"], _bytes(row)) for row in rows])
     if dry_run:
         output.next_step(f"webgym gc {run}{' --recode webp' if recode else ''}")
+
+
+def _bytes(row: dict[str, Any]) -> str:
+    freed = row["bytes_freed"]
+    return f"some of {row['bytes_before']}" if freed is None else str(freed)
 
 
 def _recoded(
