@@ -183,6 +183,19 @@ def test_a_line_of_fifty_megabytes_is_a_line(run):
     assert ids(run) == indexed(run)[0] == [name(0), name(1), name(2)]
 
 
+@pytest.mark.parametrize("byte", range(1, 9))
+@pytest.mark.parametrize("lost", ["damage", "steps", "trajectories"])
+def test_rows_of_what_was_there_before_do_not_outlive_a_part_of_their_index(run, lost, byte):
+    """The rest of the lost part tells of other content, and nothing but its digest tells it from the new one."""
+    append(run, trajectory(0))
+    append(run, trajectory(1))
+    catch_up(run)
+    damage_file(part(run), "flip", 2, byte)
+    (fragment,) = run.index.glob(f"v*/{lost}/*.parquet")
+    fragment.unlink()
+    assert (ids(run), indexed(run)) == ([name(0)], ([name(0)], 1))
+
+
 # --- a full disk
 
 
