@@ -13,6 +13,7 @@ import random
 import shutil
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -111,12 +112,21 @@ def fill(root: Path, steps: int, model: Path, screenshots: Path, shots: list[Scr
     create_or_open(run, settings)
     _train(run, settings, model)
     run.screenshots.symlink_to(screenshots)
-    for iteration, numbers in enumerate(_numbers(steps)):
-        part = run.part(Split.TRAIN, iteration)
-        part.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as file:
-            file.writelines(f"{made.to_line()}\n" for made in trajectories(numbers, iteration, shots))
+    with ProcessPoolExecutor() as workers:
+        filling = [
+            workers.submit(_fill_iteration, run, iteration, numbers, shots)
+            for iteration, numbers in enumerate(_numbers(steps))
+        ]
+        for done in filling:
+            done.result()
     return run
+
+
+def _fill_iteration(run: RunDir, iteration: int, numbers: range, shots: list[Screenshot]) -> None:
+    part = run.part(Split.TRAIN, iteration)
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("w", encoding="utf-8") as file:
+        file.writelines(f"{made.to_line()}\n" for made in trajectories(numbers, iteration, shots))
 
 
 def fill_pickles(folder: Path, run: RunDir, steps: int, shots: list[Screenshot]) -> None:

@@ -23,6 +23,8 @@ def safe_text(text: str) -> str:
 
     Half a surrogate pair, which no file could hold, becomes a question mark.
     """
+    if text.isascii() and "<" not in text:  # most of it, and there is a lot
+        return text
     whole = text.encode(errors="replace").decode()
     return _PLACEHOLDER.sub(r"&lt;\1&gt;", whole).replace("<|", "&lt;|")
 
@@ -32,7 +34,8 @@ def page_text(text: str) -> str:
 
     Models have tokens of their own for these tags, so on a page they would look exactly like the real ones.
     """
-    return _TAG.sub("&lt;", safe_text(text))
+    safe = safe_text(text)
+    return _TAG.sub("&lt;", safe) if "<" in safe else safe
 
 
 def page_line(text: str, limit: int | None = LINE_LIMIT) -> str:
