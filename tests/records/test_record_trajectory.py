@@ -1,4 +1,5 @@
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -78,7 +79,7 @@ trajectories = st.builds(
     prompt=st.builds(PromptSpec, interaction_mode=st.sampled_from(InteractionMode), history_window=st.integers(0, 9)),
     steps=st.lists(steps | mistakes, max_size=2).map(tuple),
     outcome=ends | failures,
-    started_at=text,
+    started_at=st.datetimes(datetime(1900, 1, 1), timezones=st.just(UTC)).map(datetime.isoformat),
     seconds=st.floats(0, 1e6),
 )
 

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+
+def moment_of(text: str) -> datetime:
+    """Return a stored moment in UTC. Raises `ValueError` when the text is none, or has no zone."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is out of range") from error
+
+
+def _checked(text: str) -> str:
+    moment_of(text)
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_checked)]
+"""A moment as ISO 8601 with its zone: kept as it was written, so a record goes back to the same bytes."""
 
 
 class Record(BaseModel):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from webgym_cli.records.base import Record
+from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import SUCCESS_REWARD, Outcome, Score, Trajectory
 
@@ -55,7 +55,7 @@ class Judgement(Record):
     calls: int = 0
     """Requests to the judge, repeats included."""
     seconds: float = 0.0
-    judged_at: str
+    judged_at: Moment
     """ISO 8601, UTC."""
 
     model_config = ConfigDict(populate_by_name=True)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from webgym_cli.records.action import Action, InteractionMode
-from webgym_cli.records.base import Record
+from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split, Task
 
@@ -177,7 +177,7 @@ class Trajectory(Record):
     prompt: PromptSpec
     steps: tuple[Step, ...] = ()
     outcome: Outcome
-    started_at: str
+    started_at: Moment
     """ISO 8601, UTC."""
     seconds: float = 0.0
     """Wall time of the episode."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
+from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, judged
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -59,10 +60,10 @@ def judgements(run: RunDir, split: Split, iteration: int, damage: Damage | None 
     """Return an iteration's judgements by trajectory id, oldest first."""
     found: dict[str, list[Judgement]] = {}
     for part in sorted(run.verdicts(split, iteration).parent.glob("verdicts-*.jsonl")):
-        for judgement in _scan_part(part, Judgement, damage):
+        for _, judgement in _scan_part(part, Judgement, damage):
             found.setdefault(judgement.trajectory, []).append(judgement)
     for of_one in found.values():
-        of_one.sort(key=lambda judgement: judgement.judged_at)
+        of_one.sort(key=lambda judgement: moment_of(judgement.judged_at))
     return found
 
 
@@ -120,13 +121,28 @@ def _read_line(run: RunDir, record: type[RecordT], name: str, offset: int, lengt
 def stored(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:
     """Yield an iteration's trajectories as they were written, without what a judge said of them later."""
     for part in sorted(run.part(split, iteration).parent.glob("part-*.jsonl")):
-        yield from _scan_part(part, Trajectory, damage)
+        for number, trajectory in _scan_part(part, Trajectory, damage):
+            if reason := misplaced(trajectory, split, iteration):
+                _note(damage, f"{part}:{number}: {reason}")
+            else:
+                yield trajectory
 
 
-def _scan_part(part: Path, record: type[RecordT], damage: Damage | None) -> Iterator[RecordT]:
+def misplaced(trajectory: Trajectory, split: Split, iteration: int) -> str:
+    """Return why a trajectory is none of this folder's; empty when it is. Files can be copied to a wrong place."""
+    if (trajectory.split, trajectory.iteration) == (split, iteration):
+        return ""
+    return f"it is of {trajectory.split} iteration {trajectory.iteration} and stands with {split} iteration {iteration}"
+
+
+def _scan_part(part: Path, record: type[RecordT], damage: Damage | None) -> Iterator[tuple[int, RecordT]]:
     for number, line in read_lines(part):
         try:
-            yield record.model_validate_json(line)
+            yield number, record.model_validate_json(line)
         except ValidationError as error:
-            if damage is not None:
-                damage.lines.append(f"{part}:{number}: {error.errors()[0]['msg']}")
+            _note(damage, f"{part}:{number}: {error.errors()[0]['msg']}")
+
+
+def _note(damage: Damage | None, line: str) -> None:
+    if damage is not None:
+        damage.lines.append(line)

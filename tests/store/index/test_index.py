@@ -16,7 +16,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
-from webgym_cli.store.buffer import append, append_judgement, read, scan
+from webgym_cli.store.buffer import Damage, append, append_judgement, read, scan
 from webgym_cli.store.index import build, fragments
 from webgym_cli.store.index.build import catch_up, plan_index, rebuild
 from webgym_cli.store.index.fragments import Catalog, Span, covering
@@ -381,3 +381,35 @@ def test_an_index_that_cannot_be_written_is_said_and_loses_nothing(run, monkeypa
 def test_a_rollout_needs_neither_duckdb_nor_arrow():
     script = "import sys, webgym_cli.loop; sys.exit('duckdb' in sys.modules or 'pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_a_line_in_the_folder_of_another_iteration_is_named_and_skipped(run):
+    append(run, trajectory(0))
+    append(run, trajectory(1))
+    run.part(Split.TRAIN, 1).parent.mkdir(parents=True)
+    run.part(Split.TRAIN, 1).write_bytes(run.part(Split.TRAIN, 0).read_bytes())
+    noted = Damage()
+    assert list(scan(run, Split.TRAIN, 1, noted)) == []
+    assert len(noted.lines) == 2
+    assert "it is of train iteration 0 and stands with train iteration 1" in noted.lines[0]
+    assert len(outcomes(run)) == 2
+    with open_index(run) as index:
+        reasons = [row["reason"] for row in index.rows("SELECT reason FROM damage")]
+    assert reasons == [noted.lines[0].partition(": ")[2]] * 2
+
+
+@pytest.mark.parametrize("moment", ["", "yesterday", "2026-01-01T00:00:00", "0001-01-01T00:00:00+05:00"])
+def test_a_moment_that_is_none_is_damage(run, moment):
+    line = trajectory(0).to_line().replace("2026-01-02T03:04:05.000+00:00", moment)
+    run.part(Split.TRAIN, 0).parent.mkdir(parents=True)
+    run.part(Split.TRAIN, 0).write_text(f"{line}\n")
+    assert scanned(run) == outcomes(run) == {}
+    with open_index(run) as index:
+        assert index.one("SELECT count(*) AS n FROM damage") == {"n": 1}
+
+
+def test_a_number_that_no_column_holds_is_null_and_stops_nothing(run):
+    append(run, trajectory(0).model_copy(update={"seed": 2**70}))
+    append(run, trajectory(1))
+    with open_index(run) as index:
+        assert [row["seed"] for row in index.rows("SELECT seed FROM trajectories ORDER BY id")] == [None, 1]

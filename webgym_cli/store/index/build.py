@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
@@ -19,6 +20,7 @@ from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import misplaced
 from webgym_cli.store.files import is_json
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.fragments import Catalog, Source, Span
@@ -135,7 +137,8 @@ def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> No
             _write(run, plan.source, span)
             done += span.size
             if sink is not None:
-                sink({"event": "index_progress", "bar": "index", "done": done, "total": total})
+                progress = {"event": "index_progress", "bar": "index", "done": done, "total": total}
+                sink({**progress, "transient": True})
         if plan.new.size:
             _join(run, plan.source)
     for path in superseded(run):
@@ -176,16 +179,38 @@ def _take(run: RunDir, source: Source, raw: bytes, offset: int, rows: dict[str, 
             rows["judgements"].append(judgement_row(judgement, source.split.value, source.iteration, line))
         else:
             trajectory = Trajectory.model_validate_json(text)
+            if reason := misplaced(trajectory, source.split, source.iteration):
+                rows["damage"].append(_damage(source, line, reason))
+                return
             rows["trajectories"].append(trajectory_row(trajectory, line))
             rows["steps"] += step_rows(trajectory)
     except ValidationError as error:
-        where = {"split": source.split.value, "iteration": source.iteration, **line.columns()}
-        rows["damage"].append({**where, "reason": error.errors()[0]["msg"]})
+        rows["damage"].append(_damage(source, line, error.errors()[0]["msg"]))
+
+
+def _damage(source: Source, line: Line, reason: str) -> Row:
+    return {"split": source.split.value, "iteration": source.iteration, **line.columns(), "reason": reason}
 
 
 def _table(name: str, rows: list[Row]) -> pa.Table:
     schema = TABLES[name]
-    return pa.table([pa.array([row[field.name] for row in rows], field.type) for field in schema], schema=schema)
+    return pa.table([_column([row[field.name] for row in rows], field.type) for field in schema], schema=schema)
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return a column; a number that its type can't hold is null. Python's are unbounded, and the truth has them."""
+    try:
+        return pa.array(values, kind)
+    except (OverflowError, pa.ArrowInvalid):
+        return pa.array([value if _fits(value, kind) else None for value in values], kind)
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.scalar(value, kind)
+    except (OverflowError, pa.ArrowInvalid):
+        return False
+    return True
 
 
 def _join(run: RunDir, source: Source) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, scored_by_environment
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.tasks.site import site_of
@@ -131,10 +132,6 @@ def _votes(judgement: Judgement) -> tuple[list[float], list[int]]:
     return shares, [len(verdict.votes) for verdict in voted]
 
 
-def _moment(text: str) -> datetime | None:
-    """Return a stored moment in UTC without its zone; None for one that can't be read: it decides nothing."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+def _moment(text: str) -> datetime:
+    """Return a stored moment in UTC without its zone."""
+    return moment_of(text).replace(tzinfo=None)

@@ -7,7 +7,7 @@ import pyarrow as pa
 FORMAT = 1
 """Version of the tables; an index of another version is built anew."""
 
-MOMENT = pa.timestamp("ms")
+MOMENT = pa.timestamp("us")
 """UTC, without a zone: DuckDB's Python needs another library for the zone."""
 
 PLACE = [
