@@ -8,12 +8,12 @@ writes a dataset's samples, without the tokenizer and without looking at picture
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.buffer_baseline import peak_mb
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
@@ -89,8 +89,7 @@ def main() -> int:
         print(f"{error}; {error.hint}" if error.hint else error, file=sys.stderr)
         return error.exit_code
     seconds = time.monotonic() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({**told, "seconds": seconds, "peak_mb": peak}))
+    print(json.dumps({**told, "seconds": seconds, "peak_mb": peak_mb()}))
     return 0
 
 

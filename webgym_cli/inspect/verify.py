@@ -15,10 +15,11 @@ from webgym_cli.inspect.references import References, lines
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import misplaced
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.index.build import catch_up, table_of
 from webgym_cli.store.index.fragments import Catalog, Source, Span
-from webgym_cli.store.index.rows import Line, Row, judgement_row, step_rows, trajectory_row
+from webgym_cli.store.index.rows import Line, Row, damage_row, judgement_row, step_rows, trajectory_row
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -98,13 +99,16 @@ class _Check:
                 self._check_judgement(source, start, judgement)
             else:
                 trajectory = Trajectory.model_validate_json(text)
+                if reason := misplaced(trajectory, source.split, source.iteration):
+                    rows["damage"].append(damage_row(source.split.value, source.iteration, line, reason))
+                    self.findings.add(FindingKind.MISPLACED_LINE, source.path, f"byte {start}", reason)
+                    return
                 rows["trajectories"].append(trajectory_row(trajectory, line))
                 rows["steps"] += step_rows(trajectory)
                 self._check_trajectory(number, source, start, trajectory)
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
-            where = {"split": source.split.value, "iteration": source.iteration, **line.columns()}
-            rows["damage"].append({**where, "reason": reason})
+            rows["damage"].append(damage_row(source.split.value, source.iteration, line, reason))
             self.findings.add(FindingKind.DAMAGED_LINE, source.path, f"byte {start}", reason)
 
     def _check_trajectory(self, number: int, source: Source, start: int, trajectory: Trajectory) -> None:
@@ -113,9 +117,6 @@ class _Check:
         self.counts["steps"] += len(trajectory.steps)
         for step in trajectory.steps:
             self.references.add(step.observation.screenshot, number, start)
-        if (trajectory.split, trajectory.iteration) != (source.split, source.iteration):
-            detail = f"{name} is of {trajectory.split} iteration {trajectory.iteration}"
-            self.findings.add(FindingKind.MISPLACED_LINE, source.path, place, detail)
         if name in self._ids:
             detail = f"{name} stands in {self._ids[name]}, too"
             self.findings.add(FindingKind.DUPLICATE_ID, source.path, place, detail)
@@ -145,7 +146,7 @@ class _Check:
 def _flush(rows: dict[str, list[Row]], tables: dict[str, list[pa.Table]]) -> None:
     for name, found in rows.items():
         if found:
-            tables[name].append(pa.Table.from_pylist(found, schema=TABLES[name]))
+            tables[name].append(table_of(name, found))
             found.clear()
 
 

@@ -24,7 +24,7 @@ from webgym_cli.store.buffer import misplaced
 from webgym_cli.store.files import is_json
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.fragments import Catalog, Source, Span
-from webgym_cli.store.index.rows import Line, Row, judgement_row, step_rows, trajectory_row
+from webgym_cli.store.index.rows import Line, Row, damage_row, judgement_row, step_rows, trajectory_row
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 
@@ -166,7 +166,7 @@ def _write(run: RunDir, source: Source, span: Span) -> None:
             if raw.strip():
                 _take(run, source, raw, offset, rows)
         tail = fragments.tail_digest(file, span)
-    fragments.write(run, source, span, {table: _table(table, found) for table, found in rows.items()}, tail)
+    fragments.write(run, source, span, {table: table_of(table, found) for table, found in rows.items()}, tail)
 
 
 def _take(run: RunDir, source: Source, raw: bytes, offset: int, rows: dict[str, list[Row]]) -> None:
@@ -180,19 +180,17 @@ def _take(run: RunDir, source: Source, raw: bytes, offset: int, rows: dict[str, 
         else:
             trajectory = Trajectory.model_validate_json(text)
             if reason := misplaced(trajectory, source.split, source.iteration):
-                rows["damage"].append(_damage(source, line, reason))
+                rows["damage"].append(damage_row(source.split.value, source.iteration, line, reason))
                 return
             rows["trajectories"].append(trajectory_row(trajectory, line))
             rows["steps"] += step_rows(trajectory)
     except ValidationError as error:
-        rows["damage"].append(_damage(source, line, error.errors()[0]["msg"]))
+        reason = error.errors()[0]["msg"]
+        rows["damage"].append(damage_row(source.split.value, source.iteration, line, reason))
 
 
-def _damage(source: Source, line: Line, reason: str) -> Row:
-    return {"split": source.split.value, "iteration": source.iteration, **line.columns(), "reason": reason}
-
-
-def _table(name: str, rows: list[Row]) -> pa.Table:
+def table_of(name: str, rows: list[Row]) -> pa.Table:
+    """Return rows as an Arrow table of the index."""
     schema = TABLES[name]
     return pa.table([_column([row[field.name] for row in rows], field.type) for field in schema], schema=schema)
 

@@ -101,6 +101,11 @@ def judgement_row(judgement: Judgement, split: str, iteration: int, line: Line) 
     }
 
 
+def damage_row(split: str, iteration: int, line: Line, reason: str) -> Row:
+    """Return the row of a line that can't be used. `split` and `iteration`: those of the file that it stands in."""
+    return {"split": split, "iteration": iteration, **line.columns(), "reason": reason}
+
+
 def _step(step: Step) -> Row:
     seen, said = step.observation, step.generation
     return {
