@@ -23,8 +23,16 @@ class WebGymTask:
     """What WebGym keeps of a task."""
 
     task_name: str
+    domain: str
+    subdomain: str
     website: str
     difficulty: int
+    evaluator_reference: list[str]
+    reference_answer: str
+    attempt_level: int
+    task_id: str
+    max_steps: int
+    trajectory_index: int
 
 
 @dataclass
@@ -33,6 +41,7 @@ class WebGymObservation:
 
     task: WebGymTask
     image_path: str
+    ac_tree: str = ""
     page_metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -49,7 +58,19 @@ class WebGymResponse:
     """What WebGym keeps of a response: the whole text of its prompt, too."""
 
     raw_response: str
+    answering_tokens: dict[str, str]
     raw_prompt: str
+
+
+@dataclass
+class WebGymReward:
+    """What WebGym keeps of a judgement, with every step."""
+
+    reward: int
+    evaluation: list[str]
+    is_blocked: bool = False
+    submit: bool = False
+    submission_judgment: str = ""
 
 
 def draw(folder: Path, wanted: int, out: Path) -> dict[str, Any]:
@@ -60,7 +81,7 @@ def draw(folder: Path, wanted: int, out: Path) -> dict[str, Any]:
         with file.open("rb") as opened:
             stored += pickle.load(opened)["trajectories"]
     samples = [
-        (sample(step), step["reward"] == 1 and not step["same_as_next_screenshot"])
+        (sample(step), trajectory[-1]["reward"].reward == 1 and not step["same_as_next_screenshot"])
         for trajectory in stored
         for step in trajectory
     ]
@@ -96,7 +117,7 @@ def sample(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def peak_mb() -> float:
-    """Return the largest memory that this program ever held, in MiB: `ru_maxrss` has that of whoever started it, too."""
+    """Return the largest memory that this program ever held, in MiB: `ru_maxrss` has that of its starter, too."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from benchmarks.buffer_baseline import WebGymAction, WebGymObservation, WebGymResponse, WebGymTask
+from benchmarks.buffer_baseline import WebGymAction, WebGymObservation, WebGymResponse, WebGymReward, WebGymTask
 from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.agent.tools import render_call
 from webgym_cli.config.load import load
@@ -197,21 +197,35 @@ def _response(index: int, url: str, call: str) -> str:
 def _webgym(run: RunDir, made: Trajectory) -> list[dict[str, Any]]:
     """Return a trajectory as WebGym keeps it: a list of steps, each with its whole prompt as JSON."""
     store, stored = ScreenshotStore(run.screenshots), []
-    task = WebGymTask(made.instruction, made.task.start_url, made.task.difficulty)
+    of = made.task
+    facts = list(of.rubric)
+    task = WebGymTask(
+        made.instruction, "shopping", "prices", of.start_url, of.difficulty, facts, "42", 0, of.id, STEPS, made.seed
+    )
     for index, step in enumerate(made.steps):
         arguments = json.loads(step.action.model_dump_json()) if step.action else {}
         image = str(store.path(step.observation.screenshot.sha256))
-        messages = _messages(render_step(made, index), store)
+        page = {"title": step.observation.title, "url": step.observation.url}
+        messages = json.dumps(_messages(render_step(made, index), store), indent=2)
+        last = index + 1 == len(made.steps)
+        reward = WebGymReward(int(last and made.outcome.success is True), facts if last else [], submit=last)
         stored.append(
             {
-                "observation": WebGymObservation(task, image, {"url": step.observation.url}),
+                "observation": WebGymObservation(task, image, page_metadata=page),
                 "action": WebGymAction(arguments, str(arguments)),
-                "response": WebGymResponse(step.response, json.dumps(messages, indent=2)),
-                "reward": made.outcome.reward,
+                "response": WebGymResponse(step.response, _parts(step.response), messages),
+                "reward": reward,
                 "same_as_next_screenshot": step.page_changed is False,
             }
         )
     return stored
+
+
+def _parts(response: str) -> dict[str, str]:
+    """Return a reply taken apart, as WebGym stores it beside the whole one."""
+    lines = dict(line.partition(": ")[::2] for line in response.splitlines()[:4])
+    call = response.partition("<tool_call>")[2]
+    return {**{name.lower(): text for name, text in lines.items()}, "tool_call": call, "thinking": ""}
 
 
 def _messages(prompt: Prompt, store: ScreenshotStore) -> list[dict[str, Any]]:

@@ -13,6 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import duckdb  # noqa: F401  else its loading would count
+import pyarrow.parquet  # noqa: F401
+
 from benchmarks.buffer_baseline import peak_mb
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.model import Settings

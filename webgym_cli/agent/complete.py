@@ -11,7 +11,7 @@ import json
 
 from webgym_cli.agent.foreign import clipped, page_line, page_text
 from webgym_cli.agent.layout import EFFECT, Layout, Window, described, listing, notices, quoted
-from webgym_cli.agent.notes import notes
+from webgym_cli.agent.notes import notes, told_action
 from webgym_cli.agent.thoughts import remembered
 from webgym_cli.agent.tools import describe, schema
 from webgym_cli.records.action import InteractionMode
@@ -90,7 +90,7 @@ def _done(step: Step) -> str:
     """Return what a step did: the call, on which element, and the sentence in which the policy told it."""
     if step.action is None:
         return f"no action ({step.parse_error})"
-    told = clipped(notes(step.response).action, DEED_LIMIT)
+    told = clipped(told_action(step.response), DEED_LIMIT)
     parts = (clipped(describe(step.action), DEED_LIMIT), _acted_on(step), quoted(told) if told else "")
     return page_line(", ".join(filter(None, parts)), None)
 

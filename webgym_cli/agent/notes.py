@@ -37,6 +37,23 @@ class Notes:
 @lru_cache(maxsize=_CACHED)
 def notes(response: str) -> Notes:
     """Return the notes of a response; thoughts and tool calls are no notes. Never raises."""
+    found = _sections(response)
+    return Notes(
+        memory=_memory(found.get("memory", "")),
+        progress=_progress(found.get("progress", "")),
+        intention=_plain(found.get("intention", "")),
+        action=found.get("action", ""),
+    )
+
+
+def told_action(response: str) -> str:
+    """Return only the sentence of a response that tells its action; empty without one."""
+    return _sections(response).get("action", "")
+
+
+@lru_cache(maxsize=_CACHED)
+def _sections(response: str) -> dict[str, str]:
+    """Return what stands under each heading, the first of several that are the same."""
     text = response.rpartition(CLOSE)[2] if CLOSE in response else response
     text = _CALL.sub("", text.partition(OPEN)[0])
     found: dict[str, str] = {}
@@ -44,12 +61,7 @@ def notes(response: str) -> Notes:
     for heading, following in zip_longest(headings, headings[1:]):
         end = following.start() if following else len(text)
         found.setdefault(heading[1].lower(), text[heading.end() : end].strip())
-    return Notes(
-        memory=_memory(found.get("memory", "")),
-        progress=_progress(found.get("progress", "")),
-        intention=_plain(found.get("intention", "")),
-        action=found.get("action", ""),
-    )
+    return found
 
 
 def _memory(text: str) -> tuple[str, ...]:
