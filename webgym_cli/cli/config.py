@@ -1,4 +1,4 @@
-"""`webgym config`: the settings, where each value came from, and their schema."""
+"""`webgym config`: the settings, where each value came from, their schema and their reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
 
-app = typer.Typer(help="Show the settings and their schema.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Show the settings, their schema, their reference.", no_args_is_help=True, rich_markup_mode=None)
 
 RunOpt = Annotated[Path | None, typer.Option("--run", metavar="RUN", help="Begin with the settings of this run.")]
 
@@ -46,6 +46,17 @@ def schema() -> None:
     from webgym_cli.config.model import Settings
 
     Output().text(json.dumps(Settings.model_json_schema(), indent=2))
+
+
+@app.command()
+def reference() -> None:
+    """Print all settings as a Markdown page: values, default and meaning of each.
+
+    Example: webgym config reference > docs/settings.md
+    """
+    from webgym_cli.config.reference import settings_reference
+
+    Output().text(settings_reference())
 
 
 def _text(value: object) -> str:

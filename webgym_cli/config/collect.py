@@ -44,10 +44,13 @@ class PolicySettings(Section):
     max_new_tokens: int = Field(default=3072, ge=1)
     """Longest response, in tokens."""
     temperature: float = Field(default=1.0, ge=0)
+    """Sampling temperature; 0: always the likeliest token."""
     top_p: float = Field(default=0.99, gt=0, le=1)
+    """Only the likeliest tokens that have this probability together are sampled from."""
     top_k: int = Field(default=2, ge=-1)
     """How many of the likeliest tokens are sampled from; -1 or 0: all."""
     min_p: float = Field(default=0.0, ge=0, le=1)
+    """Tokens less likely than this share of the likeliest one are left out; 0: none."""
     thinking: bool = False
     """The model thinks before it acts: what stands before `</think>` is no action and leaves the history; a response
     that never closes its thought is truncated."""
@@ -118,8 +121,11 @@ class MaxSteps(Section):
     """Step limits by difficulty band."""
 
     easy: int = Field(default=10, ge=1)
+    """Steps for a task with 1 to 3 facts."""
     medium: int = Field(default=20, ge=1)
+    """Steps for a task with 4 to 6 facts."""
     hard: int = Field(default=30, ge=1)
+    """Steps for a task with 7 and more facts."""
 
 
 class RolloutSettings(Section):
@@ -177,6 +183,7 @@ class JudgeSettings(Section):
     structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
     """How the server is told to answer in JSON; `none`: by the prompt alone."""
     temperature: float = Field(default=0.0, ge=0)
+    """Sampling temperature; votes differ by it."""
     max_tokens: int = Field(default=1024, ge=16)
     """Longest answer, in tokens."""
     votes: int = Field(default=1, ge=1)

@@ -26,7 +26,9 @@ class ServeSettings(Section):
     gpu_memory_utilization: float = Field(default=0.95, gt=0, le=1)
     """Share of GPU memory that vLLM takes (CUDA only)."""
     tensor_parallel_size: int = Field(default=1, ge=1)
+    """GPUs that share one copy of the model."""
     data_parallel_size: int = Field(default=1, ge=1)
+    """Copies of the model, each on `tensor_parallel_size` GPUs of its own."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     """Precision of the weights; on CPUs without bf16 units float32 is the usable one."""
     startup_timeout: float = Field(default=600.0, gt=0)
@@ -43,10 +45,13 @@ class LogSettings(Section):
     """Weights & Biases."""
 
     run_name: str = "webgym-"
+    """Name of the run there."""
     wandb_key_env_var: str = "WANDB_API_KEY"
     """Name of the environment variable that holds the key; the key itself never stands in settings."""
     entity_name: str = ""
+    """User or team that the run belongs to; empty: the default of the account."""
     project_name: str = "rl"
+    """Project that the run belongs to."""
 
 
 class AlgorithmSettings(Section):
@@ -79,37 +84,57 @@ class AlgorithmSettings(Section):
     cutoff_len: int = Field(default=16384, ge=16)
     """Longest training sample in tokens, images counted."""
     per_device_train_batch_size: int = Field(default=3, ge=1)
+    """Samples that a process takes at once."""
     per_device_eval_batch_size: int = Field(default=3, ge=1)
+    """The same for the evaluation during training."""
     gradient_accumulation_steps: int = Field(default=4, ge=1)
+    """Passes whose gradients make one optimizer step: the batch is this times the processes times their samples."""
     learning_rate: float = Field(default=1e-6, gt=0)
+    """Learning rate after the warm-up."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradients with a larger norm are scaled down to it."""
     weight_decay: float = Field(default=0.01, ge=0)
+    """AdamW's decoupled weight decay."""
     num_train_epochs: float = Field(default=2, gt=0)
+    """Passes over the dataset in one training."""
     warmup_steps: int = Field(default=30, ge=0)
     """Warm-up of a fresh optimizer; a training that keeps its optimizer's moments has none."""
     lr_scheduler_type: str = "constant_with_warmup"
+    """Course of the learning rate: a name that transformers knows (`constant_with_warmup`, `cosine`, `linear`, ...)."""
     logging_steps: int = Field(default=1, ge=1)
+    """Optimizer steps between two reports of the loss."""
     bf16: bool = True
+    """Train in bfloat16; refused on a CPU, where it would be some hundred times slower."""
     do_eval: bool = False
     """Evaluate on the held-out trajectories during training."""
     eval_strategy: Literal["no", "steps", "epoch"] = "epoch"
+    """When `do_eval` evaluates."""
     save_strategy: Literal["steps", "epoch"] = "steps"
+    """When a training writes checkpoints: every `save_steps`, or after each epoch."""
     save_steps: int = Field(default=999999, ge=1)
     """Steps between checkpoints within a training; the last one is always written."""
     save_total_limit: int = Field(default=1, ge=1)
+    """Checkpoints that a training keeps while it runs, the newest."""
     save_only_model: bool = False
     """Leave out the optimizer's states; the next training then starts with a fresh optimizer."""
     preprocessing_num_workers: int = Field(default=16, ge=1)
+    """Processes that tokenize the dataset; no more than there are cores and samples."""
     dataloader_num_workers: int = Field(default=2, ge=0)
+    """Processes that load batches, for each training process."""
     dataloader_pin_memory: bool = True
+    """Load batches into pinned memory (CUDA only)."""
     remove_unused_columns: bool = False
+    """Drop columns that the model does not name; keep it off, images are among them."""
     min_token_length: int = Field(default=10, ge=0)
     """Samples whose response is shorter, in tokens, are dropped."""
     gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass: less memory, more time."""
     plot_loss: bool = False
+    """Have LLaMA-Factory draw the loss into the checkpoint's folder."""
     deepspeed_config_filename: str | None = "ds_config_b200_zero1.json"
     """A shipped DeepSpeed configuration or a path; null: no DeepSpeed."""
     report_to: Literal["wandb", "none"] = "wandb"
+    """Where the trainer reports; without a key Weights & Biases logs offline."""
 
 
 class FilterSettings(Section):

@@ -1,0 +1,138 @@
+"""The reference of the settings, `docs/settings.md`: made from the model, so that both say the same. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from webgym_cli.config.load import flatten
+from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
+
+Node = Mapping[str, Any]
+"""A part of a JSON schema."""
+
+INTRODUCTION = """\
+# Settings
+
+Made by `webgym config reference` from the model of the settings; a test compares. `webgym config show` prints the
+values that a command would use and where each came from, `webgym config schema` the JSON schema for editors.
+
+Later wins: the defaults below, the run's own settings, `-c FILE` (repeatable), the environment, `-s`. One setting, four
+ways:
+
+| where | how |
+|---|---|
+| file for `-c`, YAML or JSON | `rollout: {episodes: 64}` |
+| environment | `WEBGYM_ROLLOUT__EPISODES=64` |
+| command line | `-s rollout.episodes=64` |
+| the run's `config.json` | written by the first command on the run |
+
+Values on the command line are JSON where they can be read as such, else text: `-s 'filters.bands=["easy"]'`,
+`-s algorithm_config.deepspeed_config_filename=null`. Settings that are marked *kept* can't change within a run: its
+data would no longer be comparable.
+"""
+NUMBERS = {"integer": "whole number", "number": "number"}
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
+
+def settings_reference() -> str:
+    """Return the page: a table a section, a row a setting, in the order of the model."""
+    schema = Settings.model_json_schema()
+    defaults = flatten(Settings().model_dump(mode="json"))
+    tables: dict[str, list[str]] = {}
+    for key, node in _settings(schema, schema["$defs"]):
+        kept = any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)
+        meaning = f"{_line(node)}{' *kept*' if kept else ''}"
+        row = _row(f"`{key}`", _type(node, schema["$defs"]), f"`{json.dumps(defaults[key])}`", meaning)
+        tables.setdefault(key.split(".")[0] if "." in key else "", []).append(row)
+    pages = [INTRODUCTION]
+    for section, rows in tables.items():
+        if section:
+            pages.append(f"## {section}\n\n{_line(_target(schema['properties'][section], schema['$defs']))}\n")
+        pages.append(f"{_table(('setting', 'value', 'default', 'meaning'), rows)}\n")
+    return "\n".join(pages).rstrip()
+
+
+def fields_table(record: type[BaseModel]) -> str:
+    """Return a table of a record's fields as they are stored, a row a field in the order of the record."""
+    schema = record.model_json_schema(by_alias=True, mode="validation")
+    required = schema.get("required", ())
+    rows = []
+    for name, node in schema["properties"].items():
+        default = "required" if name in required else _default(node.get("default", {}))
+        rows.append(_row(f"`{name}`", _type(node, schema.get("$defs", {})), default, _line(node)))
+    return _table(("field", "value", "default", "meaning"), rows)
+
+
+def _default(value: Any) -> str:
+    return "each field's own" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
+
+
+def _settings(node: Node, definitions: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield every setting by its dotted key."""
+    for name, found in node["properties"].items():
+        target = _target(found, definitions)
+        if "properties" in target:
+            yield from _settings(target, definitions, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", found
+
+
+def _target(node: Node, definitions: Node) -> Node:
+    """Return what a reference leads to; a node that is none stays."""
+    if "$ref" not in node:
+        return node
+    found: Node = definitions[node["$ref"].rpartition("/")[2]]
+    return found
+
+
+def _type(node: Node, definitions: Node) -> str:
+    """Return in words which values a node takes."""
+    if "anyOf" in node:
+        return " or ".join(_type(choice, definitions) for choice in node["anyOf"])
+    target = _target(node, definitions)
+    if "properties" in target:
+        name = node["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if values := target.get("enum") or ([target["const"]] if "const" in target else []):
+        return ", ".join(f"`{value}`" for value in values)
+    kind = target.get("type", "anything")
+    words = {"array": _list, "object": _mapping}
+    return words[kind](target, definitions) if kind in words else _plain(target, kind)
+
+
+def _plain(node: Node, kind: str) -> str:
+    if kind == "string":
+        pattern = f" like `{node['pattern']}`" if "pattern" in node else ""
+        return f"{'moment' if node.get('format') == 'date-time' else 'text'}{pattern}"
+    limits = [f"{sign} {node[bound]}" for bound, sign in BOUNDS.items() if bound in node]
+    return " ".join([{"boolean": "true, false"}.get(kind, NUMBERS.get(kind, kind)), ", ".join(limits)]).rstrip()
+
+
+def _list(node: Node, definitions: Node) -> str:
+    if places := node.get("prefixItems"):
+        return f"list of {len(places)}: {', '.join(_type(place, definitions) for place in places)}"
+    return f"list of {_type(node['items'], definitions)}"
+
+
+def _mapping(node: Node, definitions: Node) -> str:
+    values = node.get("additionalProperties", True)
+    of = "anything" if values is True else _type(values, definitions)
+    keys = _type(node["propertyNames"], definitions) if "propertyNames" in node else "text"
+    return f"mapping of {keys} to {of}"
+
+
+def _line(node: Node) -> str:
+    """Return a node's help as one line."""
+    return " ".join(str(node.get("description", "")).split())
+
+
+def _table(head: tuple[str, ...], rows: list[str]) -> str:
+    return "\n".join([_row(*head), "|---" * len(head) + "|", *rows])
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
