@@ -1,0 +1,59 @@
+"""The parts of the pages that are made from the code. `python -m tests.docs.generated` writes them anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from tests.docs.pages import ROOT
+from webgym_cli.config.reference import fields_table, settings_reference
+from webgym_cli.records.action import Action
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import (
+    Element,
+    Generation,
+    Observation,
+    Outcome,
+    PromptSpec,
+    Score,
+    Screenshot,
+    Step,
+    Trajectory,
+)
+from webgym_cli.store.blocklist import Block
+from webgym_cli.store.screenshots import Recoded
+from webgym_cli.store.state import Underway
+from webgym_cli.store.status import RankStatus
+
+SETTINGS = ROOT / "docs/settings.md"
+FORMATS = ROOT / "docs/data-formats.md"
+RECORDS: dict[str, type[BaseModel]] = {
+    record.__name__: record
+    for record in (
+        *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, Action, Generation, Outcome, Score),
+        *(Judgement, Verdict, Task, Episode, Prepared, Checkpoint, Block, RankStatus, Underway, Recoded),
+    )
+}
+"""The records whose fields the page lists, by the name that its marks have."""
+_MARK = re.compile(r"(<!-- fields (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def documents() -> dict[Path, str]:
+    """What each page has to be."""
+    formats = _MARK.sub(lambda found: found[1] + fields_table(RECORDS[found[2]]) + "\n" + found[3], FORMATS.read_text())
+    return {SETTINGS: settings_reference() + "\n", FORMATS: formats}
+
+
+def listed() -> list[str]:
+    return [mark[1] for mark in _MARK.findall(FORMATS.read_text())]
+
+
+if __name__ == "__main__":
+    for path, text in documents().items():
+        path.write_text(text)

@@ -1,0 +1,126 @@
+"""The pages name what there is: commands, settings, files, links."""
+
+import re
+from typing import Any
+
+import pytest
+import typer.main
+
+from tests.docs.pages import (
+    PAGES,
+    ROOT,
+    anchors,
+    inline_code,
+    links,
+    name,
+    prose,
+    shell_lines,
+    webgym_commands,
+)
+from webgym_cli.cli.app import app
+from webgym_cli.config.load import known_keys, load
+from webgym_cli.config.model import Settings
+from webgym_cli.config.shipped import shipped_root
+
+COMMANDS = [(page, line, args) for page in PAGES for line in shell_lines(page) for args in webgym_commands(line)]
+SETTING = re.compile(r"^(?:-s )?'?([a-z_]+(?:\.[a-z_0-9]+)+)(?:=.*)?$")
+FILE_ENDS = ("jsonl", "json", "log", "yaml", "py", "md", "parquet", "txt")
+"""`train.jsonl` is a file, though `train` is a section."""
+
+
+def parsed(args: list[str]) -> Any:
+    """The context of a command line, nothing run."""
+    command: Any = typer.main.get_command(app)
+    context = command.make_context("webgym", list(args))
+    while hasattr(command, "commands"):
+        word, *rest = [*context._protected_args, *context.args]
+        assert word in command.commands, f"no command {word}"
+        command = command.commands[word]
+        context = command.make_context(word, rest, parent=context)
+    return context
+
+
+@pytest.mark.parametrize(("page", "line", "args"), COMMANDS, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_command_in_a_block_is_one_with_settings_that_there_are(page, line, args):
+    context = parsed(args)
+    files = [file for file in context.params.get("config") or () if (shipped_root() / f"{file}.yaml").is_file()]
+    load(files, context.params.get("set_") or ())
+
+
+def test_there_are_commands_in_blocks():
+    assert {name(page) for page, _, _ in COMMANDS} >= {"README.md", "docs/quick-start.md", "docs/gpu-host.md"}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("webgym show runs/a x --open   # one page", [["show", "runs/a", "x", "--open"]]),
+        ("A=1 .venv/bin/webgym config reference > x.md && ls", [["config", "reference"]]),
+        ("webgym inspect-buffer r -q | webgym judge r -", [["inspect-buffer", "r", "-q"], ["judge", "r", "-"]]),
+        ("webgym rollout r -s 'filters.bands=[\"easy\"]'", [["rollout", "r", "-s", 'filters.bands=["easy"]']]),
+        ("echo webgym", []),
+    ],
+)
+def test_commands_are_found_in_shell_lines(line, found):
+    assert list(webgym_commands(line)) == found
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["rollout", "runs/a", "--no-such-option"], "No such option"),
+        (["judge"], "Missing"),
+        (["config", "nothing"], "no command"),
+    ],
+)
+def test_a_command_that_is_none_is_refused(args, says):
+    with pytest.raises(Exception, match=says):
+        parsed(args)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_command_in_the_text_is_one(page):
+    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for code in inline_code(page):
+        if found := re.match(r"webgym ([a-z][a-z-]*)", code):
+            assert found[1] in known, code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_setting_in_the_text_is_one(page):
+    keys = known_keys()
+    for code in inline_code(page):
+        found = SETTING.match(code)
+        if not found or found[1].split(".")[0] not in Settings.model_fields or found[1].endswith(FILE_ENDS):
+            continue
+        key = found[1]
+        assert key in keys or any(known.startswith(f"{key}.") or key.startswith(f"{known}.") for known in keys), code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_link_leads_somewhere(page):
+    for link in links(page):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_file_under_configs_is_there(page):
+    for found in re.findall(r"configs/[\w./-]*\w", page.read_text()):
+        assert (ROOT / found).exists(), found
+
+
+def test_the_index_has_every_page():
+    index = ROOT / "docs/README.md"
+    wanted = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert {link.partition("#")[0] for link in links(index)} >= wanted
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_is_for_people_anywhere(page):
+    assert not re.search(r"(?<![\w.])/(?:work|root|tmp)/", prose(page))
