@@ -15,7 +15,7 @@ from webgym_cli.errors import EXIT_CODES
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "webgym_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
-STAGES = {"rollout", "prepare", "train", "serve", "rewards", "inspect", "imports"}
+STAGES = {"rollout", "prepare", "train", "serve", "rewards", "inspect", "imports", "report"}
 LAYERS = [
     {"config", "records", "errors", "__init__"},
     {"agent", "environments", "store", "jobs", "roles", "tasks", "testing"},

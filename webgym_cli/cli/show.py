@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from webgym_cli.cli.browse import open_page
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt, RunArg
@@ -50,7 +51,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
                 _write(directory, told, path, settings.browser.device_scale_factor)
                 output.text(str(path))
                 if open_:
-                    _open(path, output)
+                    open_page(path, output)
             else:
                 _draw(told, output)
 
@@ -73,17 +74,6 @@ def _write(run: RunDir, told: Told, path: Path, scale: float) -> None:
     from webgym_cli.store.screenshots import ScreenshotStore
 
     write_atomic(path, page(told, ScreenshotStore(run.screenshots), scale))
-
-
-def _open(path: Path, output: Output) -> None:
-    import webbrowser
-
-    try:
-        opened = webbrowser.open(path.absolute().as_uri())
-    except webbrowser.Error:
-        opened = False
-    if not opened:
-        output.note("there is no browser to open it with: open the file yourself")
 
 
 def _draw(told: Told, output: Output) -> None:

@@ -114,6 +114,11 @@ class RunDir:
         """The HTML page of a trajectory, made by `webgym show`; its id can't lead out of the folder."""
         return self.root / "pages" / f"{quote(trajectory, safe='')}.html"
 
+    @property
+    def report(self) -> Path:
+        """The run as one HTML page, made by `webgym report`."""
+        return self.root / "report.html"
+
     def status(self, rank: int = 0) -> Path:
         """What a rollout is doing now: replaced each second, and left there at its end."""
         return self.root / "status" / f"rollout-{rank}.json"

@@ -1,0 +1,50 @@
+"""Runs for the tests of the report: small buffers, events by hand."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.inspect.buffers import attempt
+from webgym_cli.config.load import load
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.report.compare import Side, compare
+from webgym_cli.report.facts import gather
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir, open_run
+
+START = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
+
+
+def did(
+    number: int, name: str, solved: bool | None, iteration: int = 0, task: Task | None = None, **changes: Any
+) -> Trajectory:
+    """Return a policy's test episode at a task of that name, or at the given one; its number is its seed."""
+    made = attempt(number, name, solved, iteration, **{"policy": "model", **changes})
+    return made if task is None else made.model_copy(update={"task": task})
+
+
+def at(seconds: float) -> str:
+    """Return the moment so many seconds after the start, as events have it."""
+    return datetime.fromtimestamp(START + seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def note(run: RunDir, *events: dict[str, Any]) -> None:
+    """Write events, each with its own time."""
+    with run.metrics.open("a") as file:
+        file.writelines(f"{json.dumps(event)}\n" for event in events)
+
+
+def facts(run: RunDir, gpus: int = 1, price: float | None = None) -> dict[str, Any]:
+    """Return what a report tells of a run."""
+    with open_index(run) as index:
+        return gather(run, load(run_config=run.config), index, gpus, price)
+
+
+def compared(first: RunDir, second: RunDir) -> dict[str, Any]:
+    """Return what a comparison tells of two runs."""
+    with open_index(first) as one, open_index(second) as other:
+        sides = [Side(run, open_run(run.root)[1], index) for run, index in ((first, one), (second, other))]
+        return compare(*sides)

@@ -1,0 +1,110 @@
+"""Two runs side by side: pairs and shares, against numbers made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.inspect.buffers import made
+from tests.records.made import CRASHED, SOLVED, trajectory
+from tests.report.runs import compared, did
+from webgym_cli.config.load import load
+from webgym_cli.records.rates import difference, mcnemar
+from webgym_cli.records.task import Split
+from webgym_cli.report.compare_views import failure_rows, success_rows
+from webgym_cli.store.run import RunDir, create_or_open
+
+
+def asked(solved, iteration=0, offset=0):
+    return [did(offset + n, "a", solved=won, iteration=iteration) for n, won in enumerate(solved)]
+
+
+def rows(found):
+    return {(row["series"], row["first_iteration"], row["second_iteration"]): row for row in found["rows"]}
+
+
+def test_the_same_episodes_are_paired(tmp_path):
+    first = made(tmp_path / "a", *asked([True] * 3 + [False] * 9))
+    second = made(tmp_path / "b", *asked([False] + [True] * 9 + [False] * 2))
+    row = rows(compared(first, second))["test", 0, 0]
+    assert (row["method"], row["pairs"], row["gained"], row["lost"]) == ("paired", 12, 7, 1)
+    assert row["p_value"] == pytest.approx(mcnemar(7, 1), rel=1e-3) == pytest.approx(0.07031, rel=1e-3)
+    assert (row["difference"], row["significant"]) == (0.5, False)
+    assert (row["first"]["success_rate"], row["second"]["success_rate"]) == (0.25, 0.75)
+
+
+def test_enough_gains_tell(tmp_path):
+    found = compared(made(tmp_path / "a", *asked([False] * 8)), made(tmp_path / "b", *asked([True] * 8)))
+    assert found["rows"][0]["p_value"] == pytest.approx(2 / 2**8, rel=1e-3)
+    assert success_rows(found)[0][-2:] == ("p 0.007812: +8 -0 of 8 pairs", "B is better")
+
+
+def test_only_what_both_have_and_what_is_scored_is_paired(tmp_path):
+    first = made(tmp_path / "a", *asked([True, None, False, True]))
+    second = made(tmp_path / "b", *asked([False, True, True], offset=0), did(3, "b", solved=True))
+    row = rows(compared(first, second))["test", 0, 0]
+    assert (row["pairs"], row["gained"], row["lost"]) == (2, 1, 1)
+
+
+def test_a_case_of_several_attempts_is_solved_by_half_of_them(tmp_path):
+    again = did(0, "a", solved=False).model_copy(update={"id": "test-0000-00000.1", "attempt": 1})
+    first = made(tmp_path / "a", *asked([True]), again)
+    row = rows(compared(first, made(tmp_path / "b", *asked([False]))))["test", 0, 0]
+    assert (row["pairs"], row["lost"]) == (1, 1)
+
+
+def test_what_cannot_be_paired_has_an_interval(tmp_path):
+    train = {"split": Split.TRAIN}
+    first = made(tmp_path / "a", *(did(n, "a", solved=n < 2, **train) for n in range(10)))
+    second = made(tmp_path / "b", *(did(n, "a", solved=n < 9, **train) for n in range(10)))
+    row = rows(compared(first, second))["train", 0, 0]
+    delta, low, high = difference((2, 10), (9, 10))
+    assert row["method"] == "independent"
+    assert (row["difference"], row["difference_interval"]) == (round(delta, 4), [round(low, 4), round(high, 4)])
+    assert row["significant"]
+    other = made(tmp_path / "c", *asked([True], offset=50))
+    assert rows(compared(made(tmp_path / "d", *asked([True])), other))["test", 0, 0]["method"] == "independent"
+
+
+def test_experts_are_not_mixed_with_policies(tmp_path):
+    first = made(tmp_path / "a", trajectory(0, outcome=SOLVED), did(1, "a", solved=False, split=Split.TRAIN))
+    second = made(tmp_path / "b", trajectory(0, outcome=SOLVED))
+    found = rows(compared(first, second))
+    assert list(found) == [("train", 0, 0), ("demonstrations", 0, 0)]
+    assert (found["train", 0, 0]["second"], found["train", 0, 0]["method"]) == (None, None)
+
+
+def test_the_newest_are_compared_where_they_differ(tmp_path):
+    first = made(tmp_path / "a", *asked([True]), *asked([True], iteration=1))
+    second = made(tmp_path / "b", *asked([False]), *asked([True], iteration=3))
+    found = rows(compared(first, second))
+    assert list(found) == [("test", 0, 0), ("test", 1, 1), ("test", 3, 3), ("test", 1, 3)]
+    assert (found["test", 1, 3]["method"], found["test", 1, 1]["method"]) == ("paired", None)
+
+
+def test_failures_are_shares_of_all_episodes(tmp_path):
+    first = made(
+        tmp_path / "a", *(did(n, "a", solved=True, outcome=CRASHED) for n in range(9)), *asked([True], offset=9)
+    )
+    second = made(tmp_path / "b", *asked([True] * 10))
+    found = compared(first, second)
+    assert found["failures"]["browser_crashed"]["difference"] == -0.9
+    assert failure_rows(found)[0][:4] == ("browser_crashed", "9", "0", "-90 %")
+    assert failure_rows(found)[0][-1] == "differs"
+    assert failure_rows(compared(first, made(tmp_path / "c")))[0][-2:] == ("-", "-")
+
+
+def test_settings_that_differ_are_told(tmp_path):
+    first = made(tmp_path / "a")
+    second = RunDir(tmp_path / "b")
+    create_or_open(second, load(overrides=["seed=7", 'train.extra={"x": 1}']))
+    found = compared(first, second)
+    assert found["settings"] == {
+        "seed": {"first": 0, "second": 7}, "train.extra": {"first": {}, "second": {"x": 1}}
+    }  # fmt: skip
+    assert (found["rows"], found["failures"]) == ([], {})
+
+
+def test_a_run_is_as_good_as_itself(tmp_path):
+    run = made(tmp_path / "a", *asked([True, False]))
+    found = compared(run, run)
+    assert (found["rows"][0]["p_value"], found["rows"][0]["significant"], found["settings"]) == (1, False, {})

@@ -1,0 +1,97 @@
+"""What the index counts for a report, against numbers made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.inspect.buffers import made
+from tests.records.made import CRASHED, SOLVED, trajectory
+from tests.records.test_record_judgement import ANSWERED, SCORED, WEB, judgement
+from tests.report.runs import did, facts
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.rates import wilson
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome
+from webgym_cli.report.success import SITES
+from webgym_cli.store.buffer import append_judgement
+
+HARD = Task(id="hard", start_url="http://hard.test/", difficulty=9)
+
+
+def whole(found):
+    return {(row["series"], row["iteration"]): row for row in found["points"] if row["band"] is None}
+
+
+def test_points_are_of_series_iteration_and_band(tmp_path):
+    run = made(
+        tmp_path / "run",
+        did(0, "a", solved=True, steps=1),
+        did(1, "a", solved=False, steps=4),
+        did(2, "a", solved=None, steps=4),
+        did(3, "hard", solved=True, task=HARD, steps=3),
+        did(4, "a", solved=False, outcome=CRASHED, steps=9),
+        did(0, "a", solved=False, iteration=1),
+        did(5, "a", solved=True, iteration=1, split=Split.TRAIN),
+        trajectory(0, outcome=SOLVED),  # by the expert
+    )
+    found = facts(run)
+    first = whole(found)["test", 0]
+    assert (first["trajectories"], first["scored"], first["successes"], first["failures"]) == (5, 3, 2, 1)
+    low, high = wilson(2, 3)
+    assert (first["success_rate"], first["interval"]) == (0.6667, [round(low, 4), round(high, 4)])
+    assert (first["mean_steps"], first["mean_steps_solved"]) == (3.0, 2.0)  # the crash's nine steps say nothing
+    assert list(whole(found)) == [("test", 0), ("test", 1), ("train", 1), ("demonstrations", 0)]
+    bands = {row["band"]: (row["successes"], row["scored"]) for row in found["points"] if row["iteration"] == 0}
+    assert [row["band"] for row in found["points"][:3]] == [None, "easy", "hard"]
+    assert bands["hard"] == (1, 1)
+    assert "1" not in found["pass_at_k"].get("train 0", {}).get("k", {})  # an expert's success is no policy's chance
+
+
+def test_nothing_scored_has_no_rate(tmp_path):
+    found = whole(facts(made(tmp_path / "run", did(0, "a", solved=None))))["test", 0]
+    assert (found["scored"], found["success_rate"], found["interval"]) == (0, None, None)
+
+
+def test_an_empty_run_has_nothing_to_tell(tmp_path):
+    found = facts(made(tmp_path / "run"))
+    assert (found["trajectories"], found["steps"], found["points"], found["verdicts"]) == (0, 0, [], [])
+    assert found["failures"] == {"by_kind": {}, "by_site": {}, "sites": 0, "stops": {}}
+    assert (found["timing"]["first"], found["timing"]["idle_share"]) == (None, None)
+
+
+def test_failures_are_told_of_the_worst_sites(tmp_path):
+    timeout = Outcome(failure=FailureKind.PAGE_TIMEOUT)
+    episodes = [did(n, f"s{n:02d}", solved=False, outcome=CRASHED) for n in range(SITES + 2)]
+    worst = [did(100 + n, "s99", solved=False, outcome=timeout if n else CRASHED) for n in range(3)]
+    found = facts(made(tmp_path / "run", *episodes, *worst, did(200, "s99", solved=True)))["failures"]
+    assert found["by_kind"] == {"browser_crashed": SITES + 3, "page_timeout": 2}
+    assert list(found["by_site"])[:2] == ["s99.test", "s00.test"]
+    assert found["by_site"]["s99.test"] == {
+        "trajectories": 4, "failed": 3, "kinds": {"page_timeout": 2, "browser_crashed": 1}
+    }  # fmt: skip
+    assert (len(found["by_site"]), found["sites"]) == (SITES, SITES + 3)
+    assert found["stops"] == {"terminated": {"count": 1, "successes": 1}}
+
+
+@pytest.fixture
+def judged_run(tmp_path):
+    """Three judged episodes; the environment has an opinion of the second."""
+    episodes = [trajectory(0, outcome=ANSWERED, task=WEB), trajectory(1, outcome=SCORED, task=WEB)]
+    episodes.append(trajectory(2, outcome=ANSWERED, task=WEB))
+    run = made(tmp_path / "run", *episodes)
+    for episode, success in zip(episodes, (True, True, False), strict=True):
+        append_judgement(run, Split.TRAIN, 0, judgement(trajectory=episode.id, success=success))
+    return run
+
+
+def test_verdicts_are_held_against_the_environment(judged_run):
+    (row,) = facts(judged_run)["verdicts"]
+    assert (row["split"], row["iteration"], row["judged"]) == ("train", 0, 3)
+    assert (row["both"], row["same"], row["same_rate"]) == (1, 0, 0.0)
+
+
+def test_a_later_failure_of_the_judge_is_no_verdict(judged_run):
+    later = {"failure": FailureKind.JUDGE_FAILED, "judged_at": "2026-01-03T00:00:00.000+00:00"}
+    append_judgement(judged_run, Split.TRAIN, 0, judgement(trajectory="train-0000-00002", **later))
+    (row,) = facts(judged_run)["verdicts"]
+    assert row["judged"] == 2

@@ -1,0 +1,81 @@
+"""Where a run's time went, against sums made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.inspect.buffers import made
+from tests.report.runs import at, facts, note
+from webgym_cli.report.timing import cost, read, spans, timing
+
+EVALUATION = {"event": "evaluation", "iteration": 0, "seconds": 10, "at": at(10)}
+ROLLOUT = {"event": "rollout", "iteration": 0, "seconds": 20.0, "at": at(40), "stages": {"act": {"total": 12.5}}}
+PREPARE = {"event": "prepare", "iteration": 0, "model_name": "m", "at": at(50)}
+TRAIN = {"event": "train", "iteration": 0, "name": "m", "created_at": at(110), "at": at(111)}
+LOOP = [EVALUATION, ROLLOUT, PREPARE, TRAIN]
+
+
+def test_a_training_lasts_from_its_dataset_to_its_checkpoint():
+    assert [(span.stage, span.seconds) for span in spans(LOOP)] == [("evaluation", 10), ("rollout", 20), ("train", 60)]
+    told = [PREPARE, {**TRAIN, "seconds": 7}]
+    assert [(span.stage, span.seconds) for span in spans(told)] == [("train", 7)]
+    assert spans([{**TRAIN, "name": "another"}, PREPARE]) == []
+
+
+def test_idle_is_what_no_stage_covers():
+    found = timing(LOOP)
+    assert (found["wall_seconds"], found["idle_seconds"], found["idle_share"]) == (111, 21, round(21 / 111, 4))
+    assert found["stages"] == {
+        "evaluation": {"times": 1, "seconds": 10},
+        "rollout": {"times": 1, "seconds": 20},
+        "prepare": {"times": 1, "seconds": None},
+        "train": {"times": 1, "seconds": 60},
+    }
+    assert found["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20, "train": 60}}
+    assert (found["first"], found["last"]) == ("2026-01-02T00:00:00+00:00", "2026-01-02T00:01:51+00:00")
+    assert found["episode_seconds"] == {"act": 12.5}
+
+
+def test_stages_at_the_same_time_are_covered_once():
+    judge = {"event": "judge", "seconds": 30, "at": at(35)}
+    found = timing([EVALUATION, judge, ROLLOUT])
+    assert found["idle_seconds"] == 0  # 0-10, 5-35, 20-40
+    assert found["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20}}
+
+
+def test_cost_is_hours_times_gpus_times_price():
+    times = timing([{**EVALUATION, "seconds": 3600, "at": at(3600)}, {**ROLLOUT, "seconds": 1800, "at": at(7200)}])
+    spent = cost(times, gpus=8, price=2.5)
+    assert spent["stages"]["evaluation"] == {"hours": 1, "gpu_hours": 8, "cost": 20}
+    assert spent["idle"] == {"hours": 0.5, "gpu_hours": 4, "cost": 10}
+    assert spent["total"] == {"hours": 2, "gpu_hours": 16, "cost": 40}
+    assert cost(times, gpus=1, price=None)["total"] == {"hours": 2, "gpu_hours": 2, "cost": None}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"at": None},
+        {"at": "yesterday"},
+        {"at": at(40).removesuffix("+00:00")},
+        {"seconds": "20"},
+        {"seconds": float("nan")},
+        {"seconds": -1},
+        {"stages": ["act"]},
+        {"stages": {"act": 3}},
+        {"iteration": "x"},
+    ],
+    ids=str,
+)
+def test_events_of_another_shape_are_no_obstacle(tmp_path, odd):
+    run = made(tmp_path / "run")
+    note(run, EVALUATION, {**ROLLOUT, **odd}, {**PREPARE, "train_samples": "many"}, {**TRAIN, **odd, "loss": "low"})
+    found = facts(run)
+    assert found["timing"]["stages"]["evaluation"]["seconds"] == 10
+    assert (found["datasets"], found["trainings"]) == ([], [])
+
+
+def test_events_come_in_the_order_of_time(tmp_path):
+    run = made(tmp_path / "run")
+    note(run, *reversed(LOOP))
+    assert read(run) == LOOP

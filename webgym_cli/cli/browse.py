@@ -1,0 +1,19 @@
+"""Opening a page that was written in the person's browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from webgym_cli.cli.output import Output
+
+
+def open_page(path: Path, output: Output) -> None:
+    """Open a page in the browser, or say that there is none."""
+    import webbrowser
+
+    try:
+        opened = webbrowser.open(path.absolute().as_uri())
+    except webbrowser.Error:
+        opened = False
+    if not opened:
+        output.note("there is no browser to open it with: open the file yourself")

@@ -1,0 +1,196 @@
+"""Charts as SVG, from numbers to text: pure, without colours of their own (the page's style sheet gives them).
+
+They are drawn 360 units wide, about what a telephone has, so that their words stay readable there.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 360, 230
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 42
+"""Margins around the plot."""
+_ROW, _BAR = 38, 14
+"""Height of a row of bars, and of the bar in it."""
+_TICKS = 5
+"""Marks on an axis, about."""
+_NAME = 40
+"""Characters of a row's name that are drawn."""
+
+Format = Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One point of a line."""
+
+    x: float
+    y: float
+    low: float | None = None
+    """Lower end of its interval."""
+    high: float | None = None
+    """Upper end of its interval."""
+    tip: str = ""
+    """What the pointer is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The points of one series, from left to right."""
+
+    name: str
+    marks: tuple[Mark, ...]
+
+
+def percent(value: float) -> str:
+    """Return a share as per cent, with a digit behind the point only where it says something."""
+    return f"{100 * value:.1f}".removesuffix(".0") + " %"
+
+
+def number(value: float) -> str:
+    """Return a number with three digits that count, and no needless zeroes."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return round numbers, evenly apart, of which the first is at most `low` and the last at least `high`."""
+    largest = max(abs(low), abs(high))
+    span = max(high - low, largest * 1e-9) if high > low else largest
+    span = span if span > sys.float_info.min * 1e9 else 1.0
+    power = 10.0 ** math.floor(math.log10(span / _TICKS))
+    apart = next(power * factor for factor in (1, 2, 5, 10) if power * factor * _TICKS >= span * 0.999)
+    first, last = math.floor(low / apart + 1e-9), math.ceil(max(high, low + span * 1e-9) / apart - 1e-9)
+    return [float(f"{position * apart:.12g}") for position in range(first, max(last, first + 1) + 1)]
+
+
+def line_chart(title: str, axes: tuple[str, str], lines: Sequence[Line], *, share: bool = False) -> str:
+    """Return lines over policy versions, with the band of their intervals; of a lone point its whisker.
+
+    `axes`: the words at x and y. `share`: y is a share of 1. Lines have the classes c0, c1, ... in their order.
+    """
+    marks = [mark for line in lines for mark in line.marks]
+    scale = _Scale.over(marks, share=share)
+    show = percent if share else number
+    parts = [_frame(scale, axes, show)]
+    for position, line in enumerate(lines):
+        parts.append(f'<g class="c{position % 8}">{_drawn(line, scale)}</g>')
+    return _svg(title, HEIGHT, "".join(parts))
+
+
+def bar_chart(title: str, rows: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], show: Format) -> str:
+    """Return a bar a row, its parts side by side; a part's class (c0, c1, ...) is its kind's place in `kinds`."""
+    largest = max((sum(parts.values()) for _, parts in rows), default=0.0) or 1.0
+    drawn = []
+    for place, (name, parts) in enumerate(rows):
+        top, at = place * _ROW, 0.0
+        label = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+        drawn.append(f'<text x="0" y="{top + 13}">{_text(label)}</text>')
+        drawn.append(f'<text class="end" x="{WIDTH}" y="{top + 13}">{_text(show(sum(parts.values())))}</text>')
+        for kind, value in parts.items():
+            length = value / largest * WIDTH
+            tip = f"<title>{_text(f'{name}: {kind} {show(value)}')}</title>"
+            drawn.append(
+                f'<rect class="part c{kinds.index(kind) % 8}" x="{at:.1f}" y="{top + 18}" width="{length:.1f}" '
+                f'height="{_BAR}">{tip}</rect>'
+            )
+            at += length
+    return _svg(title, max(1, len(rows)) * _ROW, "".join(drawn))
+
+
+def swatch(position: int, *, line: bool) -> str:
+    """Return the sign of a series for a legend."""
+    shape = (
+        '<line class="line" x1="0" y1="6" x2="24" y2="6"/>' if line else '<rect class="part" width="24" height="12"/>'
+    )
+    return f'<svg class="swatch c{position % 8}" viewBox="0 0 24 12" aria-hidden="true">{shape}</svg>'
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Where numbers lie on the paper."""
+
+    least: float
+    """The policy version at the left end."""
+    greatest: float
+    """The policy version at the right end."""
+    across: tuple[float, ...]
+    """The marks on the x axis."""
+    up: tuple[float, ...]
+    """The marks on the y axis, from its lower end to its upper end."""
+
+    @classmethod
+    def over(cls, marks: Sequence[Mark], *, share: bool) -> _Scale:
+        """Return the scale that holds all marks; y begins at 0 or below."""
+        xs = [mark.x for mark in marks] or [0.0]
+        ys = [value for mark in marks for value in (mark.y, mark.low, mark.high) if value is not None]
+        least, greatest = min(xs), max(xs)
+        across = tuple(tick for tick in ticks(least, greatest) if tick == int(tick) and least <= tick <= greatest)
+        up = ticks(0.0, 1.0) if share else ticks(min([0.0, *ys]), max([0.0, *ys]))
+        return cls(least, greatest, across or (least,), tuple(up))
+
+    def x(self, value: float) -> float:
+        """Return the place of a policy version; a lone one stands in the middle."""
+        room = WIDTH - _LEFT - _RIGHT
+        wide = self.greatest - self.least
+        return _LEFT + (room * (value - self.least) / wide if wide else room / 2)
+
+    def y(self, value: float) -> float:
+        """Return the height of a value."""
+        low, high = self.up[0], self.up[-1]
+        return HEIGHT - _BOTTOM - (value - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _frame(scale: _Scale, axes: tuple[str, str], show: Format) -> str:
+    """Return grid, numbers and names of the axes."""
+    parts = []
+    for tick in scale.up:
+        y = scale.y(tick)
+        parts.append(f'<line class="grid" x1="{_LEFT}" y1="{y:.1f}" x2="{WIDTH - _RIGHT}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="end" x="{_LEFT - 6}" y="{y + 4:.1f}">{_text(show(tick))}</text>')
+    for tick in scale.across:
+        parts.append(f'<text class="middle" x="{scale.x(tick):.1f}" y="{HEIGHT - _BOTTOM + 17}">{tick:.0f}</text>')
+    across, up = axes
+    middle = (_TOP + HEIGHT - _BOTTOM) / 2
+    parts.append(f'<text class="middle" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{HEIGHT - 6}">{_text(across)}</text>')
+    parts.append(f'<text class="middle" transform="translate(10 {middle}) rotate(-90)">{_text(up)}</text>')
+    return "".join(parts)
+
+
+def _drawn(line: Line, scale: _Scale) -> str:
+    """Return a line's band, path and points."""
+    ends = [(scale.x(mark.x), mark.low, mark.high) for mark in line.marks]
+    known = [(x, scale.y(low), scale.y(high)) for x, low, high in ends if low is not None and high is not None]
+    parts = []
+    if len(known) > 1:
+        around = [(x, high) for x, _, high in known] + [(x, low) for x, low, _ in reversed(known)]
+        parts.append(f'<polygon class="band" points="{_points(around)}"/>')
+    elif known:
+        x, low, high = known[0]
+        parts.append(f'<line class="whisker" x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}"/>')
+    places = [(scale.x(mark.x), scale.y(mark.y)) for mark in line.marks]
+    parts.append(f'<polyline class="line" points="{_points(places)}"/>')
+    for mark, (x, y) in zip(line.marks, places, strict=True):
+        tip = f"<title>{_text(mark.tip)}</title>" if mark.tip else ""
+        parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5">{tip}</circle>')
+    return "".join(parts)
+
+
+def _points(places: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+
+
+def _svg(title: str, height: float, content: str) -> str:
+    return f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{_text(title)}">{content}</svg>'
+
+
+def _text(words: str) -> str:
+    """Return words as text of XML: nothing in them is markup."""
+    return escape(words.translate(_CONTROL))
+
+
+_CONTROL = {code: "·" for code in (*range(32), 127, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+"""Letters that no text of XML may have, and those that turn the direction of what follows."""

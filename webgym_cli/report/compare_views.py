@@ -1,0 +1,101 @@
+"""What a page shows of a comparison: curves of both runs, and the tables that the command line shows too. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webgym_cli.report.charts import number, percent
+from webgym_cli.report.success import SERIES
+from webgym_cli.report.views import NONE, Figure, Section, Table, curve, interval, success_mark
+
+ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
+"""The columns of the main table."""
+FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
+
+
+def sections(found: dict[str, Any]) -> list[Section]:
+    """Return the sections of a comparison's page."""
+    figures = [figure for series in SERIES if (figure := _curves(found, series))]
+    success = Figure("Side by side", "", (), False, Table(ROWS, tuple(success_rows(found))))
+    note = (
+        "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, "
+        "exact; else the interval is Newcombe's for two independent shares. Each row has a chance of 5 % to tell of a "
+        "difference where there is none."
+    )
+    shown = [Section("success", "Success", (*figures, success), note)]
+    if rows := failure_rows(found):
+        share = Figure("Failures by kind", "", (), False, Table(FAILURES, tuple(rows)), "Differences are of shares.")
+        shown.append(Section("failures", "Failures", (share,)))
+    return shown
+
+
+def success_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of the main table, in words."""
+    return [
+        (
+            row["series"],
+            str(row["first_iteration"]),
+            str(row["second_iteration"]),
+            *(_rate(row[side]) for side in ("first", "second")),
+            *(_steps(row[side]) for side in ("first", "second")),
+            _points(row.get("difference")),
+            _sure(row),
+            _verdict(row),
+        )
+        for row in found["rows"]
+    ]
+
+
+def failure_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of the table of failures, in words."""
+    return [
+        (
+            kind,
+            str(of["first"]),
+            str(of["second"]),
+            _points(of.get("difference")),
+            interval(of.get("difference_interval"), percent),
+            {True: "differs", False: "may be chance"}.get(of.get("significant"), NONE),
+        )
+        for kind, of in found["failures"].items()
+    ]
+
+
+def _curves(found: dict[str, Any], series: str) -> Figure | None:
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in found["rows"]:
+        same = row["first_iteration"] == row["second_iteration"]
+        for name, side in (("A", "first"), ("B", "second")) if same and row["series"] == series else ():
+            if row[side] and row[side]["scored"]:
+                lines.setdefault(name, []).append({**row[side], "iteration": row["first_iteration"]})
+    return (
+        curve(f"Success, {series}", "success", dict(sorted(lines.items())), success_mark, share=True) if lines else None
+    )
+
+
+def _rate(side: dict[str, Any] | None) -> str:
+    if not side or not side["scored"]:
+        return NONE
+    return f"{percent(side['success_rate'])} of {side['scored']}"
+
+
+def _steps(side: dict[str, Any] | None) -> str:
+    return NONE if not side or side["mean_steps"] is None else number(side["mean_steps"])
+
+
+def _points(of: float | None) -> str:
+    return NONE if of is None else f"{'+' if of > 0 else ''}{percent(of)}"
+
+
+def _sure(row: dict[str, Any]) -> str:
+    if row["method"] == "paired":
+        return f"p {row['p_value']:g}: +{row['gained']} -{row['lost']} of {row['pairs']} pairs"
+    return interval(row.get("difference_interval"), percent)
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if row["method"] is None:
+        return NONE
+    if not row["significant"]:
+        return "may be chance"
+    return "B is better" if row["difference"] > 0 else "A is better"

@@ -1,0 +1,102 @@
+"""All that a report tells of a run, as one JSON object: the page is drawn from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.load import flatten
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import StoreError
+from webgym_cli.records.events import Event
+from webgym_cli.report.success import DEMONSTRATIONS, failures, points, verdicts
+from webgym_cli.report.timing import cost, read, timing
+from webgym_cli.store.checkpoints import current
+from webgym_cli.store.files import read_json
+from webgym_cli.store.index.pass_at_k import pass_rates
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.selection import Query
+from webgym_cli.store.run import RunDir
+
+_POLICIES = Query(expression="policy <> 'oracle'")
+"""What policies did: an expert's success is no chance of theirs."""
+_COUNTS = """
+SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
+    strftime(min(started_at), '%Y-%m-%dT%H:%M:%SZ') AS first_started,
+    strftime(max(started_at), '%Y-%m-%dT%H:%M:%SZ') AS last_started,
+    (SELECT count(*) FROM damage) AS damaged_lines
+FROM trajectories
+"""
+_Fields = dict[str, type | tuple[type, ...]]
+_DATASET: _Fields = {
+    "iteration": int, "model_name": str, "parent": str, "train_samples": int, "val_samples": int, "at": str,
+}  # fmt: skip
+_TRAINING: _Fields = {
+    "version": int, "name": str, "parent": str, "iteration": int, "steps": int, "loss": (int, float, type(None)),
+    "created_at": str,
+}  # fmt: skip
+
+
+def gather(run: RunDir, settings: Settings, index: Index, gpus: int, price: float | None) -> dict[str, Any]:
+    """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
+    found = read(run)
+    times = timing(found)
+    return {
+        **identity(run, settings),
+        **index.one(_COUNTS),
+        "points": points(index),
+        "pass_at_k": pass_rates(index, _POLICIES),
+        "failures": failures(index),
+        "verdicts": verdicts(index),
+        "timing": times,
+        "cost": cost(times, gpus, price),
+        "datasets": _rows(found, "prepare", _DATASET),
+        "samples_by_iteration": _samples(run),
+        "trainings": _rows(found, "train", _TRAINING),
+        "settings": changed(settings),
+    }
+
+
+def identity(run: RunDir, settings: Settings) -> dict[str, Any]:
+    """Return which run it is: its folder, its policy and who made it with which versions. Raises `StoreError`."""
+    newest = current(run)
+    return {
+        "run": str(run.root),
+        "policy_version": newest.version if newest else 0,
+        "policy": newest.name if newest else settings.policy_config.base_model,
+        "base_model": settings.policy_config.base_model,
+        "provenance": _mapping(run.provenance) if run.provenance.is_file() else {},
+    }
+
+
+def changed(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return the settings that differ from their defaults: `value` and `default` by dotted key."""
+    usual, chosen = (flatten(found.model_dump(mode="json")) for found in (Settings(), settings))
+    return {key: {"value": chosen[key], "default": usual.get(key)} for key in chosen if chosen[key] != usual.get(key)}
+
+
+def newest_test(facts: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the newest scored point over all bands: of the test split, else of the training split; or None."""
+    scored = [point for point in facts["points"] if point["band"] is None and point["scored"]]
+    policies = [point for point in scored if point["series"] != DEMONSTRATIONS]
+    return max(policies, key=lambda point: (point["series"] == "test", point["iteration"]), default=None)
+
+
+def _samples(run: RunDir) -> dict[str, int]:
+    """Return how many steps of each iteration are in the newest dataset, as `prepare` noted it; empty without one."""
+    file = run.dataset / "dropped.json"
+    found = _mapping(file).get("samples_by_iteration", {}) if file.is_file() else {}
+    return {key: count for key, count in found.items() if isinstance(count, int)} if isinstance(found, dict) else {}
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise StoreError(f"{file}: no JSON object")
+    return found
+
+
+def _rows(found: list[Event], name: str, fields: _Fields) -> list[dict[str, Any]]:
+    """Return these fields of the events of a name; an event that has something else in one is left out."""
+    rows = ({field: event.get(field) for field in fields} for event in found if event["event"] == name)
+    return [row for row in rows if all(isinstance(row[field], kind) for field, kind in fields.items())]

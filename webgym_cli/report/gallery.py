@@ -1,0 +1,96 @@
+"""A bounded choice of trajectories for a page, each with its last screenshot as a small picture."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from webgym_cli.errors import StoreError
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.screenshots import ScreenshotStore
+
+LARGEST = 320
+"""Pixels of a picture's longer side at most."""
+QUALITY = 60
+"""Of the WebP encoder, 0 to 100."""
+TEXT = 600
+"""Characters of an instruction or an answer that are shown."""
+
+_CHOSEN = """
+WITH kinds AS (
+    SELECT file, start, split, iteration, id, band,
+        CASE WHEN failure IS NOT NULL THEN 'failure' WHEN success THEN 'solved'
+            WHEN success IS NULL THEN 'not judged' ELSE 'not solved' END AS outcome
+    FROM trajectories
+), placed AS (
+    SELECT *, row_number() OVER (PARTITION BY split, iteration, outcome, band ORDER BY md5(id), file, start) AS place
+    FROM kinds
+), chosen AS (
+    SELECT file, start, outcome FROM placed ORDER BY place, iteration DESC, split, outcome, band LIMIT ?
+), told AS (SELECT * FROM trajectories JOIN chosen USING (file, start)
+), seen AS (
+    SELECT trajectory AS id, split, iteration, arg_max(screenshot, step) AS screenshot FROM steps
+    WHERE trajectory IN (SELECT id FROM told) GROUP BY trajectory, split, iteration
+)
+SELECT id, split, iteration, outcome, band, task, site, instruction, answer, policy, steps, seconds, stop, failure,
+    failure_detail, seen.screenshot
+FROM told LEFT JOIN seen USING (id, split, iteration)
+ORDER BY iteration DESC, split, outcome, band, id
+"""
+"""First one of each kind in each iteration, the newest iterations first; then a second one of each, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a page shows of one trajectory."""
+
+    facts: dict[str, Any]
+    """`id`, `split`, `iteration`, `outcome` (solved, not solved, not judged, failure), `band`, `task`, ..."""
+    image: str
+    """The last screenshot as a data URL; empty when it can't be shown."""
+    missing: str
+    """Why it can't be shown."""
+    width: int
+    """Pixels; 0 without an image."""
+    height: int
+    """Pixels; 0 without an image."""
+
+
+def cards(index: Index, store: ScreenshotStore, count: int) -> Iterator[Card]:
+    """Yield at most so many trajectories, of every outcome and difficulty, the newest first. Raises `StoreError`."""
+    for row in index.rows(_CHOSEN, [count]):
+        digest = row.pop("screenshot")
+        for name in ("instruction", "answer", "failure_detail"):
+            row[name] = _cut(row[name] or "")
+        try:
+            image, width, height = small(store.get(digest)) if digest else (b"", 0, 0)
+            missing = "" if image else "no step, no screenshot"
+        except StoreError as error:
+            image, width, height, missing = b"", 0, 0, str(error)
+        url = f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
+        yield Card(row, url, missing, width, height)
+
+
+def small(content: bytes) -> tuple[bytes, int, int]:
+    """Return an image as a WebP of at most `LARGEST` pixels a side, with width and height.
+
+    Raises `StoreError` where the bytes are no image.
+    """
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            picture = image.convert("RGB")
+        picture.thumbnail((LARGEST, LARGEST))
+        packed = io.BytesIO()
+        picture.save(packed, "WEBP", quality=QUALITY)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's words for a bad image
+        raise StoreError(f"the screenshot is no image: {str(error).partition('<')[0].strip()}") from error
+    return packed.getvalue(), picture.width, picture.height
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT else f"{text[:TEXT]}…"

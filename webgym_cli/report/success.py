@@ -1,0 +1,117 @@
+"""Success, steps, failures and verdicts by policy version: counted by the index, a row a group. Nothing is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webgym_cli.records.rates import wilson
+from webgym_cli.store.index.query import Index
+
+DEMONSTRATIONS = "demonstrations"
+"""The series of what the experts did: it says nothing about a policy."""
+SERIES = ("test", "train", DEMONSTRATIONS)
+"""The series of points, in their order: the splits, as policies acted in them, and the demonstrations."""
+SITES = 20
+"""Sites whose failures are told, those with the most."""
+
+_SERIES = f"CASE WHEN policy = 'oracle' THEN '{DEMONSTRATIONS}' ELSE split END"
+
+_POINTS = f"""
+WITH named AS (SELECT *, {_SERIES} AS series FROM trajectories)
+SELECT series, iteration, CASE WHEN grouping(band) = 0 THEN band END AS band, count(*) AS trajectories,
+    count(success) AS scored, count(*) FILTER (WHERE success) AS successes, count(failure) AS failures,
+    avg(steps) FILTER (WHERE failure IS NULL) AS mean_steps, avg(steps) FILTER (WHERE success) AS mean_steps_solved,
+    avg(policy_seconds) AS policy_seconds, avg(environment_seconds) AS environment_seconds
+FROM named GROUP BY GROUPING SETS ((series, iteration), (series, iteration, band))
+ORDER BY list_position({list(SERIES)}, series), iteration, grouping(band) DESC,
+    list_position(['easy', 'medium', 'hard'], band)
+"""
+
+_KINDS = """
+SELECT failure AS kind, count(*) AS count
+FROM trajectories WHERE failure IS NOT NULL GROUP BY failure ORDER BY count DESC, kind
+"""
+
+_STOPS = """
+SELECT stop, count(*) AS count, count(*) FILTER (WHERE success) AS successes
+FROM trajectories WHERE failure IS NULL GROUP BY stop ORDER BY count DESC, stop
+"""
+
+_BY_SITE = """
+WITH sites AS (SELECT site, count(*) AS trajectories, count(failure) AS failed FROM trajectories GROUP BY site),
+    worst AS (SELECT * FROM sites WHERE failed > 0 ORDER BY failed DESC, site LIMIT ?)
+SELECT site, worst.trajectories, worst.failed, failure, count(*) AS count,
+    (SELECT count(*) FROM sites WHERE failed > 0) AS sites
+FROM trajectories JOIN worst USING (site) WHERE failure IS NOT NULL
+GROUP BY site, worst.trajectories, worst.failed, failure
+ORDER BY worst.failed DESC, site, count DESC, failure
+"""
+
+_JUDGED = """
+SELECT split, iteration, count(*) AS judged, avg(agreement) AS agreement,
+    count(*) FILTER (WHERE agreement >= 1) AS unanimous, count(agreement) AS voted,
+    count(environment_reward) AS both, count(*) FILTER (WHERE judged = (environment_reward >= 1)) AS same
+FROM trajectories WHERE judged IS NOT NULL GROUP BY split, iteration ORDER BY split = 'train', iteration
+"""
+
+
+def points(index: Index) -> list[dict[str, Any]]:
+    """Return success and steps by series, iteration and band; a band of None is all of them. Raises `StoreError`.
+
+    Steps are means over the trajectories that didn't fail, seconds over all of them.
+    """
+    return [point(row) for row in index.rows(_POINTS)]
+
+
+def point(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row's tallies with the success rate and its Wilson interval; None without a scored trajectory."""
+    scored, successes = row["scored"], row["successes"]
+    low, high = wilson(successes, scored)
+    rounded = {key: None if row[key] is None else round(row[key], 3) for key in _MEANS}
+    return {
+        **row,
+        **rounded,
+        "success_rate": round(successes / scored, 4) if scored else None,
+        "interval": [round(low, 4), round(high, 4)] if scored else None,
+    }
+
+
+_MEANS = ("mean_steps", "mean_steps_solved", "policy_seconds", "environment_seconds")
+
+
+def failures(index: Index) -> dict[str, Any]:
+    """Return failures by kind and by site (the worst), and how the other episodes ended. Raises `StoreError`.
+
+    `sites` is the number of all sites that have any.
+    """
+    sites: dict[str, dict[str, Any]] = {}
+    count = 0
+    for row in index.rows(_BY_SITE, [SITES]):
+        count = row["sites"]
+        site = sites.setdefault(
+            row["site"], {"trajectories": row["trajectories"], "failed": row["failed"], "kinds": {}}
+        )
+        site["kinds"][row["failure"]] = row["count"]
+    return {
+        "by_kind": {row["kind"]: row["count"] for row in index.rows(_KINDS)},
+        "by_site": sites,
+        "sites": count,
+        "stops": {
+            str(row["stop"]): {"count": row["count"], "successes": row["successes"]} for row in index.rows(_STOPS)
+        },
+    }
+
+
+def verdicts(index: Index) -> list[dict[str, Any]]:
+    """Return, by split and iteration, how far the judge's votes agreed, and the judge with the environment.
+
+    Of each trajectory the newest judgement counts, if it is a verdict. Raises `StoreError`.
+    """
+    return [
+        {
+            **row,
+            "agreement": None if row["agreement"] is None else round(row["agreement"], 4),
+            "same_rate": round(row["same"] / row["both"], 4) if row["both"] else None,
+        }
+        for row in index.rows(_JUDGED)
+    ]

@@ -1,0 +1,162 @@
+"""Where a run's time went, from the events of its stages: hours, idle time, and what they cost. Pure but for `read`."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from webgym_cli.records.base import moment_of
+from webgym_cli.records.events import Event
+from webgym_cli.store.metrics import events
+from webgym_cli.store.run import RunDir
+
+STAGES = ("evaluation", "rollout", "judge", "prepare", "train")
+"""The stages that leave an event, in the order of an iteration."""
+HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time that one stage took. Times in seconds since 1970."""
+
+    stage: str
+    iteration: int | None
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it was."""
+        return self.end - self.start
+
+
+def read(run: RunDir) -> list[Event]:
+    """Return the stages' events in the order of time; those without a readable time are left out."""
+    found = [event for name in STAGES for event in events(run, name) if _moment(event.get("at")) is not None]
+    return sorted(found, key=lambda event: _moment(event["at"]) or 0.0)
+
+
+def spans(found: Sequence[Event]) -> list[Span]:
+    """Return the stretches of the events that tell how long they took.
+
+    A training that doesn't tell lasted from its dataset's `prepare` to its checkpoint: what a loop does at once.
+    """
+    prepared = {event.get("model_name"): _moment(event["at"]) for event in found if event["event"] == "prepare"}
+    told = []
+    for event in found:
+        end, seconds = _moment(event["at"]) or 0.0, _seconds(event.get("seconds"))
+        if event["event"] == "train" and seconds is None:
+            end = _moment(event.get("created_at")) or end
+            start = prepared.get(event.get("name"))
+            seconds = None if start is None else max(0.0, end - start)
+        if seconds is not None:
+            told.append(Span(event["event"], _iteration(event), end - seconds, end))
+    return told
+
+
+def timing(found: Sequence[Event]) -> dict[str, Any]:
+    """Return how long each stage took, and how much of the time from the first to the last no stage covers.
+
+    Times in seconds. A stage whose events don't tell has None; what it took then counts as idle.
+    """
+    told = spans(found)
+    ends = [moment for event in found if (moment := _moment(event["at"])) is not None]
+    first, last = min([*ends, *(span.start for span in told)], default=0.0), max(ends, default=0.0)
+    wall, covered = last - first, _union(told)
+    idle = max(0.0, wall - covered)
+    return {
+        "first": _iso(first) if found else None,
+        "last": _iso(last) if found else None,
+        "wall_seconds": round(wall, 2),
+        "idle_seconds": round(idle, 2),
+        "idle_share": round(idle / wall, 4) if wall else None,
+        "stages": {stage: _stage(stage, found, told) for stage in STAGES if any(e["event"] == stage for e in found)},
+        "by_iteration": _by_iteration(told),
+        "episode_seconds": _episode_seconds(found),
+    }
+
+
+def cost(times: dict[str, Any], gpus: int, price: float | None) -> dict[str, Any]:
+    """Return hours, GPU hours and, given the price of a GPU hour, the cost of each stage, of idle time and of all."""
+
+    def of(seconds: float) -> dict[str, float | None]:
+        hours = seconds / HOUR
+        spent = None if price is None else round(hours * gpus * price, 2)
+        return {"hours": round(hours, 4), "gpu_hours": round(hours * gpus, 4), "cost": spent}
+
+    known = {name: stage["seconds"] for name, stage in times["stages"].items() if stage["seconds"] is not None}
+    return {
+        "gpus": gpus,
+        "gpu_hour_price": price,
+        "stages": {name: of(seconds) for name, seconds in known.items()},
+        "idle": of(times["idle_seconds"]),
+        "total": of(times["wall_seconds"]),
+    }
+
+
+def _stage(stage: str, found: Sequence[Event], told: Sequence[Span]) -> dict[str, Any]:
+    mine = [span.seconds for span in told if span.stage == stage]
+    return {
+        "times": sum(event["event"] == stage for event in found),
+        "seconds": round(sum(mine), 2) if mine else None,
+    }
+
+
+def _by_iteration(told: Iterable[Span]) -> dict[str, dict[str, float]]:
+    """Return seconds by iteration and stage; judging, which is of no iteration, stays out."""
+    sums: dict[int, dict[str, float]] = defaultdict(dict)
+    for span in told:
+        if span.iteration is not None:
+            stages = sums[span.iteration]
+            stages[span.stage] = round(stages.get(span.stage, 0.0) + span.seconds, 2)
+    return {
+        str(iteration): {stage: stages[stage] for stage in STAGES if stage in stages}
+        for iteration, stages in sorted(sums.items())
+    }
+
+
+def _episode_seconds(found: Iterable[Event]) -> dict[str, float]:
+    """Return what the episodes' own stages (reset, policy, act, ...) took in all, over rollouts and evaluations."""
+    sums: dict[str, float] = {}
+    for event in found:
+        stages = event.get("stages")
+        for name, facts in stages.items() if isinstance(stages, dict) else ():
+            seconds = _seconds(facts.get("total")) if isinstance(facts, dict) else None
+            if seconds:
+                sums[name] = round(sums.get(name, 0.0) + seconds, 3)
+    return sums
+
+
+def _union(told: Iterable[Span]) -> float:
+    """Return how many seconds are in at least one stretch."""
+    total, reached = 0.0, -math.inf
+    for span in sorted(told, key=lambda span: span.start):
+        total += max(0.0, span.end - max(span.start, reached))
+        reached = max(reached, span.end)
+    return total
+
+
+def _iteration(event: Event) -> int | None:
+    found = event.get("iteration")
+    return found if isinstance(found, int) else None
+
+
+def _seconds(value: Any) -> float | None:
+    """Return a length of time; None where this is none."""
+    fits = isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    return float(value) if fits else None
+
+
+def _moment(text: Any) -> float | None:
+    with suppress(TypeError, ValueError):
+        return moment_of(text).timestamp()
+    return None
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
