@@ -20,6 +20,7 @@ from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
+from webgym_cli.store import files
 from webgym_cli.store.buffer import Damage, append, append_judgement, iterations, scan
 from webgym_cli.store.files import append_line
 from webgym_cli.store.index.build import catch_up, rebuild
@@ -122,6 +123,21 @@ def test_a_line_is_seen_when_it_is_whole_and_not_before(run, cut):
         assert (ids(run), indexed(run)) == (before, (before, 0))
         file.write(line[-cut:])
     assert (ids(run), indexed(run)) == ([name(0), name(1)], ([name(0), name(1)], 0))
+
+
+def test_the_rest_of_a_line_that_was_torn_when_it_was_read_is_no_line(run, monkeypatch):
+    append(run, trajectory(0))
+    line = trajectory(1).to_line().encode() + b"\n"
+    with part(run).open("ab", buffering=0) as file:
+        file.write(line[:400])
+
+        def finished_meanwhile(_raw):
+            file.write(line[400:])
+            return False
+
+        monkeypatch.setattr(files, "is_json", finished_meanwhile)
+        assert [number for number, _ in files.read_lines(part(run))] == [1]
+    assert [number for number, _ in files.read_lines(part(run))] == [1, 2]
 
 
 # --- damage

@@ -143,6 +143,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         for number, raw in enumerate(file, 1):
             if raw.strip() and (raw.endswith(b"\n") or is_json(raw)):
                 yield number, raw.rstrip(b"\n")
+            if not raw.endswith(b"\n"):
+                return  # what a writer adds meanwhile is the rest of this line, and none of its own
 
 
 def is_json(raw: bytes) -> bool:
