@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.inspect.buffers import attempt
-from webgym_cli.config.load import load
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.report.compare import Side, compare
 from webgym_cli.report.facts import gather
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, open_run
+from webgym_cli.store.run import RunDir
 
 START = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
 
@@ -40,11 +39,10 @@ def note(run: RunDir, *events: dict[str, Any]) -> None:
 def facts(run: RunDir, gpus: int = 1, price: float | None = None) -> dict[str, Any]:
     """Return what a report tells of a run."""
     with open_index(run) as index:
-        return gather(run, load(run_config=run.config), index, gpus, price)
+        return gather(run, index, gpus, price)
 
 
 def compared(first: RunDir, second: RunDir) -> dict[str, Any]:
     """Return what a comparison tells of two runs."""
     with open_index(first) as one, open_index(second) as other:
-        sides = [Side(run, open_run(run.root)[1], index) for run, index in ((first, one), (second, other))]
-        return compare(*sides)
+        return compare(Side(first, one), Side(second, other))

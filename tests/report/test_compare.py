@@ -88,7 +88,7 @@ def test_failures_are_shares_of_all_episodes(tmp_path):
     second = made(tmp_path / "b", *asked([True] * 10))
     found = compared(first, second)
     assert found["failures"]["browser_crashed"]["difference"] == -0.9
-    assert failure_rows(found)[0][:4] == ("browser_crashed", "9", "0", "-90 %")
+    assert failure_rows(found)[0][:4] == ("browser_crashed", "9", "0", "-90 pp")
     assert failure_rows(found)[0][-1] == "differs"
     assert failure_rows(compared(first, made(tmp_path / "c")))[0][-2:] == ("-", "-")
 
@@ -108,3 +108,10 @@ def test_a_run_is_as_good_as_itself(tmp_path):
     run = made(tmp_path / "a", *asked([True, False]))
     found = compared(run, run)
     assert (found["rows"][0]["p_value"], found["rows"][0]["significant"], found["settings"]) == (1, False, {})
+
+
+def test_the_environment_of_today_is_no_setting_of_a_run(tmp_path, monkeypatch):
+    first, second = made(tmp_path / "a"), RunDir(tmp_path / "b")
+    create_or_open(second, load(overrides=["seed=7"]))
+    monkeypatch.setenv("WEBGYM_SEED", "9")
+    assert compared(first, second)["settings"] == {"seed": {"first": 0, "second": 7}}

@@ -7,6 +7,7 @@ import pytest
 from tests.inspect.buffers import made
 from tests.report.runs import at, facts, note
 from webgym_cli.report.timing import cost, read, spans, timing
+from webgym_cli.report.views import BARS, bars, hours, sections
 
 EVALUATION = {"event": "evaluation", "iteration": 0, "seconds": 10, "at": at(10)}
 ROLLOUT = {"event": "rollout", "iteration": 0, "seconds": 20.0, "at": at(40), "stages": {"act": {"total": 12.5}}}
@@ -79,3 +80,28 @@ def test_events_come_in_the_order_of_time(tmp_path):
     run = made(tmp_path / "run")
     note(run, *reversed(LOOP))
     assert read(run) == LOOP
+
+
+def test_lines_that_are_no_events_and_a_loss_that_is_no_number(tmp_path):
+    run = made(tmp_path / "run")
+    training = {**TRAIN, "version": 1, "parent": "base", "steps": 3, "loss": float("nan")}
+    note(run, 3, [1], "train", training, {**training, "version": 2, "loss": 0.5})
+    assert [row["loss"] for row in facts(run)["trainings"]] == [None, 0.5]
+    (figure,) = next(section for section in sections(facts(run)) if section.id == "learning").figures
+    assert figure.table.rows == (("loss", "2", "0.5", "3 optimizer steps"),)
+
+
+def test_of_many_bars_the_newest_are_drawn_and_all_are_told():
+    rows = [(f"iteration {n}", {"train": float(n)}) for n in range(BARS + 5)]
+    figure = bars("Time", rows, ("rollout", "train"), hours)
+    assert (figure.svg.count("<rect"), len(figure.table.rows), figure.legend) == (BARS, BARS + 5, ("train",))
+    assert ">iteration 5<" in figure.svg
+    assert ">iteration 4<" not in figure.svg
+    assert figure.note == "The newest 20 of 25; the table has all."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.25, "0.25 s"), (119, "119 s"), (150, "2.5 min"), (7200, "2.0 h"), (9e6, "2,500.0 h")]
+)
+def test_times_in_words(seconds, text):
+    assert hours(seconds) == text

@@ -37,6 +37,7 @@ def root(
 def _register() -> None:
     """Add the commands, in the order of the pipeline."""
     from webgym_cli.cli import config, fixture, tasks
+    from webgym_cli.cli.compare import compare
     from webgym_cli.cli.diff import diff
     from webgym_cli.cli.doctor import doctor
     from webgym_cli.cli.export_sharegpt import export_sharegpt
@@ -47,6 +48,7 @@ def _register() -> None:
     from webgym_cli.cli.judge import judge
     from webgym_cli.cli.loop import loop
     from webgym_cli.cli.prepare import prepare
+    from webgym_cli.cli.report import report
     from webgym_cli.cli.resume import resume
     from webgym_cli.cli.rollout import rollout
     from webgym_cli.cli.serve import serve
@@ -58,7 +60,7 @@ def _register() -> None:
     app.command()(setup)
     app.command()(doctor)
     stages = (rollout, judge, prepare, train, resume, status, loop, serve)
-    for command in (*stages, inspect_buffer, show, diff, export_sharegpt, import_, gc, init_model):
+    for command in (*stages, report, compare, inspect_buffer, show, diff, export_sharegpt, import_, gc, init_model):
         app.command(command.__name__.strip("_").replace("_", "-"))(command)
     app.add_typer(tasks.app, name="tasks")
     app.add_typer(fixture.app, name="fixture")

@@ -37,10 +37,9 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
-    found = [open_run(path) for path in (first, second)]
+    runs = [open_run(path)[0] for path in (first, second)]
     with ExitStack() as stack:
-        indexes = [stack.enter_context(opened(directory, output)) for directory, _ in found]
-        sides = [Side(run, settings, index) for (run, settings), index in zip(found, indexes, strict=True)]
+        sides = [Side(run, stack.enter_context(opened(run, output))) for run in runs]
         compared = put_side_by_side(*sides)
     if html is not None:
         _write(compared, html)

@@ -21,7 +21,8 @@ EpisodesOpt = Annotated[
 ]
 GpusOpt = Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="GPUs that the run has, for GPU hours.")]
 PriceOpt = Annotated[
-    float | None, typer.Option("--gpu-hour-price", metavar="PRICE", min=0, help="What an hour of one GPU costs.")
+    float | None,
+    typer.Option("--gpu-hour-price", metavar="PRICE", min=0, max=1e6, help="What an hour of one GPU costs."),
 ]
 
 
@@ -51,10 +52,10 @@ def report(
     from webgym_cli.store.run import open_run
     from webgym_cli.store.screenshots import ScreenshotStore
 
-    directory, settings = open_run(run)
+    directory, _ = open_run(run)
     output = Output(as_json=json)
     with opened(directory, output) as index:
-        facts = gather(directory, settings, index, gpus, price)
+        facts = gather(directory, index, gpus, price)
         shown = list(cards(index, ScreenshotStore(directory.screenshots), episodes))
     content, path = page(facts, shown), html or directory.report
     write_atomic(path, content)

@@ -14,7 +14,7 @@ from webgym_cli.records.rates import difference, mcnemar
 from webgym_cli.report.facts import identity
 from webgym_cli.report.success import SERIES, failures, points
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, saved_settings
 
 LEVEL = 0.05
 """A p-value below it counts as telling; the intervals are those of 95 %."""
@@ -34,7 +34,6 @@ class Side:
     """One of the two runs."""
 
     run: RunDir
-    settings: Settings
     index: Index
     """The run's."""
 
@@ -43,17 +42,18 @@ def compare(first: Side, second: Side) -> dict[str, Any]:
     """Return the comparison as one JSON object. Rates and differences are shares of 1. Raises `StoreError`."""
     sides = (first, second)
     counted = [_points(side.index) for side in sides]
+    settings = [saved_settings(side.run) for side in sides]
     kinds = [failures(side.index)["by_kind"] for side in sides]
     ran = [sum(point["trajectories"] for point in found.values()) for found in counted]
     return {
-        "first": identity(first.run, first.settings),
-        "second": identity(second.run, second.settings),
+        "first": identity(first.run, settings[0]),
+        "second": identity(second.run, settings[1]),
         "rows": [_row(sides, counted, series, at) for series in SERIES for at in _pairs_of_iterations(counted, series)],
         "failures": {
             kind: _two((kinds[0].get(kind, 0), ran[0]), (kinds[1].get(kind, 0), ran[1]))
             for kind in sorted({*kinds[0], *kinds[1]})
         },
-        "settings": _differing(first.settings, second.settings),
+        "settings": _differing(*settings),
     }
 
 

@@ -19,12 +19,19 @@ def sections(found: dict[str, Any]) -> list[Section]:
     success = Figure("Side by side", "", (), False, Table(ROWS, tuple(success_rows(found))))
     note = (
         "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, "
-        "exact; else the interval is Newcombe's for two independent shares. Each row has a chance of 5 % to tell of a "
-        "difference where there is none."
+        "exact; else the interval is Newcombe's for two independent shares. Differences are in percentage points (pp). "
+        "Each row has a chance of 5 % to tell of a difference where there is none."
     )
     shown = [Section("success", "Success", (*figures, success), note)]
     if rows := failure_rows(found):
-        share = Figure("Failures by kind", "", (), False, Table(FAILURES, tuple(rows)), "Differences are of shares.")
+        share = Figure(
+            "Failures by kind",
+            "",
+            (),
+            False,
+            Table(FAILURES, tuple(rows)),
+            "Differences are of the shares of all episodes.",
+        )
         shown.append(Section("failures", "Failures", (share,)))
     return shown
 
@@ -54,7 +61,7 @@ def failure_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
             str(of["first"]),
             str(of["second"]),
             _points(of.get("difference")),
-            interval(of.get("difference_interval"), percent),
+            interval(of.get("difference_interval"), _points),
             {True: "differs", False: "may be chance"}.get(of.get("significant"), NONE),
         )
         for kind, of in found["failures"].items()
@@ -84,13 +91,14 @@ def _steps(side: dict[str, Any] | None) -> str:
 
 
 def _points(of: float | None) -> str:
-    return NONE if of is None else f"{'+' if of > 0 else ''}{percent(of)}"
+    """Return a difference of shares in percentage points."""
+    return NONE if of is None else ("+" if of > 0 else "") + percent(of).replace(" %", " pp")
 
 
 def _sure(row: dict[str, Any]) -> str:
     if row["method"] == "paired":
         return f"p {row['p_value']:g}: +{row['gained']} -{row['lost']} of {row['pairs']} pairs"
-    return interval(row.get("difference_interval"), percent)
+    return interval(row.get("difference_interval"), _points)
 
 
 def _verdict(row: dict[str, Any]) -> str:

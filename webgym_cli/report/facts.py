@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from webgym_cli.store.files import read_json
 from webgym_cli.store.index.pass_at_k import pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import Query
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, saved_settings
 
 _POLICIES = Query(expression="policy <> 'oracle'")
 """What policies did: an expert's success is no chance of theirs."""
@@ -37,9 +38,9 @@ _TRAINING: _Fields = {
 }  # fmt: skip
 
 
-def gather(run: RunDir, settings: Settings, index: Index, gpus: int, price: float | None) -> dict[str, Any]:
+def gather(run: RunDir, index: Index, gpus: int, price: float | None) -> dict[str, Any]:
     """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
-    found = read(run)
+    settings, found = saved_settings(run), read(run)
     times = timing(found)
     return {
         **identity(run, settings),
@@ -97,6 +98,13 @@ def _mapping(file: Path) -> dict[str, Any]:
 
 
 def _rows(found: list[Event], name: str, fields: _Fields) -> list[dict[str, Any]]:
-    """Return these fields of the events of a name; an event that has something else in one is left out."""
-    rows = ({field: event.get(field) for field in fields} for event in found if event["event"] == name)
+    """Return these fields of the events of a name; an event that has something else in one is left out.
+
+    A loss that is no number any more is None: JSON has no other word for it.
+    """
+    rows = ({field: _finite(event.get(field)) for field in fields} for event in found if event["event"] == name)
     return [row for row in rows if all(isinstance(row[field], kind) for field, kind in fields.items())]
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not isfinite(value) else value

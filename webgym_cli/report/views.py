@@ -11,6 +11,8 @@ from webgym_cli.report.success import SERIES
 
 VERSION = "policy version"
 """The words at the axis of iterations."""
+BARS = 20
+"""Rows that a chart of bars has at most."""
 NONE = "-"
 """Stands where nothing is known."""
 
@@ -67,13 +69,15 @@ def curve(
 
 
 def bars(title: str, rows: Sequence[tuple[str, dict[str, float]]], kinds: Sequence[str], show: Format) -> Figure:
-    """Return a figure with a bar a row, and its table; `kinds` names the parts."""
+    """Return a figure with a bar a row, of many the last, and the table of all; `kinds` names the parts."""
     kinds = [kind for kind in kinds if any(kind in parts for _, parts in rows)]
     told = tuple(
         (name, *(show(parts[kind]) if kind in parts else NONE for kind in kinds), show(sum(parts.values())))
         for name, parts in rows
     )
-    return Figure(title, bar_chart(title, rows, kinds, show), tuple(kinds), False, Table(("", *kinds, "all"), told))
+    note = f"The newest {BARS} of {len(rows)}; the table has all." if len(rows) > BARS else ""
+    svg = bar_chart(title, rows[-BARS:], kinds, show)
+    return Figure(title, svg, tuple(kinds), False, Table(("", *kinds, "all"), told), note)
 
 
 def grouped(rows: Iterable[dict[str, Any]], key: str) -> dict[str, list[dict[str, Any]]]:

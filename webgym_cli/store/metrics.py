@@ -22,5 +22,5 @@ def events(run: RunDir, name: str) -> Iterator[Event]:
         for _, line in read_lines(run.metrics):
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
-                if event.get("event") == name:
+                if isinstance(event, dict) and event.get("event") == name:
                     yield event

@@ -141,9 +141,14 @@ def open_run(path: Path) -> tuple[RunDir, Settings]:
     return run, load(run_config=run.config)
 
 
+def saved_settings(run: RunDir) -> Settings:
+    """Return a run's settings as they were saved, whatever the environment says now. Raises `StoreError`."""
+    return Settings.model_validate(read_json(run.config))
+
+
 def refuse_changes(run: RunDir, settings: Settings) -> None:
     """Raise `SettingsError` where settings differ that a known run keeps."""
-    if run.exists and (changed := changed_frozen_keys(_saved(run), settings)):
+    if run.exists and (changed := changed_frozen_keys(saved_settings(run), settings)):
         raise SettingsError(
             f"{run.root}: a run keeps these settings: {', '.join(changed)}",
             hint="leave them as they are, or start another run in another folder",
@@ -153,7 +158,7 @@ def refuse_changes(run: RunDir, settings: Settings) -> None:
 def create_or_open(run: RunDir, settings: Settings) -> None:
     """Write the settings of a new run, or of a known one after checking that they may change. Needs the lock."""
     refuse_changes(run, settings)
-    if run.exists and _saved(run) == settings:
+    if run.exists and saved_settings(run) == settings:
         return
     write_json(run.config, settings.model_dump(mode="json"))
     if not run.provenance.exists():
@@ -181,10 +186,6 @@ def replace_link(link: Path, target: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(target, link.parent))
     temporary.replace(link)
-
-
-def _saved(run: RunDir) -> Settings:
-    return Settings.model_validate(read_json(run.config))
 
 
 def _provenance() -> dict[str, object]:

@@ -1,0 +1,128 @@
+"""`report` and `compare` as people and scripts meet them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.inspect.buffers import made
+from tests.report.runs import at, did, note
+from webgym_cli.cli.app import app
+from webgym_cli.errors import MissingStageError, StoreError
+
+
+def call(*arguments):
+    """Call a command; gives what stands on stdout and on stderr. Raises the command's own errors."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout, result.stderr
+
+
+@pytest.fixture
+def run(tmp_path):
+    found = made(tmp_path / "a", *(did(n, "shop", solved=n < 2) for n in range(8)))
+    note(found, {"event": "evaluation", "iteration": 0, "seconds": 1800, "at": at(3600)})
+    note(found, {"event": "rollout", "iteration": 0, "seconds": 1800, "at": at(7200)})
+    return found
+
+
+@pytest.fixture
+def other(tmp_path):
+    return made(tmp_path / "b", *(did(n, "shop", solved=True) for n in range(8)))
+
+
+def test_report_writes_a_page_into_the_run_and_says_where_and_how_large(run):
+    out, err = call("report", run.root)
+    path = run.root / "report.html"
+    assert out == f"{path}\n"
+    assert err == "0.0 MB, 8 of 8 episodes shown\n"
+    assert path.read_bytes().startswith(b"<!doctype html>")
+
+
+def test_report_writes_elsewhere_and_gives_the_numbers(run, tmp_path):
+    path = tmp_path / "x" / "page.html"
+    arguments = ("--gpus", 8, "--gpu-hour-price", 2.5, "--episodes", 3, "--json")
+    out, err = call("report", run.root, "--html", path, *arguments)
+    found = json.loads(out)
+    assert (found["event"], found["page"], found["bytes"]) == ("report", str(path), path.stat().st_size)
+    assert found["cost"]["total"] == {"hours": 1.5, "gpu_hours": 12, "cost": 30}
+    assert found["timing"]["idle_seconds"] == 1800
+    assert found["points"][0]["success_rate"] == 0.25
+    assert "3 of 8 episodes shown" in err
+    assert path.read_bytes().count(b"<article") == 3
+
+
+def test_a_report_can_be_made_again_and_takes_in_what_is_new(run):
+    call("report", run.root)
+    made(run.root, did(20, "shop", solved=True))
+    assert "9 of 9 episodes" in call("report", run.root)[1]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_open_opens_the_page(run, monkeypatch, there):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or there)
+    err = call("report", run.root, "--open")[1]
+    assert opened == [(run.root / "report.html").as_uri()]
+    assert ("no browser" in err) is not there
+
+
+def test_compare_is_a_table_or_json(run, other):
+    out, err = call("compare", run.root, other.root)
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert [
+        "test",
+        "0",
+        "0",
+        "25 % of 8",
+        "100 % of 8",
+        "2",
+        "2",
+        "+75 pp",
+        "p 0.03125: +6 -0 of 8 pairs",
+        "B is better",
+    ] in lines
+    assert err == ""
+    found = json.loads(call("compare", run.root, other.root, "--json")[0])
+    assert (found["rows"][0]["gained"], found["rows"][0]["significant"]) == (6, True)
+    assert (found["first"]["run"], found["second"]["run"]) == (str(run.root), str(other.root))
+
+
+def test_compare_writes_a_page_too(run, other, tmp_path):
+    path = tmp_path / "ab.html"
+    out, err = call("compare", run.root, other.root, "--html", path)
+    assert "B is better" in out
+    assert err == f"the page: {path}\n"
+    assert b"B is better" in path.read_bytes()
+
+
+def test_runs_without_trajectories_are_said_to_be(tmp_path):
+    runs = [made(tmp_path / name) for name in ("a", "b")]
+    assert call("compare", *(run.root for run in runs))[1] == "neither run has trajectories\n"
+    assert "0 of 0 episodes" in call("report", runs[0].root)[1]
+
+
+@pytest.mark.parametrize("arguments", [("report", "none"), ("compare", "none", "none")])
+def test_without_a_run_an_earlier_stage_is_missing(arguments):
+    with pytest.raises(MissingStageError, match="there is no run"):
+        call(*arguments)
+
+
+def test_a_page_that_cannot_be_written_and_a_damaged_note_are_named(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="can't be written"):
+        call("report", run.root, "--html", tmp_path / "file" / "page.html")
+    run.provenance.write_text("[]")
+    with pytest.raises(StoreError, match=r"run\.json: no JSON object"):
+        call("report", run.root)
+
+
+@pytest.mark.parametrize("price", ["nan", "inf", "-1", "much"])
+def test_a_price_is_a_number(run, price):
+    result = CliRunner().invoke(app, ["report", str(run.root), "--gpu-hour-price", price])
+    assert (result.exit_code, (run.root / "report.html").exists()) == (2, False)
+    assert "--gpu-hour-price" in result.stderr

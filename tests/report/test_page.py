@@ -1,0 +1,303 @@
+"""The report's page: complete in itself, and what others wrote is text in it. Drawn by a real Chromium."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import pytest_asyncio
+
+from tests.inspect.buffers import made
+from tests.records.made import CRASHED, SOLVED, png, shot, step, trajectory
+from tests.report.runs import at, compared, did, facts, note
+from webgym_cli.config.collect import BrowserSettings
+from webgym_cli.config.load import load
+from webgym_cli.environments.browser.find import find_chromium
+from webgym_cli.errors import RoleError
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Observation
+from webgym_cli.report.compare_views import sections as compared_sections
+from webgym_cli.report.gallery import cards
+from webgym_cli.report.page import comparison_page, page
+from webgym_cli.report.views import sections
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+HOSTILE = (
+    "</h3></title></style><script>document.title = 'taken'</script><img src=http://evil.test/x onerror=alert(1)>"
+    "<a href=javascript:alert(1)>\"' &amp; <!-- \u202e {{ 7 * 7 }}"
+)
+WIDE, HIGH = 640, 384
+
+
+def sight(shade):
+    return Observation(url="http://a/", title=HOSTILE, screenshot=shot(shade, WIDE, HIGH))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Three iterations of ten test episodes that get better, failures, demonstrations, and events."""
+    steps = (step(0, observation=sight(10)), step(1, observation=sight(200)))
+    hostile = Task(id=HOSTILE, difficulty=5, start_url="http://evil.test/")
+    episodes = [trajectory(n, outcome=SOLVED) for n in range(3)]
+    for iteration in range(3):
+        episodes += [did(n, "shop", solved=n < 2 + 3 * iteration, iteration=iteration) for n in range(10)]
+        episodes.append(did(20, "shop", solved=False, iteration=iteration, outcome=CRASHED))
+        odd = {"instruction": HOSTILE, "task": hostile, "policy": HOSTILE, "split": Split.TRAIN}
+        odd["outcome"] = SOLVED.model_copy(update={"answer": HOSTILE})
+        episodes.append(trajectory(30, iteration=iteration, **odd))
+    made_run = made(tmp_path / "run", *(found.model_copy(update={"steps": steps}) for found in episodes))
+    store = ScreenshotStore(made_run.screenshots)
+    store.put(png(200, WIDE, HIGH))
+    note(
+        made_run,
+        *(
+            event
+            for n in range(3)
+            for event in (
+                {"event": "evaluation", "iteration": n, "seconds": 20, "at": at(100 * n + 20)},
+                {
+                    "event": "rollout",
+                    "iteration": n,
+                    "seconds": 30,
+                    "at": at(100 * n + 50),
+                    "stages": {"act": {"total": 9}},
+                },
+                {
+                    "event": "prepare",
+                    "iteration": n,
+                    "model_name": f"m{n}",
+                    "parent": HOSTILE,
+                    "train_samples": 9 + n,
+                    "val_samples": 1,
+                    "at": at(100 * n + 51),
+                },
+                {
+                    "event": "train",
+                    "version": n + 1,
+                    "name": f"m{n}",
+                    "parent": HOSTILE,
+                    "iteration": n,
+                    "steps": 5,
+                    "loss": 2.0 / (n + 1),
+                    "created_at": at(100 * n + 90),
+                    "at": at(100 * n + 91),
+                },
+            )
+        ),
+    )
+    return made_run
+
+
+def rendered(run, count=60, price=None):
+    with open_index(run) as index:
+        shown = list(cards(index, ScreenshotStore(run.screenshots), count))
+    return page(facts(run, 8, price), shown)
+
+
+def policy_of(text):
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert found is not None
+    return found[1].replace("&#39;", "'")
+
+
+def test_nothing_foreign_is_markup_and_nothing_is_loaded(run):
+    text = rendered(run).decode()
+    assert text.startswith("<!doctype html>")
+    assert re.findall(r"<(script|iframe|object|embed|form|link)\b", text) == ["link", "script"]
+    assert set(re.findall(r'(?:src|href)="([a-z]+:|#)', text)) == {"data:", "#"}
+    assert " style=" not in text
+    assert "{{ 7 * 7 }}" in text
+    assert re.fullmatch(
+        r"default-src 'none'; img-src data:; style-src 'sha256-[^']+'; script-src 'sha256-[^']+'; base-uri 'none'; "
+        r"form-action 'none'",
+        policy_of(text),
+    )
+
+
+def test_the_page_grows_with_the_episodes_that_are_asked_for_only(run):
+    assert rendered(run, 4).count(b"<article") == 4
+    assert b'id="episodes"' not in rendered(run, 0)
+
+
+def test_a_run_without_anything_has_a_page_that_says_so(tmp_path):
+    run = made(tmp_path / "run")
+    assert sections(facts(run)) == []
+    text = rendered(run).decode()
+    assert "There are no trajectories yet." in text
+    assert "All settings have their defaults." in text
+
+
+def test_every_chart_has_its_numbers_in_a_table(run):
+    found = {figure.title: figure for section in sections(facts(run)) for figure in section.figures}
+    rows = found["Success by split"].table.rows
+    assert rows[0] == ("test", "0", "20 %", "5.7 % to 51 %", "2 of 10 solved")
+    assert [row[:3] for row in rows if row[0] == "demonstrations"] == [("demonstrations", "0", "100 %")]
+    assert found["Success by difficulty, train"].legend == ("medium",)
+    assert found["Training loss"].table.rows[2] == ("loss", "3", "0.667", "5 optimizer steps")
+    assert found["Failures by site"].table.rows == (("shop.test (3 of 33)", "3", "3"),)
+    assert found["Samples by dataset"].table.rows[0] == ("iteration 0", "9", "1", "10")
+    assert found["Time by iteration"].table.rows[0] == ("iteration 0", "20 s", "30 s", "39 s", "89 s")
+
+
+def test_cost_is_told_with_its_price_and_asked_for_without(run):
+    def told(price):
+        shown = sections(facts(run, 8, price))
+        return next(f for section in shown for f in section.figures if f.title == "Time and cost")
+
+    assert told(90.0).table.rows[-1] == ("all", "-", "4.8 min", "100 %", "0.647", "58.20")
+    assert told(90.0).note == "Counted for 8 GPUs, all the time, at 90 an hour each."
+    assert (told(None).table.rows[-1][-1], "--gpu-hour-price" in told(None).note) == ("-", True)
+    assert ("prepare", "3", "not told", "-", "-", "-") in told(None).table.rows
+    assert b"GPU hours</div>" in rendered(run, 0, 90.0)
+
+
+def test_settings_and_origin_are_told(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load(overrides=["seed=7", f"tasks.train={'x' * 900}"]))
+    text = rendered(run).decode()
+    assert re.search(r"<th scope=\"row\">seed</th><td>7</td><td>0</td>", text)
+    assert "x" * 390 in text
+    assert "x" * 400 not in text
+    assert "<dt>webgym</dt>" in text
+    run.provenance.unlink()
+    assert "<dt>webgym</dt>" not in rendered(run).decode()
+
+
+@pytest_asyncio.fixture(scope="session")
+async def chromium():
+    from playwright.async_api import async_playwright
+
+    try:
+        executable = find_chromium(BrowserSettings())
+    except RoleError as error:
+        pytest.skip(str(error))
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=str(executable), args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture
+async def view(chromium):
+    """A tab, offline; what it asked for and what went wrong."""
+    context = await chromium.new_context(viewport={"width": 375, "height": 700}, offline=True)
+    tab = await context.new_page()
+    tab.requests, tab.errors = [], []
+    tab.on("request", lambda request: tab.requests.append(request.url[:60]))
+    tab.on("console", lambda message: tab.errors.append(message.text))
+    tab.on("pageerror", lambda error: tab.errors.append(str(error)))
+    tab.on("dialog", lambda dialog: tab.errors.append(dialog.message))
+    yield tab
+    await context.close()
+
+
+@pytest.fixture
+def written(run, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_bytes(rendered(run))
+    return path.as_uri()
+
+
+async def clean(view):
+    assert [url for url in view.requests if not url.startswith(("file:", "data:"))] == []
+    assert view.errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [375, 1280])
+async def test_the_page_in_chromium(view, written, run, width):
+    await view.set_viewport_size({"width": width, "height": 700})
+    await view.goto(written)
+    await clean(view)
+    assert await view.title() == str(run.root)
+    assert await view.evaluate("document.documentElement.scrollWidth") <= width
+    assert set(await view.evaluate("[...document.images].map((image) => image.naturalWidth)")) == {320}
+    assert await view.locator("article h3").first.inner_text() in (HOSTILE, "Click the button.")
+    assert await view.locator("a:not(nav a), script:not(body > script)").count() == 0
+    size = await view.evaluate(
+        "[...document.querySelectorAll('.chart text')].map((text) => text.getBoundingClientRect().height)"
+    )
+    assert min(size) >= 9  # pixels: words in charts stay readable
+
+
+@pytest.mark.browser
+async def test_charts_are_drawn_and_their_tables_unfold(view, written):
+    await view.goto(written)
+    chart = view.locator("#success .chart").first
+    assert await chart.locator("circle").count() == 3 + 3 + 1
+    assert "2 of 10 solved" in await chart.locator("title").first.text_content()
+    picture = await chart.screenshot()
+    assert len(set(picture)) > 100  # not one plain colour
+    fold = view.locator("#success details").first
+    assert not await fold.locator("table").is_visible()
+    await fold.locator("summary").click()
+    assert "5.7 % to 51 %" in await fold.locator("table").inner_text()
+
+
+@pytest.mark.browser
+async def test_episodes_are_filtered_by_words_and_facts(view, written):
+    await view.goto(written)
+    shown = view.locator("article:visible")
+    everything = await shown.count()
+    assert await view.locator("#shown").inner_text() == f"{everything} of {everything}"
+    await view.locator("select[name=outcome]").select_option("failure")
+    assert await shown.count() == 3
+    await view.locator("select[name=iteration]").select_option("1")
+    assert await shown.count() == 1
+    assert await view.locator("#shown").inner_text() == f"1 of {everything}"
+    await view.locator("select[name=outcome]").select_option("")
+    await view.locator("input[name=words]").fill("EVIL.test taken")
+    assert await shown.count() == 1
+    assert "evil.test" in await shown.inner_text()
+    await clean(view)
+
+
+@pytest.mark.browser
+async def test_without_scripts_everything_is_shown(chromium, written):
+    context = await chromium.new_context(java_script_enabled=False)
+    tab = await context.new_page()
+    await tab.goto(written)
+    assert not await tab.locator("#filter").is_visible()
+    assert await tab.locator("article").count() == await tab.locator("article:visible").count() == 39
+    await context.close()
+
+
+@pytest.mark.browser
+async def test_dark_is_dark(view, written):
+    await view.goto(written)
+    pictures, shades = [], []
+    for scheme in ("light", "dark"):
+        await view.emulate_media(color_scheme=scheme)
+        pictures.append(await view.locator("#success figure").first.screenshot())
+        shades.append(await view.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert shades == ["rgb(246, 246, 244)", "rgb(20, 21, 23)"]
+    assert brightness(pictures[0]) > 200
+    assert brightness(pictures[1]) < 60
+
+
+def brightness(picture):
+    import io
+
+    from PIL import Image, ImageStat
+
+    with Image.open(io.BytesIO(picture)) as image:
+        return ImageStat.Stat(image.convert("L")).mean[0]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [375, 1280])
+async def test_a_comparison_in_chromium(view, run, tmp_path, width):
+    other = made(tmp_path / "<b>", *(did(n, "shop", solved=True) for n in range(10)))
+    found = compared(run, other)
+    path = tmp_path / "ab.html"
+    path.write_bytes(comparison_page(found, compared_sections(found)))
+    await view.set_viewport_size({"width": width, "height": 700})
+    await view.goto(path.as_uri())
+    await clean(view)
+    assert await view.evaluate("document.documentElement.scrollWidth") <= width
+    assert await view.locator("h1").inner_text() == f"{run.root}\nand {other.root}"
+    assert "B is better" in await view.locator("#success table").last.inner_text()
+    assert await view.locator("script").count() == 0
+    assert "'none'" in policy_of(path.read_text()).partition("script-src ")[2][:8]
