@@ -14,7 +14,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import require_experts
-from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
+from webgym_cli.errors import BelowThresholdError, WebGymError
 from webgym_cli.prepare import execute as prepare_stage
 from webgym_cli.prepare.plan import plan_dataset, refuse_empty
 from webgym_cli.records.dataset import Prepared
@@ -27,7 +27,7 @@ from webgym_cli.rewards.plan import JudgeQuery, plan_judging
 from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.rollout.execute import Rollout
 from webgym_cli.rollout.judging import TrajectoryJudge
-from webgym_cli.rollout.parts import Acting, Parts, open_actor, open_pool
+from webgym_cli.rollout.parts import ORACLE, VLLM, Acting, Parts, open_actor, open_pool, policy_urls
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout, write_plan
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_server
@@ -42,7 +42,6 @@ from webgym_cli.testing.scripted_judge import judge_settings
 from webgym_cli.train.execute import execute as execute_training
 from webgym_cli.train.plan import plan_training
 
-ORACLE, VLLM = "oracle", "vllm"
 _COUNTS = {
     "unjudged": "wait for a judge (webgym judge)",
     "skipped": "skipped on blocked sites",
@@ -164,8 +163,8 @@ class Pipeline:
             require_reachable(cluster, self.settings, policy)
             acting = await self._acting(policy)
             if policy == VLLM:
-                url = seen_from_afar(acting.base_url, self.settings.serve.host, cluster.here)
-                acting = acting.model_copy(update={"base_url": url})
+                url = seen_from_afar(acting.base_urls[0], self.settings.serve.host, cluster.here)
+                acting = acting.model_copy(update={"base_urls": (url,)})
             environment = _environment(plan)
             rollout = ScaleOut(plan, self.run, self.settings, cluster, open_parts, acting, environment, self.sink)
             return await rollout.execute(self._watch(policy), self._unjudged(plan))
@@ -174,9 +173,9 @@ class Pipeline:
         """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""
         if policy == ORACLE:
             return Acting()
-        base_url = await self._serve_current() if policy == VLLM else policy
+        base_urls = (await self._serve_current(),) if policy == VLLM else policy_urls(policy)
         newest = current(self.run)
-        return Acting(base_url=base_url, name=newest.name if newest else self.settings.policy_config.base_model)
+        return Acting(base_urls=base_urls, name=newest.name if newest else self.settings.policy_config.base_model)
 
     def _watch(self, policy: str) -> Awaitable[None] | None:
         return self._server.watch() if self._server and policy == VLLM else None
@@ -260,12 +259,9 @@ def plan_collection(
 
 
 def require_policy(policy: str) -> None:
-    """Raise `UsageError` unless this can act: `vllm`, `oracle` or a base URL."""
-    if policy not in (ORACLE, VLLM) and not policy.startswith(("http://", "https://")):
-        raise UsageError(
-            f"rollout.policy: {policy!r} is neither vllm, oracle nor a base URL",
-            hint="--policy vllm, --policy oracle or --policy http://HOST:PORT/v1",
-        )
+    """Raise `UsageError` unless this can act: `vllm`, `oracle` or base URLs."""
+    if policy not in (ORACLE, VLLM):
+        policy_urls(policy)
 
 
 def require_success(summary: dict[str, Any], wanted: float | None) -> None:

@@ -11,13 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tests.records.made import png, shot
-from webgym_cli.agent.policy import ChatPolicy, token_digest
+from webgym_cli.agent.policy import AstrayError, ChatPolicy, token_digest
 from webgym_cli.agent.prompt import render
+from webgym_cli.agent.wire import EncodedImages
 from webgym_cli.config.collect import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Observation, PromptSpec
 
+KEY = "secret-key"
 PROMPT = render(PromptSpec(), "Do it.", "http://a/", [], Observation(url="http://a/", screenshot=shot(0)))
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
 ANSWER = {
@@ -55,6 +57,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers = [(200, ANSWER)]
         self.version = (404, {})
+        self.states = {}
+        """Statuses of the answers to other GET requests, by path; 404 where there is none."""
         self.content_type = "application/json"
         self.requests = []
         self.headers = {}
@@ -64,7 +68,8 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.probes += 1
-        self.say(*self.server.version if self.path == "/version" else (404, {}))
+        self.server.headers = self.headers
+        self.say(*self.server.version if self.path == "/version" else (self.server.states.get(self.path, 404), {}))
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -99,23 +104,33 @@ def server():
 
 
 @pytest.fixture
-async def ask(server):
+async def connect(server):
     policies = []
 
-    async def reply(sampling=None, times=1, url=None, **limits):
-        policy = ChatPolicy(
+    def policy(sampling=None, url=None, **limits):
+        made = ChatPolicy(
             url or f"http://127.0.0.1:{server.server_port}/v1",
             "policy",
             PolicySettings.model_validate(sampling or {}),
             RolloutSettings.model_validate({"policy_timeout": 10, **limits}),
-            {shot(0).sha256: png(0)}.__getitem__,
+            EncodedImages({shot(0).sha256: png(0)}.__getitem__),
+            api_key=KEY,
         )
-        policies.append(policy)
+        policies.append(made)
+        return made
+
+    yield policy
+    for made in policies:
+        await made.close()
+
+
+@pytest.fixture
+def ask(connect):
+    async def reply(sampling=None, times=1, url=None, **limits):
+        policy = connect(sampling, url, **limits)
         return [await policy.reply(PROMPT) for _ in range(times)][-1]
 
-    yield reply
-    for policy in policies:
-        await policy.close()
+    return reply
 
 
 async def failure(asked):
@@ -224,7 +239,7 @@ async def test_a_server_that_recovers_is_asked_again(ask, server, status):
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("status", [500, 429])
+@pytest.mark.parametrize("status", [500, 429, 408])
 async def test_a_server_that_stays_broken_is_unavailable(ask, server, status):
     server.answers = [(status, {"error": {"message": "overloaded"}})]
     assert await failure(ask(policy_retries=1)) is FailureKind.POLICY_UNAVAILABLE
@@ -236,6 +251,14 @@ async def test_a_refused_request_is_not_sent_again(ask, server, status):
     server.answers = [(status, {"error": {"message": "too long"}})]
     assert await failure(ask(policy_retries=2)) is FailureKind.POLICY_REFUSED
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "astray"), [(400, False), (422, False), (401, True), (403, True), (404, True)])
+async def test_a_server_that_would_refuse_every_request_is_told_apart(ask, server, status, astray):
+    server.answers = [(status, {"error": {"message": "no"}})]
+    with pytest.raises(BoundaryError) as caught:
+        await ask()
+    assert isinstance(caught.value, AstrayError) == astray
 
 
 async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):
@@ -291,5 +314,36 @@ async def test_a_web_page_is_no_answer(ask, server):
 
 async def test_the_error_names_the_server_and_the_reason(ask, server):
     server.answers = [(400, {"error": {"message": "prompt too long"}})]
-    with pytest.raises(BoundaryError, match=rf"http://127\.0\.0\.1:{server.server_port}/v1/: .*prompt too long"):
+    with pytest.raises(BoundaryError, match=rf"http://127\.0\.0\.1:{server.server_port}/v1: .*prompt too long"):
         await ask()
+
+
+async def test_no_secret_is_told(ask, server):
+    server.answers = [(401, {"error": {"message": f"bad key {KEY}"}})]
+    with pytest.raises(BoundaryError) as caught:
+        await ask(url=f"http://me:hidden@127.0.0.1:{server.server_port}/v1?token=hidden")
+    assert str(caught.value).startswith(f"http://127.0.0.1:{server.server_port}/v1: ")
+    assert "[key]" in str(caught.value)
+    assert KEY not in str(caught.value) and "hidden" not in str(caught.value)
+
+
+HEALTH = {
+    "vLLM": (200, {"/health": 200, "/v1/models": 500}, True),
+    "vLLM whose engine is dead": (200, {"/health": 503, "/v1/models": 200}, False),
+    "another server": (404, {"/health": 500, "/v1/models": 200}, True),
+    "another server that fails": (404, {"/v1/models": 502}, False),
+    "one that does not list its models": (404, {}, True),
+}
+
+
+@pytest.mark.parametrize(("version", "states", "healthy"), HEALTH.values(), ids=HEALTH)
+async def test_health_is_asked_as_the_server_knows_it(connect, server, version, states, healthy):
+    server.version, server.states = (version, {"version": "0.32.0"}), states
+    assert await connect().healthy() is healthy
+    assert server.headers["Authorization"] == f"Bearer {KEY}"
+
+
+async def test_nobody_there_is_not_healthy(connect):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        assert await connect(url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1").healthy() is False

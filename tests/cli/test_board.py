@@ -42,6 +42,12 @@ def test_what_the_board_tells_at_80_columns():
     assert re.search(r"^00000 +3/20 +policy +\d+ ms +wiki-lookup-0 +a\.com/b", text, re.MULTILINE)
 
 
+def test_policy_servers_that_are_left_alone_are_told():
+    monitor = rollout()
+    monitor.servers = lambda: {"http://a/v1": {"open": 0}, "http://b/v1": {"open": 1}}
+    assert plain(drawn(Board(monitor.snapshot())))[2].rstrip().endswith("judge 3  1 of 2 policy servers left alone")
+
+
 def test_a_wide_board_tells_more():
     text = "\n".join(plain(drawn(Board(rollout(running=1).snapshot()), 130, 40)))
     assert "train-0000-00000" in text

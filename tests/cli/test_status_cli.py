@@ -182,7 +182,9 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
         run, {"event": "evaluation", "iteration": 0, "episodes": 4, "success_rate": None, "interval": [0, 1]}
     )
     state.begin(run, "loop", {})
-    write_status(run, 0, rollout().snapshot())
+    monitor = rollout()
+    monitor.servers = lambda: {"http://b/v1": {"requests": 9, "failures": 3, "outstanding": 2, "open": 1}}
+    write_status(run, 0, monitor.snapshot())
     with locked(run, "loop runs/a"):
         found = json.loads(webgym("status", run.root, "--json").stdout)
         said = webgym("status", run.root)
@@ -197,6 +199,7 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     assert ["rollout", "train 0", "vllm", "running", "10", "100"] in lines
     assert ["stored", "train", "0", "0", "2", "0"] in lines
     assert ["queue", "owed", "548"] in lines
+    assert ["server", "http://b/v1", "2", "9", "3", "1"] in lines
     assert ["evaluation", "0", "4", "", "0", "1"] in lines
     assert len([line for line in lines if line[0] == "episode"]) == 30
     assert said.stderr.startswith("webgym loop is at work since ")

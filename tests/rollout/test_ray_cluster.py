@@ -58,6 +58,7 @@ def test_our_server_is_seen_from_afar_where_it_listens_on_all_addresses():
     [
         ("vllm", [], "serve.host: 127.0.0.1"),
         ("http://localhost:81/v1", [], "rollout.policy: localhost"),
+        ("http://policy/v1, http://127.0.0.1:81/v1", [], "rollout.policy: 127.0.0.1"),
         ("oracle", ["judge.base_url=http://127.0.0.1:5/v1"], "judge.base_url: 127.0.0.1"),
     ],
 )
@@ -70,7 +71,7 @@ def test_an_address_that_other_machines_would_take_for_their_own_is_refused(poli
 
 def test_an_address_that_all_can_reach_is_fine():
     require_reachable(Nodes("10.0.0.2"), load(overrides=["serve.host=0.0.0.0"]), "vllm")
-    require_reachable(Nodes("10.0.0.2"), load(), "http://policy/v1")
+    require_reachable(Nodes("10.0.0.2"), load(), "http://policy/v1,http://10.0.0.3/v1")
 
 
 async def test_without_ray_the_command_to_type_is_named(monkeypatch):

@@ -355,6 +355,18 @@ def test_ranks_add_up(clock):
     assert len(merged["episodes"]) == 2
 
 
+def test_the_counters_of_servers_add_up_and_end(clock):
+    counts = {"requests": 3, "failures": 1, "opened": 1, "seconds": 1.25, "outstanding": 2, "open": 1}
+    told = [{"http://a": counts}, {"http://a": counts, "http://b": {**counts, "open": 0}}]
+    ranks = [Monitor(planned_rollout(), 4, rank, clock, lambda rank=rank: told[rank]) for rank in (0, 1)]
+    merged = merge([monitor.snapshot() for monitor in ranks])["servers"]
+    assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
+    assert merged["http://b"] == {**counts, "open": 0}
+    assert ended(ranks[0].snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
+    assert ranks[1].summary()["servers"] == told[1]
+    assert "servers" not in Monitor(planned_rollout(), 4, clock=clock).summary()
+
+
 def test_one_rank_merged_is_itself(monitor, clock):
     monitor.begin(owed(0))
     monitor.take(made(1))

@@ -41,7 +41,7 @@ class Scaled:
             world.settings,
             self.cluster,
             self.parting.open,
-            Acting(base_url="http://policy/v1", name="scripted"),
+            Acting(base_urls=("http://policy/v1",), name="scripted"),
             "tools",
             sink or world.events.append,
         )

@@ -10,9 +10,9 @@ import httpx
 import openai
 
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.reply import Reply
+from webgym_cli.agent.reply import Reply, Servers
 from webgym_cli.agent.thoughts import rejoined
-from webgym_cli.agent.wire import EncodedImages, ImageLoader, request_body
+from webgym_cli.agent.wire import EncodedImages, request_body
 from webgym_cli.config.collect import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
@@ -21,7 +21,15 @@ from webgym_cli.records.trajectory import Generation
 _REASON = 300
 """Characters of a server's words that are kept."""
 PROBE_TIMEOUT = 10.0
-"""Deadline of the question whether a server is vLLM, in seconds."""
+"""Deadline of the questions whether a server is vLLM and whether it is healthy, in seconds."""
+_PASSING = (408, 409, 429)
+"""Statuses below 500 after which the same request may well be answered another time."""
+_ASTRAY = (401, 403, 404)
+"""Statuses of a server that would refuse every request: wrong key, wrong model or wrong path."""
+
+
+class AstrayError(BoundaryError):
+    """The request came to a server that refuses us whatever we ask: another server may well answer it."""
 
 
 class ChatPolicy:
@@ -33,19 +41,21 @@ class ChatPolicy:
         model: str,
         sampling: PolicySettings,
         limits: RolloutSettings,
-        images: ImageLoader,
+        images: EncodedImages,
         *,
         name: str = "",
         api_key: str = "",
     ) -> None:
         try:
-            httpx.URL(base_url)
+            url = httpx.URL(base_url)
         except httpx.InvalidURL as error:
             raise UsageError(f"rollout.policy: {base_url!r} is no address: {error}") from error
         self.name = name or model
+        self.address = str(url.copy_with(userinfo=b"", query=None)).rstrip("/")
+        """The base URL as people are told of it: without a password in it."""
         self._model = model
         self._sampling = sampling
-        self._images = EncodedImages(images)
+        self._images = images
         self._client = openai.AsyncOpenAI(
             base_url=base_url,
             api_key=api_key or "none",
@@ -63,17 +73,26 @@ class ChatPolicy:
         try:
             # The client's typed method would walk through the whole request again, at several times the cost.
             return _reply(await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body))
-        except (
-            openai.APITimeoutError,
-            openai.APIConnectionError,
-            openai.InternalServerError,
-            openai.RateLimitError,
-        ) as error:
-            raise self._failed(FailureKind.POLICY_UNAVAILABLE, error) from error
         except openai.APIError as error:
-            raise self._failed(FailureKind.POLICY_REFUSED, error) from error
+            raise self._failed(_kind(error), error) from error
         except (AttributeError, TypeError, ValueError) as error:  # whatever listens there, it is no chat server
             raise self._failed(FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: ") from error
+
+    async def healthy(self) -> bool:
+        """Ask whether the server is there: vLLM for its health, any other for its models."""
+        base = str(self._client.base_url).rstrip("/")
+        headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
+        try:
+            url = f"{base.removesuffix('/v1')}/health" if await self._knows_vllm() else f"{base}/models"
+            async with httpx.AsyncClient(timeout=PROBE_TIMEOUT, headers=headers) as client:
+                answer = await client.get(url)
+        except (httpx.HTTPError, BoundaryError):
+            return False
+        return answer.status_code < 500
+
+    def servers(self) -> Servers:
+        """Return nothing: one server shares its requests with no other."""
+        return {}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -83,7 +102,8 @@ class ChatPolicy:
         reason = _reason(error)
         if self._secret:
             reason = reason.replace(self._secret, "[key]")  # some servers repeat the key that they refuse
-        return BoundaryError(kind, f"{self._client.base_url}: {what}{reason[:_REASON]}")
+        astray = isinstance(error, openai.APIStatusError) and error.status_code in _ASTRAY
+        return (AstrayError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason[:_REASON]}")
 
     async def _parameters(self) -> dict[str, Any]:
         sampling = self._sampling
@@ -111,13 +131,21 @@ class ChatPolicy:
                     answer = await client.get(f"{root}/version")
                 self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
             except httpx.HTTPError as error:
-                raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{root}: {_reason(error)[:_REASON]}") from error
+                raise self._failed(FailureKind.POLICY_UNAVAILABLE, error) from error
         return self._is_vllm
 
 
 def token_digest(ids: Sequence[int]) -> str:
     """Return the SHA-256 of token ids written as decimals with commas between."""
     return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()
+
+
+def _kind(error: openai.APIError) -> FailureKind:
+    """Tell a server that does not answer, now, from one that does not want the request, ever."""
+    status = error.status_code if isinstance(error, openai.APIStatusError) else 0
+    if isinstance(error, openai.APIConnectionError) or status >= 500 or status in _PASSING:
+        return FailureKind.POLICY_UNAVAILABLE
+    return FailureKind.POLICY_REFUSED
 
 
 def _reply(answer: Any) -> Reply:

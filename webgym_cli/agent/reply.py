@@ -8,6 +8,11 @@ from typing import Protocol
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.records.trajectory import Generation
 
+Servers = dict[str, dict[str, float]]
+"""Counters by name, for each server by its address: `requests` sent to it, `failures` among them that were its fault,
+`opened` (how often it was left alone for a while), `seconds` that the requests took, all together; and, at the moment,
+`outstanding` requests and whether it is left alone (`open`, 0 or 1)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -28,4 +33,8 @@ class Policy(Protocol):
 
     async def reply(self, prompt: Prompt) -> Reply:
         """Return the response to a prompt, within the policy's deadline."""
+        ...
+
+    def servers(self) -> Servers:
+        """Return the counters of the servers that share the requests; nothing where there is only one."""
         ...

@@ -14,7 +14,7 @@ SplitOpt = Annotated[Split, typer.Option("--split", help="Training episodes, or 
 EpisodesOpt = Annotated[
     int | None, typer.Option("--episodes", min=1, help="How many in all; more than before extends.")
 ]
-PolicyOpt = Annotated[str | None, typer.Option("--policy", metavar="oracle|vllm|URL", help="Who acts.")]
+PolicyOpt = Annotated[str | None, typer.Option("--policy", metavar="oracle|vllm|URL[,URL...]", help="Who acts.")]
 MinSuccessOpt = Annotated[
     float | None, typer.Option("--min-success", min=0, max=1, help="Exit with 5 when the success rate is lower.")
 ]

@@ -132,7 +132,8 @@ class RolloutSettings(Section):
     """How episodes are run."""
 
     policy: str = "vllm"
-    """`vllm` (our server on the run's current model), `oracle` (the environment's expert), or an OpenAI base URL."""
+    """`vllm` (our server on the run's current model), `oracle` (the environment's expert), or an OpenAI base URL;
+    several base URLs, with commas between, share the requests."""
     episodes: int = Field(default=1024, ge=1)
     """Training episodes of an iteration."""
     test_episodes: int = Field(default=100, ge=1)
@@ -146,7 +147,13 @@ class RolloutSettings(Section):
     policy_timeout: float = Field(default=240.0, gt=0)
     """Deadline of one policy call, in seconds."""
     policy_retries: int = Field(default=2, ge=0)
-    """Repeats of a policy call that the server failed to answer."""
+    """Repeats of a policy call that the server failed to answer; of several servers, another one is asked."""
+    policy_failures: int = Field(default=3, ge=1)
+    """Failures in a row after which one of several policy servers is left alone for a while."""
+    policy_pause: float = Field(default=5.0, gt=0)
+    """How long it is left alone, in seconds; twice as long each time that it fails again before it has worked."""
+    policy_pause_max: float = Field(default=120.0, gt=0)
+    """Longest time that a policy server is left alone before it is probed, in seconds."""
     episode_timeout: float = Field(default=1800.0, gt=0)
     """Deadline of an episode, in seconds."""
     max_attempts: int = Field(default=3, ge=1)

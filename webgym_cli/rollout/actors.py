@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from webgym_cli.agent.foreign import page_line
 from webgym_cli.agent.notes import Notes, written
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.reply import Policy, Reply
+from webgym_cli.agent.reply import Policy, Reply, Servers
 from webgym_cli.agent.tools import describe, render_call
 from webgym_cli.environments.base import Environment
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -36,6 +37,10 @@ class ModelActor:
         """Ask the policy."""
         return await self._policy.reply(prompt)
 
+    def servers(self) -> Servers:
+        """Return the counters of the policy's servers."""
+        return self._policy.servers()
+
 
 class OracleActor:
     """The environment's expert; it writes its actions as the policy should."""
@@ -53,6 +58,11 @@ class OracleActor:
         if self._version is PromptVersion.COMPLETE:
             call = f"{written(_plain_notes(action))}\n{call}"
         return Reply(text=call, generation=Generation(finish_reason="stop"))
+
+
+def servers_of(actor: Actor) -> Callable[[], Servers]:
+    """Return what tells the counters of the servers behind an actor; an expert has none."""
+    return actor.servers if isinstance(actor, ModelActor) else dict
 
 
 def _plain_notes(action: Action) -> Notes:

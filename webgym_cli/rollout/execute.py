@@ -17,7 +17,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
-from webgym_cli.rollout.actors import Actor
+from webgym_cli.rollout.actors import Actor, servers_of
 from webgym_cli.rollout.admission import Admission, slots
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.heartbeat import Heartbeat
@@ -71,7 +71,7 @@ class Rollout:
     def __post_init__(self) -> None:
         """Line up what is owed."""
         self._slots = slots(self.settings.rollout)
-        self.monitor = Monitor(self.plan, self._slots, self.rank)
+        self.monitor = Monitor(self.plan, self._slots, self.rank, servers=servers_of(self.actor))
         self._queue = self.queue or LocalQueue(self.plan.owed)
         self._admission = Admission(self.settings.browser.memory_reserve_mb)
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)

@@ -155,10 +155,11 @@ class Head:
         queues = {**merged["queues"], "owed": len(self.ledger.waiting)}
         return complete({**merged, **counted, "queues": queues, "ranks": len(self._status)})
 
-    def stage_facts(self) -> dict[str, dict[str, Any]]:
-        """Return count, p50, p95 and total of each stage over all ranks, in seconds."""
-        stages = merge([*self._status.values(), self.monitor.snapshot()])["stages"]
-        return {name: Histogram.from_json(stage).facts() for name, stage in stages.items()}
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Return what the summary has from the ranks: `stages` (count, p50, p95, total in seconds) and `servers`."""
+        merged = merge([*self._status.values(), self.monitor.snapshot()])
+        stages = {name: Histogram.from_json(stage).facts() for name, stage in merged["stages"].items()}
+        return {"stages": stages, **({"servers": merged["servers"]} if merged["servers"] else {})}
 
     def _is_shut(self, owed: Owed) -> bool:
         site = site_of(owed.episode.task.start_url)

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from webgym_cli.agent.reply import Servers
 from webgym_cli.records.events import Event
 from webgym_cli.records.rates import wilson
 from webgym_cli.records.trajectory import Trajectory
@@ -33,6 +34,8 @@ class Monitor:
     rank: int = 0
     clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""
+    servers: Callable[[], Servers] = dict
+    """Tells the counters of the policy's servers, where there are several."""
     started: float = field(init=False)
     started_at: str = field(default_factory=now)
     """ISO 8601, UTC."""
@@ -197,6 +200,7 @@ class Monitor:
             "skipped_by_site": dict(self.skipped_by_site.most_common()),
             "cut": self._cut.count,
             "queues": dict(self.queues),
+            "servers": self.servers(),
             "failures": dict(sorted(self.failures.items())),
             "failures_by_site": top_sites(self.failures_by_site),
             **self._stages.to_json(),
@@ -217,6 +221,7 @@ class Monitor:
             "cut": self._cut.count,
             **({"cut_bias": cut_bias(self._done, self._cut)} if self._cut.count else {}),
             "judged": self.judgements,
+            **({"servers": found} if (found := self.servers()) else {}),
             "stages": self._stages.facts(),
         }
 

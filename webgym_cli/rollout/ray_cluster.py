@@ -122,7 +122,7 @@ async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
 def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
     """Raise `UsageError` where nodes on other machines would be sent to an address of this machine's own.
 
-    `policy`: `vllm` for the server that `serve.host` describes, `oracle`, or a base URL.
+    `policy`: `vllm` for the server that `serve.host` describes, `oracle`, or base URLs with commas between.
     """
     far = [node for node in cluster.nodes() if node.address != cluster.here]
     if not far:
@@ -132,7 +132,7 @@ def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> N
     if policy == "vllm":
         places["serve.host"] = f"http://{settings.serve.host}"
         fix = "-s serve.host=0.0.0.0, or an address that the other nodes can reach"
-    for key, url in places.items():
+    for key, url in ((key, url.strip()) for key, urls in places.items() for url in urls.split(",")):
         if loopback(url):
             raise UsageError(
                 f"{key}: {urlsplit(url).hostname} leads every node to itself, but {far[0].name} ({far[0].address}) is "

@@ -111,7 +111,7 @@ class ScaleOut:
             await self._dismiss()
         head = self.head
         summary = summarise(self.run, self.plan, self.acting.name, head.monitor, head.judge_down)
-        return {**summary, "stages": head.stage_facts(), "ranks": len(self._met), "ranks_lost": head.lost}
+        return {**summary, **head.facts(), "ranks": len(self._met), "ranks_lost": head.lost}
 
     async def _work(self, group: asyncio.TaskGroup, beside: list[asyncio.Task[None]], *, watched: bool) -> None:
         """Have ranks work until all is done, those of nodes that join later too."""

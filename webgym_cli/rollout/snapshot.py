@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from webgym_cli.agent.reply import Servers
 from webgym_cli.records.rates import wilson
 from webgym_cli.rollout.latency import Histogram
 
@@ -56,6 +57,7 @@ def merge(snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "started_at": min(snapshot["started_at"] for snapshot in snapshots),
             "elapsed": max(snapshot["elapsed"] for snapshot in snapshots),
             "queues": _added([snapshot["queues"] for snapshot in snapshots]),
+            "servers": _servers([snapshot["servers"] for snapshot in snapshots]),
             "failures": _added([snapshot["failures"] for snapshot in snapshots]),
             "failures_by_site": _sites([snapshot["failures_by_site"] for snapshot in snapshots]),
             "skipped_by_site": _added([snapshot["skipped_by_site"] for snapshot in snapshots]),
@@ -69,8 +71,9 @@ def ended(snapshot: dict[str, Any]) -> dict[str, Any]:
     """Return the last snapshot of a rank that does nothing any more: no episode runs, its pace is that over all."""
     stages = {name: {**stage, "now": 0} for name, stage in snapshot["stages"].items()}
     pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
-    still = {"running": 0, "episodes": [], "queues": {}, "stages": stages, "episodes_per_second": 0.0}
-    return complete({**snapshot, **still, "steps_per_second": pace})
+    servers = {address: {**facts, "outstanding": 0, "open": 0} for address, facts in snapshot["servers"].items()}
+    still = {"running": 0, "episodes": [], "queues": {}, "stages": stages, "servers": servers}
+    return complete({**snapshot, **still, "episodes_per_second": 0.0, "steps_per_second": pace})
 
 
 def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +103,15 @@ def _added(counts: list[dict[str, int]]) -> dict[str, int]:
         for key, count in found.items():
             total[key] += count
     return dict(sorted(total.items()))
+
+
+def _servers(counts: list[Servers]) -> Servers:
+    total: Servers = {}
+    for found in counts:
+        for address, facts in found.items():
+            mine = total.setdefault(address, dict.fromkeys(facts, 0))
+            mine.update({name: round(mine[name] + value, 2) for name, value in facts.items()})
+    return total
 
 
 def _sites(counts: list[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:

@@ -1,0 +1,104 @@
+"""A policy server of this process that does as it is told: answers, waits, fails, dies and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from tests.records.made import png, shot
+from webgym_cli.agent.balance import BalancedPolicy
+from webgym_cli.agent.policy import ChatPolicy
+from webgym_cli.agent.prompt import render
+from webgym_cli.agent.wire import EncodedImages
+from webgym_cli.config.collect import PolicySettings, RolloutSettings
+from webgym_cli.records.trajectory import Observation, PromptSpec
+
+PROMPT = render(PromptSpec(), "Do it.", "http://a/", [], Observation(url="http://a/", screenshot=shot(0)))
+KEY = "secret-key"
+
+
+class Host:
+    """One server on loopback, at the same port whenever it runs."""
+
+    def __init__(self, name="host", content="Hi."):
+        self.name = name
+        self.content = content
+        self.status = 200
+        """Of the answers to chat requests."""
+        self.statuses = []
+        """Of the next answers, before `status` holds."""
+        self.health = 200
+        """Status of the answers to probes."""
+        self.gate = asyncio.Event()
+        """Requests wait for it."""
+        self.gate.set()
+        self.pace = None
+        """Awaited before each answer."""
+        self.asked = self.answered = self.probed = 0
+        self.log = []
+        """Names of hosts in the order of the requests; several hosts may share one."""
+        self._news = asyncio.Condition()
+        self._runner = None
+        self._port = 0
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    async def start(self):
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/v1/models", self._models)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.01)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
+        self._port = self._runner.addresses[0][1]
+
+    async def stop(self):
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def until(self, holds):
+        """Wait for something that requests, answers or probes bring about."""
+        async with asyncio.timeout(30), self._news:
+            await self._news.wait_for(holds)
+
+    async def tell(self):
+        """Have those look again who wait."""
+        async with self._news:
+            self._news.notify_all()
+
+    async def _complete(self, request):
+        await request.read()
+        self.asked += 1
+        self.log.append(self.name)
+        await self.tell()
+        await self.gate.wait()
+        if self.pace:
+            await self.pace()
+        status = self.statuses.pop(0) if self.statuses else self.status
+        if status != 200:
+            return web.json_response({"error": {"message": f"no, not with {KEY}"}}, status=status)
+        self.answered += 1
+        await self.tell()
+        message = {"role": "assistant", "content": self.content}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return web.json_response(
+            {"id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [choice]}
+        )
+
+    async def _models(self, request):
+        self.probed += 1
+        await self.tell()
+        return web.json_response({}, status=self.health)
+
+
+def balanced(*hosts, **limits):
+    """Return a policy over these servers, made as a rollout makes it."""
+    settings = RolloutSettings.model_validate({"policy_timeout": 10, **limits})
+    alone = settings.model_copy(update={"policy_retries": 0})
+    images = EncodedImages({shot(0).sha256: png(0)}.__getitem__)
+    chats = [ChatPolicy(host.url, "policy", PolicySettings(), alone, images, api_key=KEY) for host in hosts]
+    return BalancedPolicy(chats, settings)
