@@ -160,7 +160,7 @@ def _chance_mark(row: dict[str, Any]) -> Mark:
 def _steps(facts: dict[str, Any]) -> Section:
     figures = []
     whole = [row for row in facts["points"] if row["band"] is None]
-    for title, key in (("Steps an episode", "mean_steps"), ("Steps of a solved episode", "mean_steps_solved")):
+    for title, key in (("Steps per episode", "mean_steps"), ("Steps of a solved episode", "mean_steps_solved")):
         rows = grouped((row for row in whole if row[key] is not None), "series")
         if rows:
             figures.append(curve(title, "mean steps", rows, _steps_mark(key), share=False))
