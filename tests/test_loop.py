@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.agent.policy_host import Host
+from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.loop import Pipeline
 from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.task import Split
 from webgym_cli.store.checkpoints import publish
 from webgym_cli.store.metrics import events
 from webgym_cli.store.run import RunDir, create_or_open
@@ -49,3 +52,23 @@ async def test_a_lost_link_is_mended(trained):
     run.model(settings).unlink()
     async with Pipeline(run, settings, run.logs, lambda event: None):
         assert run.model(settings).resolve() == (run.checkpoints / "model_20250115_143022").resolve()
+
+
+@pytest.mark.browser
+async def test_policy_servers_share_a_rollout_and_the_one_that_is_down_is_named(tmp_path):
+    run, settings = RunDir(tmp_path / "run"), load(["demo"], ["rollout.train_max_steps.easy=2"])
+    create_or_open(run, settings)
+    up, down = Host(), Host()
+    await up.start()
+    await down.start()
+    await down.stop()
+    seen = []
+    async with Pipeline(run, settings, run.logs, seen.append) as pipeline:
+        summary = await pipeline.collect(Split.TRAIN, f"{down.url}, {up.url}", 4)
+    await up.stop()
+    assert (summary["collected"], summary["failures"]) == (4, {})
+    assert summary["servers"][up.url]["requests"] == up.answered == summary["steps"] == 8
+    lost = summary["servers"][down.url]["requests"]
+    assert 3 <= lost <= 4
+    (told,) = [event["message"] for event in seen if event["event"] == "rollout"]
+    assert told.endswith(f"{down.url} failed {lost} of {lost} requests")

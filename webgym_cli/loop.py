@@ -286,5 +286,7 @@ def _in_words(summary: Event) -> str:
     facts = [f"{summary['episodes']} episodes", success, f"{summary['steps_per_second']} steps/s"]
     facts += [f"{summary[name]} {words}" for name, words in _COUNTS.items() if summary.get(name)]
     facts += [f"failures: {failed}"] if failed else []
+    for url, found in summary.get("servers", {}).items():
+        facts += [f"{url} failed {found['failures']} of {found['requests']} requests"] if found["opened"] else []
     bias = summary.get("cut_bias", {}).get("words")
     return f"{summary['split']} {summary['iteration']}: {', '.join(facts)}{f'. {bias}' if bias else ''}"
