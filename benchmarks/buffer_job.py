@@ -20,6 +20,7 @@ from benchmarks.buffer_baseline import peak_mb
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.prepare.draw import Drawing
 from webgym_cli.prepare.execute import execute
 from webgym_cli.prepare.plan import plan_dataset
@@ -55,6 +56,7 @@ def index(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any
     return {}
 
 
+@rare_collections()
 def draw(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]:
     """Draw the samples and write them."""
     store = ScreenshotStore(run.screenshots)

@@ -8,7 +8,6 @@ from itertools import groupby
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
-from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.prepare.convert import Converter
 from webgym_cli.prepare.filters import Drop, content
 from webgym_cli.prepare.near_duplicates import Seen
@@ -79,9 +78,10 @@ class Drawing:
         self._queues = {share: Queue(plan.pool, share) for share in self._left}
         self._taken: dict[int, list[Sample]] = {share: [] for share in self._left}
         self._tried = 0
+        # Log-probabilities decide nothing here, token ids only whether a response is what was sampled.
+        self._unread = ("logprobs",) if self._algorithm.filter_retokenized else ("logprobs", "token_ids")
         self._drawn = Draw({drop.value: 0 for drop in content(settings)})
 
-    @rare_collections()
     def execute(self) -> Draw:
         """Draw until each share has its quota; what can't be used makes room for the next. Raises `StoreError`."""
         while missing := self._missing():
@@ -127,7 +127,7 @@ class Drawing:
     def _read(self, place: Place) -> Trajectory | None:
         """Read a trajectory; None for a damaged one, which is named."""
         try:
-            return read(self._run, place)
+            return read(self._run, place, without=self._unread)
         except StoreError as error:
             self._drawn.damaged.append(str(error))
             self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})

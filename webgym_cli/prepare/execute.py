@@ -15,6 +15,7 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import deepspeed_file
 from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.prepare.convert import Converter
 from webgym_cli.prepare.draw import Draw, Drawing
 from webgym_cli.prepare.plan import PreparePlan
@@ -33,6 +34,7 @@ from webgym_cli.store.screenshots import ScreenshotStore
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
 
 
+@rare_collections()
 def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
     """Write `llamafactory_data/`. The same plan and seed give the same samples, byte for byte.
 

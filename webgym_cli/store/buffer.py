@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,12 +86,13 @@ def scan(run: RunDir, split: Split, iteration: int, damage: Damage | None = None
         yield judged(trajectory, of_this[-1]) if of_this else trajectory
 
 
-def read(run: RunDir, place: Place) -> Trajectory:
+def read(run: RunDir, place: Place, *, without: Sequence[str] = ()) -> Trajectory:
     """Read one trajectory and nothing else, with its newest judgement in its outcome.
 
-    Raises `StoreError` that names file and byte when the line is not what the index knows.
+    `without`: arrays of numbers (`token_ids`, `logprobs`) to be left None: they are most of a line and of the time
+    that it takes. Raises `StoreError` that names file and byte when the line is not what the index knows.
     """
-    trajectory = _read_line(run, Trajectory, place.file, place.offset, place.length)
+    trajectory = _read_line(run, Trajectory, place.file, place.offset, place.length, without)
     if trajectory.id != place.id:
         raise StoreError(f"{run.root / place.file}: at byte {place.offset} stands {trajectory.id}, not {place.id}")
     if place.verdict_file is None or place.verdict_offset is None or place.verdict_length is None:
@@ -104,11 +107,16 @@ def read_judgement(run: RunDir, file: str, offset: int, length: int) -> Judgemen
     return _read_line(run, Judgement, file, offset, length)
 
 
-def _read_line(run: RunDir, record: type[RecordT], name: str, offset: int, length: int) -> RecordT:
+def _read_line(
+    run: RunDir, record: type[RecordT], name: str, offset: int, length: int, without: Sequence[str] = ()
+) -> RecordT:
     path = f"{run.root}/{name}"
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123  a Path would cost more than the reading
-            return record.model_validate_json(os.pread(file.fileno(), length, offset))
+            line = os.pread(file.fileno(), length, offset)
+        for field_name in without:
+            line = _numbers_of(field_name).sub(rb"\1null", line)
+        return record.model_validate_json(line)
     except OSError as error:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
     except ValidationError as error:
@@ -116,6 +124,12 @@ def _read_line(run: RunDir, record: type[RecordT], name: str, offset: int, lengt
             f"{path}: the line at byte {offset} is damaged: {error.errors()[0]['msg']}",
             hint=f"webgym inspect-buffer {run.root} --verify",
         ) from error
+
+
+@cache
+def _numbers_of(name: str) -> re.Pattern[bytes]:
+    """Match a field's array of numbers in a line. Within a text of the line every quote has a backslash before it."""
+    return re.compile(rb'((?<=[{,])"%b":)\[[-+.0-9eE,]*\]' % name.encode())
 
 
 def stored(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:

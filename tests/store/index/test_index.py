@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.made import CRASHED, SOLVED, UNSOLVED, step, trajectory
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Outcome, Score, Trajectory
+from webgym_cli.records.trajectory import Generation, Outcome, Score, Trajectory
 from webgym_cli.store.buffer import Damage, append, append_judgement, read, scan
 from webgym_cli.store.index import build, fragments
 from webgym_cli.store.index.build import catch_up, plan_index, rebuild
@@ -413,3 +413,19 @@ def test_a_number_that_no_column_holds_is_null_and_stops_nothing(run):
     append(run, trajectory(1))
     with open_index(run) as index:
         assert [row["seed"] for row in index.rows("SELECT seed FROM trajectories ORDER BY id")] == [None, 1]
+
+
+def test_a_trajectory_is_read_without_the_numbers_that_are_not_wanted(run):
+    said = Generation(token_ids=(1, 2), logprobs=(-0.5, -1e-9, 0.0), prompt_tokens=7, finish_reason="stop")
+    text = 'a reply that says "token_ids":[1,2] and ,"logprobs":[-0.5] itself'
+    steps = (step(0, generation=said, response=text), step(1, generation=said), step(2))
+    made = trajectory(0, steps=0).model_copy(update={"steps": steps})
+    append(run, made)
+    with open_index(run) as index:
+        (place,) = index.places()
+    assert read(run, place) == made
+    bare = read(run, place, without=("token_ids", "logprobs"))
+    assert [(one.generation.token_ids, one.generation.logprobs) for one in bare.steps] == [(None, None)] * 3
+    assert [one.response for one in bare.steps] == [one.response for one in steps]
+    assert bare.steps[0].generation.prompt_tokens == 7
+    assert read(run, place, without=("logprobs",)).steps[0].generation.token_ids == (1, 2)
