@@ -115,7 +115,7 @@ def _read_line(
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123  a Path would cost more than the reading
             line = os.pread(file.fileno(), length, offset)
         for field_name in without:
-            line = _numbers_of(field_name).sub(rb"\1null", line)
+            line = _numbers_of(field_name).sub(b'"%b":null' % field_name.encode(), line)
         return record.model_validate_json(line)
     except OSError as error:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
@@ -129,7 +129,7 @@ def _read_line(
 @cache
 def _numbers_of(name: str) -> re.Pattern[bytes]:
     """Match a field's array of numbers in a line. Within a text of the line every quote has a backslash before it."""
-    return re.compile(rb'((?<=[{,])"%b":)\[[-+.0-9eE,]*\]' % name.encode())
+    return re.compile(rb'"%b":\[[-+.0-9eE,]*\]' % name.encode())
 
 
 def stored(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:
