@@ -13,12 +13,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
-from webgym_cli.inspect.references import References, lines
+from webgym_cli.inspect.references import References
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.build import superseded
+from webgym_cli.store.index.fragments import Span
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -125,7 +126,7 @@ def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[
     sources = [source for source in fragments.sources(run) if source.main == "trajectories"]
     sizes = [source.path.stat().st_size for source in sources]
     for number, source in enumerate(sources):
-        for count, (start, line) in enumerate(lines(source.path, 0, sizes[number])):
+        for count, (start, line) in enumerate(fragments.lines(source.path, Span(0, sizes[number]))):
             try:
                 for step in Trajectory.model_validate_json(line).steps:
                     named.add(step.observation.screenshot, number, start)

@@ -21,7 +21,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.inspect.episode import Told, thought_of, verdicts
 from webgym_cli.inspect.marks import Mark, mark_of, target_of
 from webgym_cli.records.trajectory import Observation, Step, Trajectory
-from webgym_cli.store.screenshots import ScreenshotStore, data_url_type
+from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -110,7 +110,7 @@ def _image(seen: Observation, store: ScreenshotStore) -> tuple[str, str]:
         content = store.get(seen.screenshot.sha256)
     except StoreError as error:
         return "", str(error)
-    return f"data:{data_url_type(content)};base64,{base64.b64encode(content).decode()}", ""
+    return data_url(content), ""
 
 
 @cache

@@ -5,9 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from webgym_cli.errors import StoreError
 from webgym_cli.records.trajectory import Screenshot
 
 _PACKED = struct.Struct("<32sIIIQ")
@@ -59,19 +57,3 @@ class References:
     def folders() -> list[str]:
         """Return the names of all folders, in order."""
         return [f"{number:02x}" for number in range(_SHARDS)]
-
-
-def lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (first byte, bytes without the line's end) of each line in a range that begins with a line.
-
-    Raises `StoreError` when the file can't be read.
-    """
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            while (at := file.tell()) < end:
-                raw = file.readline()
-                if raw.strip():
-                    yield at, raw.removesuffix(b"\n")
-    except OSError as error:
-        raise StoreError(f"{path}: can't be read: {error.strerror}") from error

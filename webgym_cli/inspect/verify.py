@@ -7,19 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from webgym_cli.inspect.check_images import check_images
 from webgym_cli.inspect.findings import FindingKind, Findings
-from webgym_cli.inspect.references import References, lines
+from webgym_cli.inspect.references import References
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import misplaced
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.build import catch_up, table_of
+from webgym_cli.store.index.build import catch_up, table_of, take
 from webgym_cli.store.index.fragments import Catalog, Source, Span
-from webgym_cli.store.index.rows import Line, Row, damage_row, judgement_row, step_rows, trajectory_row
+from webgym_cli.store.index.rows import Row
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -83,7 +82,7 @@ class _Check:
         """Return the rows that the index should have of a range of the truth."""
         tables: dict[str, list[pa.Table]] = {name: [TABLES[name].empty_table()] for name in source.tables}
         rows: dict[str, list[Row]] = {name: [] for name in source.tables}
-        for count, (start, text) in enumerate(lines(source.path, span.start, span.end), 1):
+        for count, (start, text) in enumerate(fragments.lines(source.path, span), 1):
             self._take(number, source, start, text, rows)
             if not count % _LINES:
                 _flush(rows, tables)
@@ -91,25 +90,15 @@ class _Check:
         return {name: pa.concat_tables(found) for name, found in tables.items()}
 
     def _take(self, number: int, source: Source, start: int, text: bytes, rows: dict[str, list[Row]]) -> None:
-        line = Line(str(source.path.relative_to(self.run.root)), start, len(text))
-        try:
-            if source.main == "judgements":
-                judgement = Judgement.model_validate_json(text)
-                rows["judgements"].append(judgement_row(judgement, source.split.value, source.iteration, line))
-                self._check_judgement(source, start, judgement)
-            else:
-                trajectory = Trajectory.model_validate_json(text)
-                if reason := misplaced(trajectory, source.split, source.iteration):
-                    rows["damage"].append(damage_row(source.split.value, source.iteration, line, reason))
-                    self.findings.add(FindingKind.MISPLACED_LINE, source.path, f"byte {start}", reason)
-                    return
-                rows["trajectories"].append(trajectory_row(trajectory, line))
-                rows["steps"] += step_rows(trajectory)
-                self._check_trajectory(number, source, start, trajectory)
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            rows["damage"].append(damage_row(source.split.value, source.iteration, line, reason))
-            self.findings.add(FindingKind.DAMAGED_LINE, source.path, f"byte {start}", reason)
+        record = take(self.run, source, text, start, rows)
+        if isinstance(record, Judgement):
+            self._check_judgement(source, start, record)
+        elif record is None:
+            self.findings.add(FindingKind.DAMAGED_LINE, source.path, f"byte {start}", rows["damage"][-1]["reason"])
+        elif reason := misplaced(record, source.split, source.iteration):
+            self.findings.add(FindingKind.MISPLACED_LINE, source.path, f"byte {start}", reason)
+        else:
+            self._check_trajectory(number, source, start, record)
 
     def _check_trajectory(self, number: int, source: Source, start: int, trajectory: Trajectory) -> None:
         place, name = f"byte {start}", trajectory.id

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
 from webgym_cli.prepare.export_options import ExportOptions, Format
 from webgym_cli.prepare.formats import Locate
-from webgym_cli.store.screenshots import ScreenshotStore, data_url_type
+from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
 KEPT_PATHS, KEPT_BYTES = 2**14, 64
 """Images whose path or whose bytes are kept: neighbouring records show mostly the same."""
@@ -26,7 +25,7 @@ def locator(store: ScreenshotStore, options: ExportOptions, final: Path | None, 
     if options.format is Format.WEBDATASET:
         return lru_cache(KEPT_BYTES)(store.get)
     if options.embed_images:
-        return lru_cache(KEPT_BYTES)(lambda sha256: _data_url(store.get(sha256)))
+        return lru_cache(KEPT_BYTES)(lambda sha256: data_url(store.get(sha256)))
     path = _copied(store, options.copy_images, final, building) if options.copy_images else _own(store)
     if options.format is Format.OPENAI:
         return lru_cache(KEPT_PATHS)(lambda sha256: path(sha256).as_uri())
@@ -60,7 +59,3 @@ def _copied(store: ScreenshotStore, folder: Path, final: Path | None, building: 
 def _relative(path: Path, folder: Path | None) -> str:
     """Return an image's path; within the exported folder a relative one, so that the folder can be moved."""
     return path.relative_to(folder).as_posix() if folder and path.is_relative_to(folder) else str(path)
-
-
-def _data_url(image: bytes) -> str:
-    return f"data:{data_url_type(image)};base64,{base64.b64encode(image).decode()}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from PIL import Image
 
 from webgym_cli.errors import StoreError
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
 LARGEST = 320
 """Pixels of a picture's longer side at most."""
@@ -72,7 +71,7 @@ def cards(index: Index, store: ScreenshotStore, count: int) -> Iterator[Card]:
             missing = "" if image else "no step, no screenshot"
         except StoreError as error:
             image, width, height, missing = b"", 0, 0, str(error)
-        url = f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
+        url = data_url(image) if image else ""
         yield Card(row, url, missing, width, height)
 
 

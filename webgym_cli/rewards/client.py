@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import re
@@ -20,7 +19,7 @@ from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rewards.prompts import REPLY_SCHEMA, Job, Question, messages
-from webgym_cli.store.screenshots import data_url_type
+from webgym_cli.store.screenshots import data_url
 
 ImageLoader = Callable[[str], bytes]
 """SHA-256 of a screenshot -> its bytes, a PNG or a WebP. Raises `StoreError`."""
@@ -70,8 +69,7 @@ class Case:
     def url(self, sha256: str) -> str:
         """Return a picture as a data URL. Raises `StoreError`."""
         if sha256 not in self._urls:
-            image = self.images(sha256)
-            self._urls[sha256] = f"data:{data_url_type(image)};base64,{base64.b64encode(image).decode()}"
+            self._urls[sha256] = data_url(self.images(sha256))
         return self._urls[sha256]
 
 

@@ -97,9 +97,7 @@ def read(run: RunDir, place: Place, *, without: Sequence[str] = ()) -> Trajector
         raise StoreError(f"{run.root / place.file}: at byte {place.offset} stands {trajectory.id}, not {place.id}")
     if place.verdict_file is None or place.verdict_offset is None or place.verdict_length is None:
         return trajectory
-    return judged(
-        trajectory, _read_line(run, Judgement, place.verdict_file, place.verdict_offset, place.verdict_length)
-    )
+    return judged(trajectory, read_judgement(run, place.verdict_file, place.verdict_offset, place.verdict_length))
 
 
 def read_judgement(run: RunDir, file: str, offset: int, length: int) -> Judgement:

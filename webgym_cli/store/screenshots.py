@@ -6,6 +6,7 @@ the ledger of its folder, `3f/recoded.jsonl`, has the digest of what took its pl
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import os
@@ -154,6 +155,11 @@ def png_size(png: bytes) -> tuple[int, int]:
 def data_url_type(image: bytes) -> str:
     """Return the MIME type of an image of the store by its first bytes."""
     return "image/png" if image.startswith(PNG_SIGNATURE) else "image/webp"
+
+
+def data_url(image: bytes) -> str:
+    """Return an image of the store as a data URL."""
+    return f"data:{data_url_type(image)};base64,{base64.b64encode(image).decode()}"
 
 
 def _renewed(path: Path) -> bool:

@@ -101,7 +101,7 @@ def test_only_what_was_appended_is_read(run, monkeypatch):
     (plan,) = plan_index(run)
     assert plan.new.start == plan.covered[-1].end > 0
     seen = []
-    monkeypatch.setattr(build, "_take", lambda run, source, raw, *rest: seen.append(json.loads(raw)["id"]))
+    monkeypatch.setattr(build, "take", lambda run, source, raw, *rest: seen.append(json.loads(raw)["id"]))
     catch_up(run)
     assert seen == ["train-0000-00003"]
 

@@ -159,34 +159,37 @@ def _chunks(path: Path, span: Span) -> Iterator[Span]:
 
 def _write(run: RunDir, source: Source, span: Span) -> None:
     rows: dict[str, list[Row]] = {table: [] for table in source.tables}
+    for start, text in fragments.lines(source.path, span):
+        take(run, source, text, start, rows)
     with source.path.open("rb") as file:
-        file.seek(span.start)
-        while (offset := file.tell()) < span.end:
-            raw = file.readline()
-            if raw.strip():
-                _take(run, source, raw, offset, rows)
         tail = fragments.tail_digest(file, span)
     fragments.write(run, source, span, {table: table_of(table, found) for table, found in rows.items()}, tail)
 
 
-def _take(run: RunDir, source: Source, raw: bytes, offset: int, rows: dict[str, list[Row]]) -> None:
-    """Add the rows of a line; of one that can't be read, where it stands and why."""
-    text = raw.rstrip(b"\n")
-    line = Line(str(source.path.relative_to(run.root)), offset, len(text))
+def take(
+    run: RunDir, source: Source, text: bytes, start: int, rows: dict[str, list[Row]]
+) -> Trajectory | Judgement | None:
+    """Add the rows of a line and return its record; of one that can't be used, where it stands and why.
+
+    None: it can't be read. A trajectory that is `misplaced` is returned, though its only row is one of damage.
+    """
+    line = Line(str(source.path.relative_to(run.root)), start, len(text))
+    where = source.split.value, source.iteration, line
     try:
         if source.main == "judgements":
             judgement = Judgement.model_validate_json(text)
-            rows["judgements"].append(judgement_row(judgement, source.split.value, source.iteration, line))
-        else:
-            trajectory = Trajectory.model_validate_json(text)
-            if reason := misplaced(trajectory, source.split, source.iteration):
-                rows["damage"].append(damage_row(source.split.value, source.iteration, line, reason))
-                return
-            rows["trajectories"].append(trajectory_row(trajectory, line))
-            rows["steps"] += step_rows(trajectory)
+            rows["judgements"].append(judgement_row(judgement, *where))
+            return judgement
+        trajectory = Trajectory.model_validate_json(text)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        rows["damage"].append(damage_row(source.split.value, source.iteration, line, reason))
+        rows["damage"].append(damage_row(*where, error.errors()[0]["msg"]))
+        return None
+    if reason := misplaced(trajectory, source.split, source.iteration):
+        rows["damage"].append(damage_row(*where, reason))
+    else:
+        rows["trajectories"].append(trajectory_row(trajectory, line))
+        rows["steps"] += step_rows(trajectory)
+    return trajectory
 
 
 def table_of(name: str, rows: list[Row]) -> pa.Table:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -121,6 +121,22 @@ def sources(run: RunDir) -> list[Source]:
                 parts = [*folder.glob("part-*.jsonl"), *folder.glob("verdicts-*.jsonl")]
                 found += [Source(split, int(number), path) for path in sorted(parts)]
     return found
+
+
+def lines(path: Path, span: Span) -> Iterator[tuple[int, bytes]]:
+    """Yield (first byte, bytes without the line's end) of each line in a range that begins with a line.
+
+    Raises `StoreError` when the file can't be read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(span.start)
+            while (at := file.tell()) < span.end:
+                raw = file.readline()
+                if raw.strip():
+                    yield at, raw.removesuffix(b"\n")
+    except OSError as error:
+        raise StoreError(f"{path}: can't be read: {error.strerror}") from error
 
 
 def home(run: RunDir) -> Path:
