@@ -56,7 +56,7 @@ class Sizes:
     cases: tuple[Case, ...] = (
         Case(_LOCAL, 16, 192),
         Case(_LOCAL, 32, 192),
-        Case(_NETWORK, 16, 192),
+        Case(_NETWORK, 16, 512),
         Case(_NETWORK, 32, 192),
     )
     length: Lognormal = LENGTH

@@ -96,3 +96,7 @@ class BoundaryError(WebGymError):
     def __init__(self, kind: FailureKind, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
+
+
+class Terminated(BaseException):
+    """SIGTERM came. Like KeyboardInterrupt it is no Exception, so that nothing takes it for an ordinary failure."""

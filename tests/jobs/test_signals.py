@@ -4,11 +4,13 @@ import sys
 
 import pytest
 
-from webgym_cli.jobs.signals import Terminated, run_async
+from webgym_cli.errors import Terminated
+from webgym_cli.jobs.signals import run_async
 
 PROGRAM = """
 import asyncio, signal, sys
-from webgym_cli.jobs.signals import Terminated, run_async
+from webgym_cli.errors import Terminated
+from webgym_cli.jobs.signals import run_async
 
 async def main():
     try:

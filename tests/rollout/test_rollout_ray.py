@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.loop import Pipeline
+from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import Damage, scan

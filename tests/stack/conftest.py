@@ -6,7 +6,7 @@ import pytest
 
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
-from webgym_cli.loop import Pipeline
+from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir, create_or_open
 

@@ -15,7 +15,7 @@ from webgym_cli.agent.policy import token_digest
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.load import load
-from webgym_cli.loop import Pipeline
+from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.prepare.convert import Converter
 from webgym_cli.prepare.sharegpt import dataset_info, to_sharegpt
 from webgym_cli.prepare.train_config import train_config

@@ -11,7 +11,7 @@ import typer
 from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
-from webgym_cli.records.task import Split
+from webgym_cli.records.groups import Split
 
 FirstArg = Annotated[int, typer.Argument(metavar="A", min=0, help="The iteration that is compared with.")]
 SecondArg = Annotated[int, typer.Argument(metavar="B", min=0, help="The iteration that is looked at.")]

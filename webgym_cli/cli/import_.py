@@ -10,7 +10,7 @@ import typer
 
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
-from webgym_cli.records.task import Split
+from webgym_cli.records.groups import Split
 
 
 class FormatName(StrEnum):

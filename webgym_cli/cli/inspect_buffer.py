@@ -12,7 +12,7 @@ from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.records.task import Band, Split
+from webgym_cli.records.groups import Band, Split
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings

@@ -10,7 +10,7 @@ from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Split
+from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
     from webgym_cli.rewards.plan import JudgeQuery
@@ -48,7 +48,7 @@ def judge(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop import Pipeline
+    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.rewards.client import require_judge
     from webgym_cli.rewards.plan import plan_judging
     from webgym_cli.store.run import open_run

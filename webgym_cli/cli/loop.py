@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 
+PhaseOpt = Annotated[
+    Literal["rollout", "update", "both"],
+    typer.Option("--phase", help="Only evaluate and roll out, only prepare and train, or both."),
+]
 IterationsOpt = Annotated[
     int | None, typer.Option("--iterations", min=1, help="Trainings that the run shall have in all (loop.iterations).")
+]
+EvalEveryOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--eval-every", min=0, metavar="N", help="Evaluate each N-th policy and the last; 0: none (loop.eval_every)."
+    ),
+]
+UntilOpt = Annotated[
+    float | None,
+    typer.Option("--until", min=0, max=1, metavar="RATE", help="End early, once an evaluation has this success rate."),
+]
+MinSuccessOpt = Annotated[
+    float | None,
+    typer.Option("--min-success", min=0, max=1, help="Exit with 5 when the last evaluation's success rate is lower."),
+]
+KeepGoingOpt = Annotated[
+    bool,
+    typer.Option("--keep-going", help="Go past a stage that fails: the next round collects more and tries again."),
 ]
 
 
 def loop(
     run: RunArg,
+    phase: PhaseOpt = "both",
     iterations: IterationsOpt = None,
+    eval_every: EvalEveryOpt = None,
+    until: UntilOpt = None,
+    min_success: MinSuccessOpt = None,
+    keep_going: KeepGoingOpt = False,
     config: ConfigOpt = None,
     set_: SetOpt = None,
     json: JsonOpt = False,
@@ -24,36 +51,50 @@ def loop(
 ) -> None:
     """Evaluate, roll out, prepare, train and swap the weights, iteration after iteration.
 
-    Run again, it goes on where it stopped; evaluations and stages stand in RUN/metrics.jsonl.
+    Run again, it goes on where it stopped; evaluations and stages stand in RUN/metrics.jsonl. A stage that fails ends
+    the loop with that stage's exit code, unless --keep-going.
 
     Example: webgym loop runs/a -c demo --iterations 3
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop import Pipeline, require_policy
-    from webgym_cli.store.checkpoints import version
+    from webgym_cli.loop.order import Loop, Phase, plan_loop
+    from webgym_cli.loop.pipeline import Pipeline
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
-    wanted = iterations or settings.loop.iterations
-    require_policy(settings.rollout.policy)
+    options: dict[str, Any] = {
+        "iterations": iterations,
+        "eval_every": eval_every,
+        "until": until,
+        "min_success": min_success,
+        "keep_going": keep_going,
+    }
+    plan = plan_loop(directory, settings, phase=Phase(phase), **options)
     if dry_run:
-        done = version(directory)
-        output.show(
-            {"event": "plan", "stage": "loop", "trainings_done": done, "trainings_to_do": max(0, wanted - done)}
-        )
+        output.show(plan.to_json())
         return
-    with stage("loop", directory, settings, output, {"iterations": wanted}) as at:
+    with stage("loop", directory, settings, output, {"phase": phase, **options}) as at:
 
-        async def work() -> list[dict[str, Any]]:
+        async def work() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return await pipeline.loop(wanted)
+                working = Loop(plan, pipeline)
+                return await working.execute(), working.failures
 
-        evaluations = run_async(work())
-    output.summary_table("held-out episodes by policy", *progress_table(evaluations))
-    for line in gains(evaluations, settings.loop.demonstration_iterations):
+        evaluations, failures = run_async(work())
+    if evaluations:
+        output.summary_table("held-out episodes by policy", *progress_table(evaluations))
+    for line in [*gains(evaluations, settings.loop.demonstration_iterations), *(lost["message"] for lost in failures)]:
         output.note(line)
-    output.next_step(f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {wanted + 1}")
+    output.next_step(_next(run, phase, plan.iterations))
+
+
+def _next(run: Any, phase: str, iterations: int) -> str:
+    """Return the commands that may come next."""
+    other = {"rollout": "update", "update": "rollout"}.get(phase)
+    if other:
+        return f"webgym loop {run} --phase {other}"
+    return f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {iterations + 1}"
 
 
 def gains(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:

@@ -7,8 +7,7 @@ import sys
 from typing import Any, NoReturn
 
 from webgym_cli.cli.output import fail, reader_is_gone
-from webgym_cli.errors import WebGymError
-from webgym_cli.jobs.signals import Terminated
+from webgym_cli.errors import Terminated, WebGymError
 
 AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
 

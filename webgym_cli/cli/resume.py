@@ -22,7 +22,7 @@ def resume(run: RunArg, json: JsonOpt = False) -> None:
     from webgym_cli.cli.prepare import prepare
     from webgym_cli.cli.rollout import rollout
     from webgym_cli.cli.train import train
-    from webgym_cli.records.task import Split
+    from webgym_cli.records.groups import Split
     from webgym_cli.store.run import open_run
     from webgym_cli.store.state import underway
 

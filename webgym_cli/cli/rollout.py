@@ -8,7 +8,7 @@ import typer
 
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
-from webgym_cli.records.task import Split
+from webgym_cli.records.groups import Split
 
 SplitOpt = Annotated[Split, typer.Option("--split", help="Training episodes, or the held-out ones.")]
 EpisodesOpt = Annotated[
@@ -42,12 +42,12 @@ def rollout(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop import Pipeline, plan_collection, require_policy, require_success
+    from webgym_cli.loop.collection import plan_collection, require_success
+    from webgym_cli.loop.pipeline import Pipeline
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     actor = policy or settings.rollout.policy
-    require_policy(actor)
     plan = plan_collection(directory, settings, split, actor, episodes)
     if dry_run:
         output.show(plan.to_json())

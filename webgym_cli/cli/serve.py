@@ -35,7 +35,8 @@ def serve(
     Example: webgym serve runs/a -s serve.port=0
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.jobs.signals import Terminated, run_async
+    from webgym_cli.errors import Terminated
+    from webgym_cli.jobs.signals import run_async
     from webgym_cli.roles.locate import resolve_device, role_python
     from webgym_cli.serve.plan import plan_server
     from webgym_cli.store.checkpoints import policy_path

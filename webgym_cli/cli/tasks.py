@@ -13,7 +13,7 @@ import typer
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Band
+from webgym_cli.records.groups import Band
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings

@@ -18,7 +18,7 @@ def train(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop import Pipeline
+    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.store.checkpoints import current
     from webgym_cli.train.plan import plan_training
 

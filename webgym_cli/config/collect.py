@@ -137,7 +137,9 @@ class RolloutSettings(Section):
     episodes: int = Field(default=1024, ge=1)
     """Training episodes of an iteration."""
     test_episodes: int = Field(default=100, ge=1)
-    """Episodes of an evaluation: the same tasks and seeds each time."""
+    """Held-out tasks and seeds of an evaluation: the same each time."""
+    test_repeats: int = Field(default=1, ge=1)
+    """Episodes of each of them: a policy that samples answers differently each time."""
     concurrency: int | None = Field(default=None, ge=1)
     """Episodes that run at once; null: as many as the machine's cores and free memory carry."""
     train_max_steps: MaxSteps = MaxSteps()

@@ -202,5 +202,6 @@ class LoopSettings(Section):
     """So many first iterations collect the expert's demonstrations (the SFT baseline) in place of the policy's own."""
     demonstration_episodes: int | None = Field(default=None, ge=1)
     """Episodes of such an iteration; null: as many as of any other (rollout.episodes)."""
-    evaluate: bool = True
-    """Evaluate on the test split before the first and after each training."""
+    eval_every: int = Field(default=1, ge=0)
+    """Evaluate every so many policy versions on the test split, from the base model (version 0) on, and the last one;
+    1: each version, 0: none."""

@@ -8,11 +8,9 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from webgym_cli.errors import Terminated
+
 T = TypeVar("T")
-
-
-class Terminated(BaseException):
-    """SIGTERM came. Like KeyboardInterrupt it is no Exception, so that nothing takes it for an ordinary failure."""
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:

@@ -20,3 +20,5 @@ class Episode(Record):
     max_steps: int = Field(ge=1)
     position: int = Field(default=0, ge=0)
     """Where in the sampler's stream (of all tasks, or of the task's band) it was drawn."""
+    repeat: int = Field(default=0, ge=0)
+    """How many episodes before it were the same task on the same seed: evaluations may run each several times."""

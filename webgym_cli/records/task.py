@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field
 
 from webgym_cli.records.base import Record
+from webgym_cli.records.groups import Band as Band
+from webgym_cli.records.groups import Split as Split
 
 EnvironmentName = Literal["miniwob", "web", "webarena", "tools", "sites"]
 """The environments that a task can name."""
-
-
-class Split(StrEnum):
-    """Which set a task or trajectory belongs to. Test tasks never reach training."""
-
-    TRAIN = "train"
-    TEST = "test"
-
-
-class Band(StrEnum):
-    """WebGym's difficulty bands, by number of facts: 1-3, 4-6, 7 and more."""
-
-    EASY = "easy"
-    MEDIUM = "medium"
-    HARD = "hard"
-
-    @classmethod
-    def of(cls, difficulty: int) -> Band:
-        """Return the band of a difficulty (number of facts, at least 1)."""
-        return cls.EASY if difficulty <= 3 else cls.MEDIUM if difficulty <= 6 else cls.HARD
 
 
 class Task(Record):

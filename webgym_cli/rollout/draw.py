@@ -42,40 +42,38 @@ class EpisodeDraw:
         planned: Sequence[Episode] = (),
         earlier: Iterable[Episode] = (),
         hidden: Collection[int] = frozenset(),
+        repeat: int = 0,
     ) -> tuple[Episode, ...]:
-        """Draw so many episodes that go on where the planned ones stopped, with `hidden` tasks passed over.
+        """Draw so many episodes of a repeat that go on where its planned ones stopped, with `hidden` tasks passed over.
 
         `earlier`: the episodes of earlier iterations; with `tasks.no_repeats` it goes on after those too.
         """
         start: dict[Stream, int] = {}
-        for episode in chain(earlier if self._goes_on else (), planned):
+        same = [episode for episode in planned if episode.repeat == repeat]
+        for episode in chain(earlier if self._goes_on else (), same):
             which = self.sampler.stream_of(episode.task.band)
             start[which] = max(start.get(which, 0), episode.position + 1)
-        have = Counter(episode.task.band for episode in planned)
+        have = Counter(episode.task.band for episode in same)
         drawn = self.sampler.draw(count, start=start, have=have, hidden=hidden)
         tasks = self.sampler.tasks.read(element.index for element in drawn)
         numbered = enumerate(zip(tasks, drawn, strict=True), len(planned))
-        return tuple(self._episode(number, task, element) for number, (task, element) in numbered)
+        return tuple(self._episode(number, task, element, repeat) for number, (task, element) in numbered)
 
     def explains(self, planned: Sequence[Episode]) -> bool:
         """Tell whether each of these episodes is the one that its stream has at its position."""
-        streams: defaultdict[Stream, dict[int, Episode]] = defaultdict(dict)
-        numbers: dict[tuple[Stream, int], int] = {}
+        streams: defaultdict[tuple[Stream, int], dict[int, tuple[int, Episode]]] = defaultdict(dict)
         for number, episode in enumerate(planned):
             which = self.sampler.stream_of(episode.task.band)
-            streams[which][episode.position] = episode
-            numbers[which, episode.position] = number
-        if len(numbers) < len(planned):
+            streams[which, episode.repeat][episode.position] = number, episode
+        if sum(len(by_position) for by_position in streams.values()) < len(planned):
             return False
-        for which, by_position in streams.items():
+        for (which, repeat), by_position in streams.items():
             drawn = list(self.sampler.at(which, by_position))
             tasks = self.sampler.tasks.read(element.index for element in drawn)
-            again = (
-                self._episode(numbers[which, element.position], task, element)
-                for task, element in zip(tasks, drawn, strict=True)
-            )
-            if list(again) != [by_position[position] for position in sorted(by_position)]:
-                return False
+            for task, element in zip(tasks, drawn, strict=True):
+                number, episode = by_position[element.position]
+                if self._episode(number, task, element, repeat) != episode:
+                    return False
         return True
 
     def hidden(self, blocked: Collection[str]) -> frozenset[int]:
@@ -96,7 +94,7 @@ class EpisodeDraw:
         """Whether an iteration goes on where the one before stopped."""
         return self.split is Split.TRAIN and self.settings.tasks.no_repeats
 
-    def _episode(self, number: int, task: Task, drawn: Drawn) -> Episode:
+    def _episode(self, number: int, task: Task, drawn: Drawn, repeat: int) -> Episode:
         """Make an episode. Training has seeds below `SEEDS`, tests from it on: no test page is ever trained on."""
         test = self.split is Split.TEST
         limits = self.settings.rollout.test_max_steps if test else self.settings.rollout.train_max_steps
@@ -108,4 +106,5 @@ class EpisodeDraw:
             seed=drawn.seed + (SEEDS if test else 0),
             max_steps=getattr(limits, task.band.value),
             position=drawn.position,
+            repeat=repeat,
         )

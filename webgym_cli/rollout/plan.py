@@ -91,14 +91,17 @@ def plan_rollout(
 ) -> RolloutPlan:
     """Return the plan of an iteration. `episodes` beyond those that were planned before extend it, seeded alike.
 
+    Of an evaluation, `episodes` are its tasks and seeds, each of which is run `rollout.test_repeats` times.
     `policy`: who acts; None: as the settings say. `blocked`: sites (`example.com`) that are left alone for now: no
     training task of theirs is drawn, and none of their episodes is run.
     """
-    limit = settings.rollout.test_episodes if split is Split.TEST else settings.rollout.episodes
+    test = split is Split.TEST
+    wanted = episodes or (settings.rollout.test_episodes if test else settings.rollout.episodes)
     planned = read_plan(run, split, iteration)
-    more = (episodes if episodes is not None else limit) - len(planned)
+    have = Counter(episode.repeat for episode in planned)
+    more = {number: wanted - have[number] for number in range(settings.rollout.test_repeats if test else 1)}
     notes: tuple[str, ...] = ()
-    if more > 0:
+    if any(count > 0 for count in more.values()):
         draw = EpisodeDraw.of(_tasks(settings, split), settings, split, iteration)
         if not draw.explains(planned):
             raise StoreError(
@@ -108,7 +111,8 @@ def plan_rollout(
         earlier = (episode for number in range(iteration) for episode in read_plan(run, split, number))
         hidden = draw.hidden(blocked)
         notes = draw.notes(hidden)
-        planned += draw.further(more, planned, earlier, hidden)
+        for repeat, count in more.items():
+            planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
     return _less_done(run, settings, planned, split, iteration, policy or settings.rollout.policy, blocked, notes)
 
 

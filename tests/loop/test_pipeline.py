@@ -7,7 +7,7 @@ import pytest
 from tests.agent.policy_host import Host
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
-from webgym_cli.loop import Pipeline
+from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.task import Split
 from webgym_cli.store.checkpoints import publish

@@ -1,0 +1,164 @@
+"""The stages of one run: each does only what is owed, and hands on what it made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from webgym_cli.config.model import Settings
+from webgym_cli.loop.collection import environment_of, open_parts, plan_collection, plan_in_words, summary_in_words
+from webgym_cli.loop.serving import Serving
+from webgym_cli.prepare import execute as prepare_stage
+from webgym_cli.prepare.plan import plan_dataset, refuse_empty
+from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rewards.execute import Judging, judge_in_words
+from webgym_cli.rewards.plan import JudgeQuery, plan_judging
+from webgym_cli.rollout.execute import Rollout
+from webgym_cli.rollout.parts import ORACLE, VLLM, Acting, policy_urls
+from webgym_cli.rollout.plan import RolloutPlan, write_plan
+from webgym_cli.store.buffer import stored
+from webgym_cli.store.checkpoints import checkpoints, current, repair_link
+from webgym_cli.store.index.query import open_index, refresh_index
+from webgym_cli.store.metrics import events, record
+from webgym_cli.store.run import RunDir
+from webgym_cli.testing.scripted_judge import judge_settings
+from webgym_cli.train.execute import execute as execute_training
+from webgym_cli.train.plan import plan_training
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """The stages of one run, in one process. An async context manager: leaving it stops the server."""
+
+    run: RunDir
+    settings: Settings
+    logs: Path
+    """The log folder of this attempt."""
+    sink: EventSink
+    serving: Serving = field(init=False)
+    """The server of the current policy."""
+
+    def __post_init__(self) -> None:
+        """Start nothing."""
+        self.serving = Serving(self.run, self.settings, self.logs, self.sink)
+
+    async def __aenter__(self) -> Pipeline:
+        """Mend what a crash left: between two renames, or between a training and the note of it."""
+        repair_link(self.run, self.settings)
+        self._note_trainings()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop the server."""
+        await self.serving.stop()
+
+    async def collect(self, split: Split, policy: str, episodes: int | None = None) -> Event:
+        """Collect what the current iteration owes and return the summary."""
+        plan = plan_collection(self.run, self.settings, split, policy, episodes)
+        write_plan(self.run, plan)
+        self._announce(plan)
+        # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
+        acting = policy if plan.owed else ORACLE
+        scale_out = plan.owed and self.settings.rollout.executor == "ray"
+        summary = await (self._roll_out_on_ray(plan, acting) if scale_out else self._roll_out(plan, acting))
+        message = summary_in_words(summary)
+        if split is Split.TRAIN:
+            self.record(summary, message)
+        else:  # the metrics know evaluations: the loop records them as such
+            self.sink({**summary, "message": message})
+        refresh_index(self.run, self.sink)
+        return summary
+
+    async def judge(self, query: JudgeQuery) -> Event:
+        """Judge the stored trajectories that are asked for and return the summary."""
+        async with judge_settings(self.settings.judge) as settings:
+            plan = plan_judging(self.run, settings, query)
+            self.sink({**plan.to_json(), "message": f"{len(plan.owed)} trajectories to judge, {plan.to_skip} skipped"})
+            for line in plan.damaged:
+                self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
+            summary = await Judging(plan, self.run, settings, self.sink).execute()
+        self.record(summary, judge_in_words(summary))
+        refresh_index(self.run, self.sink)
+        return summary
+
+    def prepare(self) -> Prepared:
+        """Write the dataset of the current iteration, unless just that one is there."""
+        with open_index(self.run, progress=self.sink) as index:
+            plan = plan_dataset(self.run, self.settings, index)
+            ready = prepare_stage.read_prepared(self.run)
+            if ready is not None and ready.plan_digest == plan.digest(self.settings):
+                return ready
+            refuse_empty(plan, self.run)
+            prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
+        record(self.run, {"event": "prepare", **prepared.model_dump(mode="json")})
+        return prepared
+
+    async def train(self) -> None:
+        """Train on the dataset; the new policy is served from the next rollout on."""
+        prepare_stage.renew_training(self.run, self.settings, self.sink)
+        plan = plan_training(self.run, self.settings)
+        await self.serving.make_room()
+        await execute_training(plan, self.run, self.settings, self.logs, self.sink)
+        self._note_trainings()
+
+    def record(self, event: Event, message: str = "") -> None:
+        """Keep an event in the run's metrics and show it, in words where there are any."""
+        record(self.run, event)
+        self.sink({**event, "message": message} if message else event)
+
+    async def _roll_out(self, plan: RolloutPlan, policy: str) -> Event:
+        """Run what is owed in this process."""
+        acting = await self._acting(policy)
+        async with open_parts(self.run, self.settings, acting, environment_of(plan)) as parts:
+            rollout = Rollout(plan, self.run, self.settings, parts.actor, parts.pool, self.sink, parts.judge)
+            return await rollout.execute(self._watch(policy), self._unjudged(plan) if parts.judge else ())
+
+    async def _roll_out_on_ray(self, plan: RolloutPlan, policy: str) -> Event:
+        """Run what is owed on the nodes of a Ray cluster."""
+        from webgym_cli.rollout.ray_cluster import open_cluster, require_reachable, seen_from_afar
+        from webgym_cli.rollout.scale_out import ScaleOut
+
+        async with open_cluster(self.settings.rollout) as cluster:
+            require_reachable(cluster, self.settings, policy)
+            acting = await self._acting(policy)
+            if policy == VLLM:
+                url = seen_from_afar(acting.base_urls[0], self.settings.serve.host, cluster.here)
+                acting = acting.model_copy(update={"base_urls": (url,)})
+            environment = environment_of(plan)
+            rollout = ScaleOut(plan, self.run, self.settings, cluster, open_parts, acting, environment, self.sink)
+            return await rollout.execute(self._watch(policy), self._unjudged(plan))
+
+    async def _acting(self, policy: str) -> Acting:
+        """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""
+        if policy == ORACLE:
+            return Acting()
+        base_urls = (await self.serving.current(),) if policy == VLLM else policy_urls(policy)
+        newest = current(self.run)
+        return Acting(base_urls=base_urls, name=newest.name if newest else self.settings.policy_config.base_model)
+
+    def _watch(self, policy: str) -> Awaitable[None] | None:
+        return self.serving.watch() if policy == VLLM else None
+
+    def _unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
+        """Yield the stored trajectories that wait for a judge."""
+        waiting = frozenset(plan.unjudged)
+        if waiting:
+            yield from (found for found in stored(self.run, plan.split, plan.iteration) if found.id in waiting)
+
+    def _announce(self, plan: RolloutPlan) -> None:
+        self.sink({**plan.to_json(), "message": plan_in_words(plan)})
+        for note in plan.notes:
+            self.sink({"event": "note", "message": note})
+        for line in plan.damaged:
+            self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
+
+    def _note_trainings(self) -> None:
+        """Record each checkpoint whose training is not in the metrics yet."""
+        noted = {event["name"] for event in events(self.run, "train")}
+        for checkpoint in checkpoints(self.run):
+            if checkpoint.name not in noted:
+                self.record({**checkpoint.model_dump(mode="json"), "event": "train"})
