@@ -396,3 +396,25 @@ def test_tasks_that_ask_the_same_count_once(world):
 def test_seeds_fit_into_their_range(world, tasks):
     assert all(0 <= episode.seed < 2 * SEEDS for episode in draw(tasks, world.settings, Split.TEST, 0, 50))
     assert SEEDS == 2**30
+
+
+def test_an_evaluation_repeats_each_task_and_seed_and_can_be_extended(world, tasks):
+    told = f"tasks.train={tasks.source}"
+    settings = world.load(told, "rollout.test_repeats=3", "rollout.test_episodes=5")
+    once = draw(tasks, settings, Split.TEST, 2, 7)
+    plan = plan_rollout(world.run, settings, Split.TEST, 2)
+    cases = [(episode.task.id, episode.seed) for episode in plan.episodes]
+    assert cases == [(episode.task.id, episode.seed) for episode in once[:5]] * 3
+    assert [episode.repeat for episode in plan.episodes] == [0] * 5 + [1] * 5 + [2] * 5
+    assert len({episode.id for episode in plan.episodes}) == 15
+    write_plan(world.run, plan)
+    longer = plan_rollout(world.run, settings, Split.TEST, 2, 7)
+    assert longer.episodes[:15] == plan.episodes
+    added = [(episode.repeat, episode.task.id, episode.seed) for episode in longer.episodes[15:]]
+    assert added == [(repeat, episode.task.id, episode.seed) for repeat in range(3) for episode in once[5:]]
+    assert plan_rollout(world.run, world.load(told), Split.TEST, 2, 5).episodes == plan.episodes
+
+
+def test_training_episodes_are_not_repeated(world):
+    plan = plan_rollout(world.run, world.load("rollout.test_repeats=3", "rollout.episodes=4"), Split.TRAIN, 0)
+    assert [episode.repeat for episode in plan.episodes] == [0] * 4
