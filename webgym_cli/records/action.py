@@ -34,6 +34,16 @@ class ActionName(StrEnum):
 
 NORMALISED = 1000
 """Coordinates run from 0 to this number on both axes."""
+POINTING = frozenset({ActionName.CLICK, ActionName.HOVER, ActionName.TYPE})
+"""The actions that need an element or a point."""
+NEEDED = {
+    ActionName.TYPE: "text",
+    ActionName.SCROLL: "direction",
+    ActionName.WAIT: "seconds",
+    ActionName.NAVIGATE: "url",
+    ActionName.ANSWER: "text",
+}
+"""What else an action needs."""
 
 
 class Action(Record):
@@ -55,20 +65,13 @@ class Action(Record):
 
     @model_validator(mode="after")
     def _has_its_arguments(self) -> Action:
-        pointed = self.element_id is not None or self.coordinate is not None
-        needs: dict[ActionName, bool] = {
-            ActionName.CLICK: pointed,
-            ActionName.HOVER: pointed,
-            ActionName.TYPE: pointed and self.text is not None,
-            ActionName.SCROLL: self.direction is not None,
-            ActionName.WAIT: self.seconds is not None,
-            ActionName.NAVIGATE: self.url is not None,
-            ActionName.ANSWER: self.text is not None,
-        }
         for text in (self.text, self.url):
-            (text or "").encode()  # half a surrogate pair is a ValueError: it could not be stored
-        if not needs.get(self.name, True):
-            raise ValueError(f"the action {self.name} lacks an argument")
-        if self.coordinate and not all(0 <= axis <= NORMALISED for axis in self.coordinate):
+            if text:
+                text.encode()  # half a surrogate pair is a ValueError: it could not be stored
+        if self.name in POINTING and self.element_id is None and self.coordinate is None:
+            raise ValueError(f"the action {self.name} lacks a place")
+        if (needed := NEEDED.get(self.name)) and getattr(self, needed) is None:
+            raise ValueError(f"the action {self.name} lacks an argument: {needed}")
+        if self.coordinate and not (0 <= self.coordinate[0] <= NORMALISED and 0 <= self.coordinate[1] <= NORMALISED):
             raise ValueError(f"coordinates run from 0 to {NORMALISED}, got {self.coordinate}")
         return self
