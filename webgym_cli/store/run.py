@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import sys
@@ -65,6 +66,11 @@ class RunDir:
         return self.root / "metrics.jsonl"
 
     @property
+    def tracking(self) -> Path:
+        """How much of the metrics Weights & Biases was given."""
+        return self.root / "tracking.json"
+
+    @property
     def screenshots(self) -> Path:
         """The image store, shared by all iterations."""
         return self.root / "screenshots"
@@ -83,6 +89,11 @@ class RunDir:
     def logs(self) -> Path:
         """The logs, a folder an attempt."""
         return self.root / "logs"
+
+    @property
+    def nodes(self) -> Path:
+        """What the nodes of one training tell each other."""
+        return self.root / "nodes"
 
     def plan(self, split: Split, iteration: int) -> Path:
         """The seeded plan of an iteration: written before its first episode."""
@@ -163,6 +174,16 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
     write_json(run.config, settings.model_dump(mode="json"))
     if not run.provenance.exists():
         write_json(run.provenance, _provenance())
+
+
+def run_id(run: RunDir, settings: Settings) -> str:
+    """Return the run's id at Weights & Biases: the setting, else 16 hex digits that tell who made it, when and how.
+
+    Empty where there is no run yet.
+    """
+    if settings.log_config.run_id or not run.provenance.is_file():
+        return settings.log_config.run_id
+    return hashlib.sha256(run.provenance.read_bytes()).hexdigest()[:16]
 
 
 def new_attempt(run: RunDir) -> Path:

@@ -14,6 +14,12 @@ EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error
 ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
 """What a launcher says about a failed child: true, but not why."""
 LINES = 400
+PEER_LOST = re.compile(
+    r"connection (closed|reset|refused|aborted)|broken pipe|\bpeer\b|\bDist\w*Error|Rendezvous\w*Error|"
+    r"remote process|failed to recv|\bNCCL\b|\bgloo\b",
+    re.IGNORECASE,
+)
+"""What a trainer says when another one, here or on another node, is gone: true, but not why."""
 
 
 def reason(log: Path) -> str:
@@ -24,6 +30,11 @@ def reason(log: Path) -> str:
         if found and found.group(1) not in ECHOES:
             return re.sub(r"^\[rank\d+\]:\s*", "", line.strip())
     return lines[-1].strip() if lines else ""
+
+
+def peer_lost(code: int, log: Path) -> bool:
+    """Tell whether a trainer that failed only felt that another one was gone."""
+    return code < 128 and bool(PEER_LOST.search(reason(log)))
 
 
 def failed(code: int, log: Path) -> JobError:

@@ -1,0 +1,64 @@
+"""Where a process stands among the nodes of one training, as torchrun's variables in the environment say."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webgym_cli.errors import UsageError
+
+ASK = "export NNODES, NODE_RANK (0 on the first node) and MASTER_ADDR on every node, then start the same command there"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node among several, each of which runs the same command."""
+
+    count: int
+    """Nodes that train together, at least 2."""
+    rank: int
+    """The number of this one; node 0 leads."""
+    address: str = ""
+    """Host name or IP address of node 0, as the others reach it; empty: node 0 gives its host's name."""
+    port: int = 0
+    """Port of the rendezvous on node 0; 0: node 0 takes a free one for each training."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is node 0."""
+        return self.rank == 0
+
+    @property
+    def master(self) -> str:
+        """The address of node 0 that the others are told."""
+        return self.address or socket.gethostname()
+
+
+def place_of(environ: Mapping[str, str]) -> Place | None:
+    """Return this process's place by `NNODES`, `NODE_RANK`, `MASTER_ADDR` and `MASTER_PORT`; None for a node alone.
+
+    Raises `UsageError` where they are incomplete or contradict each other.
+    """
+    count = _number(environ, "NNODES", 1, "1")
+    if count == 1:
+        return None
+    if not environ.get("NODE_RANK"):
+        raise UsageError(f"NNODES is {count}, but NODE_RANK is not set: which of them is this node?", hint=ASK)
+    rank = _number(environ, "NODE_RANK", 0)
+    if rank >= count:
+        raise UsageError(f"NODE_RANK is {rank}, but NNODES is {count}: ranks go from 0 to {count - 1}", hint=ASK)
+    port = _number(environ, "MASTER_PORT", 1, "0")
+    if port > 65535:
+        raise UsageError(f"MASTER_PORT: {port} is no port", hint="leave it out: node 0 then takes a free one")
+    return Place(count, rank, environ.get("MASTER_ADDR", "").strip(), port)
+
+
+def _number(environ: Mapping[str, str], name: str, least: int, missing: str = "") -> int:
+    """Return a variable's whole number; where it is not set, what stands for that."""
+    text = environ.get(name, "").strip()
+    if not text:
+        return int(missing)
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise UsageError(f"{name}: {text!r} is no whole number from {least}", hint=ASK)
+    return int(text)
