@@ -63,7 +63,7 @@ def draw(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]
     with open_index(run) as opened:
         plan = plan_dataset(run, settings, opened)
         samples = Drawing(plan, run, settings, PlainConverter(), _quiet).execute().samples  # type: ignore[arg-type]
-    records = (to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples)
+    records = (to_sharegpt(sample, store.locate) for sample in samples)
     Path(job["out"]).write_text(json_array(records), encoding="utf-8")
     return {"samples": len(samples), "eligible": plan.eligible}
 

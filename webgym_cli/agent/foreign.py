@@ -40,12 +40,14 @@ def page_text(text: str) -> str:
 
 def page_line(text: str, limit: int | None = LINE_LIMIT) -> str:
     """Return a text as part of one line: line ends and control characters are spaces, the end is cut at the limit."""
-    return page_text(_CONTROL.sub(" ", clipped(text, limit)))
+    cut = clipped(text, limit)
+    return page_text(cut if cut.isprintable() else _CONTROL.sub(" ", cut))  # most of it is, and looking is cheaper
 
 
 def page_lines(text: str) -> str:
     """Return lines that are joined by line feeds already, each made one line as by `page_line`, without a limit."""
-    return page_text(_CONTROL_BUT_LINE_FEED.sub(" ", text))
+    plain = text.replace("\n", " ").isprintable()
+    return page_text(text if plain else _CONTROL_BUT_LINE_FEED.sub(" ", text))
 
 
 def clipped(text: str, limit: int | None = LINE_LIMIT) -> str:

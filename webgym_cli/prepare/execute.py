@@ -28,7 +28,7 @@ from webgym_cli.records.sample import Sample
 from webgym_cli.roles.locate import resolve_device
 from webgym_cli.store.checkpoints import current, policy_path, version
 from webgym_cli.store.files import read_json, replace_folder, write_atomic, write_json
-from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.run import RunDir, now, run_id
 from webgym_cli.store.screenshots import ScreenshotStore
 
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
@@ -103,7 +103,7 @@ def _write(
     files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
     digest = hashlib.sha256()
     for name, samples in files.items():
-        content = json_array(to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples)
+        content = json_array(to_sharegpt(sample, store.locate) for sample in samples)
         digest.update(content.encode())
         write_atomic(folder / name, content)
     newest = current(run)
@@ -129,7 +129,7 @@ def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Pre
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     if deepspeed is not None:
         write_atomic(folder / DEEPSPEED, deepspeed_file(deepspeed).read_bytes())
-    write_atomic(folder / WANDB_ENV, wandb_env(settings, run_id=None))
+    write_atomic(folder / WANDB_ENV, wandb_env(settings, run_id=run_id(run, settings)))
     config = _train_config(run, settings, prepared)
     write_atomic(folder / TRAIN_CONFIG, config)
     written = prepared.model_copy(update={"config_digest": hashlib.sha256(config.encode()).hexdigest()})

@@ -112,9 +112,7 @@ def _read_line(
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123  a Path would cost more than the reading
             line = os.pread(file.fileno(), length, offset)
-        for field_name in without:
-            line = _numbers_of(field_name).sub(b'"%b":null' % field_name.encode(), line)
-        return record.model_validate_json(line)
+        return _parsed(record, line, without)
     except OSError as error:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
     except ValidationError as error:
@@ -124,10 +122,25 @@ def _read_line(
         ) from error
 
 
+def _parsed(record: type[RecordT], line: bytes, without: Sequence[str]) -> RecordT:
+    shorter = line
+    for name in without:
+        shorter = _array_of(name).sub(b'"%b":null' % name.encode(), shorter)
+    try:
+        return record.model_validate_json(shorter)
+    except ValidationError:
+        if shorter == line:
+            raise
+        return record.model_validate_json(line)  # a task's own field of that name may hold more than numbers
+
+
 @cache
-def _numbers_of(name: str) -> re.Pattern[bytes]:
-    """Match a field's array of numbers in a line. Within a text of the line every quote has a backslash before it."""
-    return re.compile(rb'"%b":\[[-+.0-9eE,]*\]' % name.encode())
+def _array_of(name: str) -> re.Pattern[bytes]:
+    """Match a field's array in a line. Within a text of the line every quote has a backslash before it.
+
+    That the elements are numbers is not looked at: it would take twice as long.
+    """
+    return re.compile(rb'"%b":\[[^\]]*\]' % name.encode())
 
 
 def stored(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:

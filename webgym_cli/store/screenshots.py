@@ -57,9 +57,13 @@ class ScreenshotStore:
 
     def path(self, sha256: str) -> Path:
         """Return the file that holds an image; where its PNG would be when there is none."""
+        return Path(self.locate(sha256))
+
+    def locate(self, sha256: str) -> str:
+        """Return the same as a text: a dataset names thousands of images."""
         stem = f"{self.root}/{sha256[:2]}/{sha256}"
-        webp = not os.path.exists(f"{stem}.png") and os.path.exists(f"{stem}.webp")  # noqa: PTH110  thousands a dataset
-        return Path(f"{stem}.webp" if webp else f"{stem}.png")
+        webp = not os.path.exists(f"{stem}.png") and os.path.exists(f"{stem}.webp")  # noqa: PTH110
+        return f"{stem}.webp" if webp else f"{stem}.png"
 
     def put(self, png: bytes) -> Screenshot:
         """Store an image unless it is there, and return its reference. Raises `StoreError`."""

@@ -429,3 +429,13 @@ def test_a_trajectory_is_read_without_the_numbers_that_are_not_wanted(run):
     assert [one.response for one in bare.steps] == [one.response for one in steps]
     assert bare.steps[0].generation.prompt_tokens == 7
     assert read(run, place, without=("logprobs",)).steps[0].generation.token_ids == (1, 2)
+
+
+@pytest.mark.parametrize("own", [[[1, 2], [3]], ["a]b", "c"], [{"k": [1]}]])
+def test_a_task_may_have_a_field_of_that_name_with_whatever_in_it(run, own):
+    task = Task(id="t", start_url="http://a/", extra={"logprobs": own})
+    made = trajectory(0, task=task)
+    append(run, made)
+    with open_index(run) as index:
+        (place,) = index.places()
+    assert read(run, place, without=("logprobs",)) == made
