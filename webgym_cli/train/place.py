@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from webgym_cli.errors import UsageError
 
@@ -28,6 +29,13 @@ class Place:
     def leads(self) -> bool:
         """Whether this is node 0."""
         return self.rank == 0
+
+    def to_json(self, processes: int) -> dict[str, Any]:
+        """Return who does what, as data; `processes`: the trainer's on all nodes together."""
+        each = processes // self.count
+        shares = [{"node": rank, "ranks": [*range(rank * each, (rank + 1) * each)]} for rank in range(self.count)]
+        rendezvous = f"{self.master}:{self.port or 'a free port'}"
+        return {"count": self.count, "this": self.rank, "rendezvous": rendezvous, "shares": shares}
 
     @property
     def master(self) -> str:

@@ -1,0 +1,31 @@
+"""What `train` and `loop` do on a node that does not lead."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from webgym_cli.cli.output import Output
+from webgym_cli.config.model import Settings
+from webgym_cli.store.run import RunDir
+
+
+def followed(run: RunDir, settings: Settings, output: Output) -> bool:
+    """Where `NODE_RANK` names another node than 0: take part in node 0's trainings until its command ends.
+
+    Returns False where this node leads or is alone. Raises `typer.Exit` with node 0's exit code unless that is 0.
+    """
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.train.follow import follow
+    from webgym_cli.train.place import place_of
+
+    place = place_of(os.environ)
+    if place is None or place.leads:
+        return False
+    with output.progress() as board:
+        ending = run_async(follow(run, settings, place, board))
+    output.note(f"node 0 has ended: {ending.message}" if ending.message else "node 0 has ended: done")
+    if ending.code:
+        raise typer.Exit(ending.code)
+    return True
