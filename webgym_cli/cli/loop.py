@@ -49,12 +49,19 @@ def loop(
     json: JsonOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
-    """Evaluate, roll out, prepare, train and swap the weights, iteration after iteration.
+    """Evaluate, roll out, prepare, train, swap: again and again.
 
     Run again, it goes on where it stopped; evaluations and stages stand in RUN/metrics.jsonl. A stage that fails ends
     the loop with that stage's exit code, unless --keep-going.
 
-    Example: webgym loop runs/a -c demo --iterations 3
+    Examples:
+      webgym loop runs/a -c demo --iterations 3
+      webgym loop runs/a --iterations 10 --until 0.9 --min-success 0.8
+      webgym loop runs/a --dry-run
+
+    Exit codes: 3, 4, 5, 75.
+
+    See also: webgym status, webgym resume, webgym report.
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
@@ -100,7 +107,7 @@ def _next(run: Any, phase: str, iterations: int) -> str:
 def gains(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:
     """Return what the last policy gained over the first, and over the one that learned from demonstrations alone."""
     starts = {"the first policy": 0, **({f"the SFT baseline (version {baseline})": baseline} if baseline else {})}
-    by_version = {event["iteration"]: event for event in evaluations}
+    by_version = {event["iteration"]: event for event in evaluations if event["episodes"]}
     last = max(by_version, default=0)
     return [
         f"version {last} against {name}: {_change(by_version[start], by_version[last])}"
@@ -110,13 +117,17 @@ def gains(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:
 
 
 def progress_table(evaluations: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return columns and rows: each evaluation, and its difference from the one before with its 95 % interval."""
+    """Return columns and rows: each evaluation, and its difference from the one before with its 95 % interval.
+
+    Empty where no reward is known.
+    """
     rows: list[tuple[str, ...]] = []
     for position, event in enumerate(evaluations):
-        change = _change(evaluations[position - 1], event) if position else ""
+        before = evaluations[position - 1] if position else {"episodes": 0}
+        change = _change(before, event) if before["episodes"] and event["episodes"] else ""
         low, high = event["interval"]
-        rate = f"{event['success_rate']:.3f}"
-        rows.append((str(event["iteration"]), str(event["episodes"]), rate, f"{low:.3f}-{high:.3f}", change))
+        rate, interval = (f"{event['success_rate']:.3f}", f"{low:.3f}-{high:.3f}") if event["episodes"] else ("", "")
+        rows.append((str(event["iteration"]), str(event["episodes"]), rate, interval, change))
     return ("policy version", "episodes", "success", "95 %", "change from the one before"), rows
 
 
