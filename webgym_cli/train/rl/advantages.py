@@ -1,0 +1,180 @@
+"""How much better each token did than was expected: the five estimators, on a whole batch.
+
+Each takes token rewards [K] (`outcome`, perhaps less a KL penalty) and returns [K] float64. Sources: GRPO (Shao et al.
+2024, arXiv 2402.03300), RLOO (Ahmadian et al. 2024, 2402.14740), REINFORCE++ (Hu 2025, 2501.03262), ReMax (Li et al.
+2023, 2310.10505), GAE (Schulman et al. 2015, 1506.02438). All of a trajectory's steps share its credit, in however many
+rows they stand. Compute them before a batch is divided among processes: groups and whitening span all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from webgym_cli.train.rl.experience import Experience, accumulate, needed, whiten
+
+Estimator = Literal["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageOptions:
+    """Which estimator, and how. Raises `ValueError` for a discount outside [0, 1]."""
+
+    adv_estimator: Estimator = "grpo"
+    """`gae` needs a critic, `remax` a greedy rollout of each group."""
+    gamma: float = 1.0
+    """Discount a token, for `reinforce_plus_plus` and `gae`."""
+    lam: float = 1.0
+    """GAE's mixture of one-step (0) and whole returns (1)."""
+    norm_adv_by_std_in_grpo: bool = True
+    """Divide GRPO's advantages by the group's standard deviation."""
+    whiten_advantages: bool | None = None
+    """Mean 0 and variance 1 over the batch's tokens. None: as defined, for `reinforce_plus_plus` and `gae` only."""
+    normalize_by_steps: bool = False
+    """Let each trajectory weigh the same, however many rows (steps) it has."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("gamma", self.gamma), ("lam", self.lam)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} must be from 0 to 1, not {value}")
+
+    @property
+    def whitens(self) -> bool:
+        """Whether the advantages are whitened."""
+        if self.whiten_advantages is None:
+            return self.adv_estimator in ("reinforce_plus_plus", "gae")
+        return self.whiten_advantages
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an update is made of."""
+
+    advantages: torch.Tensor
+    """[K] float32."""
+    returns: torch.Tensor | None = None
+    """[K] float32: what the critic is to predict; only with `gae`."""
+
+
+def estimate(
+    tokens: Experience,
+    rewards: torch.Tensor,
+    options: AdvantageOptions,
+    *,
+    values: torch.Tensor | None = None,
+    greedy: torch.Tensor | None = None,
+) -> Estimate:
+    """Return the advantages that the options ask for.
+
+    `rewards` [K]: see `outcome`. `values` [K]: the critic's, read before each token (`Experience.before`).
+    `greedy` [N]: see `remax`. Raises `ValueError` when the estimator's own input is missing.
+    """
+    returns = None
+    if options.adv_estimator == "grpo":
+        advantages = grpo(tokens, rewards, norm_adv_by_std_in_grpo=options.norm_adv_by_std_in_grpo)
+    elif options.adv_estimator == "rloo":
+        advantages = rloo(tokens, rewards)
+    elif options.adv_estimator == "reinforce_plus_plus":
+        advantages = reinforce_plus_plus(tokens, rewards, gamma=options.gamma)
+    elif options.adv_estimator == "remax":
+        advantages = remax(tokens, rewards, needed(greedy, "adv_estimator=remax", "the rewards of greedy rollouts"))
+    else:
+        values = needed(values, "adv_estimator=gae", "the critic's values")
+        advantages, returns = gae(tokens, rewards, values, gamma=options.gamma, lam=options.lam)
+    if options.whitens:
+        advantages = whiten(advantages)
+    if options.normalize_by_steps:
+        advantages = advantages * step_weights(tokens)
+    return Estimate(advantages.float(), None if returns is None else returns.float())
+
+
+def outcome(tokens: Experience) -> torch.Tensor:
+    """Return [K] float64: each episode's reward at its last token, 0 elsewhere."""
+    return torch.where(tokens.last, tokens.reward[tokens.trajectory], 0.0)
+
+
+def grpo(tokens: Experience, rewards: torch.Tensor, *, norm_adv_by_std_in_grpo: bool = True) -> torch.Tensor:
+    """Return [K]: (R - mean) / (std + 1e-6) of the trajectory within its group.
+
+    R is the sum of its token rewards, std is unbiased (n - 1). A group of one keeps R. Without the division: R - mean.
+    """
+    total = tokens.total(rewards)
+    mean, size = _group_mean(tokens, total)
+    centred = total - mean
+    squares, _ = _group_mean(tokens, centred.square())
+    std = torch.sqrt(squares * size / (size - 1).clamp(min=1))
+    scaled = centred / (std + 1e-6) if norm_adv_by_std_in_grpo else centred
+    return torch.where(size > 1, scaled, total)[tokens.trajectory]
+
+
+def rloo(tokens: Experience, rewards: torch.Tensor) -> torch.Tensor:
+    """Return [K]: R less the mean of the others in the group, n / (n - 1) · (R - mean). A group of one keeps R."""
+    total = tokens.total(rewards)
+    mean, size = _group_mean(tokens, total)
+    others = size / (size - 1).clamp(min=1) * (total - mean)
+    return torch.where(size > 1, others, total)[tokens.trajectory]
+
+
+def reinforce_plus_plus(tokens: Experience, rewards: torch.Tensor, *, gamma: float = 1.0) -> torch.Tensor:
+    """Return [K]: the discounted return from each token on, before whitening.
+
+    The discount counts every position of a row, observations between two turns included, and one from the last token
+    of a step to the first of the next. Credit is carried across observations.
+    """
+    distance = torch.ones_like(tokens.column)
+    same = tokens.row[1:] == tokens.row[:-1]
+    distance[:-1] = torch.where(same, tokens.column[1:] - tokens.column[:-1], 1)
+    factor = torch.pow(torch.full_like(rewards, gamma, dtype=torch.float64), distance)
+    return accumulate(rewards, factor.masked_fill(tokens.last, 0.0))
+
+
+def remax(tokens: Experience, rewards: torch.Tensor, greedy: torch.Tensor) -> torch.Tensor:
+    """Return [K]: the return from each token on, less the reward of a greedy rollout of the same task.
+
+    `greedy` [N] repeats a group's greedy reward for each of its trajectories. Where that rollout failed there is no
+    baseline: give those trajectories no reward (NaN) when the experience is made. Raises `ValueError` otherwise.
+    """
+    baseline = greedy.to(rewards.device, torch.float64)
+    if bool((tokens.valid & ~baseline.isfinite()).any()):
+        missing = int((tokens.valid & ~baseline.isfinite()).nonzero()[0])
+        raise ValueError(f"trajectory {missing} has no greedy rollout to compare with: leave it out of the batch")
+    return accumulate(rewards, (~tokens.last).double()) - baseline[tokens.trajectory]
+
+
+def gae(
+    tokens: Experience, rewards: torch.Tensor, values: torch.Tensor, *, gamma: float = 1.0, lam: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return [K] advantages before whitening, and [K] returns for the critic (advantage + value).
+
+    delta[k] = r[k] + gamma · V[k + 1] - V[k], A[k] = delta[k] + gamma · lam · A[k + 1]; V and A are 0 after the last
+    token. `values` [K] are read before each token, so the baseline doesn't know it. The next token is the policy's
+    next: observations between them are stepped over.
+    """
+    values = values.double()
+    following = torch.zeros_like(values)
+    following[:-1] = values[1:]
+    following = following.masked_fill(tokens.last, 0.0)
+    delta = rewards.double() + gamma * following - values
+    factor = torch.full_like(values, gamma * lam).masked_fill(tokens.last, 0.0)
+    advantages = accumulate(delta, factor)
+    return advantages, advantages + values
+
+
+def step_weights(tokens: Experience) -> torch.Tensor:
+    """Return [K] float64: the batch's mean number of rows a trajectory, over the number of its own.
+
+    The rows of each trajectory weigh the same together, and all rows weigh 1 on average.
+    """
+    pairs = torch.unique(torch.stack([tokens.trajectory, tokens.row]), dim=1)
+    rows = torch.bincount(pairs[0], minlength=len(tokens.reward)).double()
+    return (rows.sum() / (rows > 0).sum() / rows.clamp(min=1))[tokens.trajectory]
+
+
+def _group_mean(tokens: Experience, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return [N] the mean over the valid trajectories of each one's group, and [N] how many they are."""
+    empty = torch.zeros_like(tokens.reward)
+    size = empty.index_add(0, tokens.group, tokens.valid.double())
+    sums = empty.index_add(0, tokens.group, values.masked_fill(~tokens.valid, 0.0))
+    return (sums / size.clamp(min=1))[tokens.group], size[tokens.group]

@@ -1,0 +1,67 @@
+"""Correction for data that another policy sampled than the one which is improved.
+
+The tokens were sampled from the behaviour policy: an older version, or the same weights in the server's arithmetic. The
+clipped objective compares with the proximal policy, the trainer's own at the start of the update. The ratio of the two
+weighs each token's loss, so that its expectation is right; a cap keeps its variance in bounds (truncated importance
+sampling, Ionides 2008; for language models Espeholt et al. 2018, arXiv 1802.01561, and decoupled PPO, 2110.00641).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from webgym_cli.train.rl.kl import LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class ImportanceOptions:
+    """How stale data is corrected. Raises `ValueError` for a cap below 1."""
+
+    rollout_is: Literal["none", "token", "sequence"] = "token"
+    """A ratio a token, one a row (the product over its tokens: unbiased, more variance), or no correction."""
+    rollout_is_mode: Literal["truncate", "mask"] = "truncate"
+    """`truncate`: larger ratios count as the cap. `mask`: ratios outside [1 / cap, cap] count as 0."""
+    rollout_is_threshold: float = 2.0
+    """The cap."""
+
+    def __post_init__(self) -> None:
+        if self.rollout_is_threshold < 1:
+            raise ValueError(f"rollout_is_threshold must be 1 or more, not {self.rollout_is_threshold}")
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The correction of a batch."""
+
+    weights: torch.Tensor
+    """[K], without gradient."""
+    capped: float
+    """Share of the tokens that the cap changed."""
+
+
+def importance_weights(
+    old_log_probs: torch.Tensor, rollout_log_probs: torch.Tensor, row: torch.Tensor, options: ImportanceOptions
+) -> Importance:
+    """Return the weights [K]: exp(old_log_probs - rollout_log_probs), capped.
+
+    `rollout_log_probs` [K] are those of the distribution that was sampled from: after temperature and truncation.
+    `row` [K] says which row a token belongs to. Where there are no such log-probs the options must say `none`.
+    """
+    if options.rollout_is == "none":
+        return Importance(torch.ones_like(old_log_probs), 0.0)
+    difference = (old_log_probs - rollout_log_probs).detach()
+    if options.rollout_is == "sequence":
+        names, place = torch.unique(row, return_inverse=True)
+        difference = difference.new_zeros(len(names)).index_add(0, place, difference)[place]
+    ratio = torch.exp(difference.clamp(-LIMIT, LIMIT))
+    cap = options.rollout_is_threshold
+    outside = ratio > cap
+    if options.rollout_is_mode == "mask":
+        outside |= ratio < 1 / cap
+        weights = ratio.masked_fill(outside, 0.0)
+    else:
+        weights = ratio.clamp(max=cap)
+    return Importance(weights, float(outside.float().mean()) if len(ratio) else 0.0)

@@ -1,0 +1,192 @@
+"""The losses of policy and critic, and what the logs say about them.
+
+A mini-batch is worked off in micro-batches and by several processes. Each loss here is the micro-batch's share of the
+mini-batch's loss: summed over all of them it is exactly the loss of the whole, whatever the division. So a mean divides
+by the mini-batch's `Totals`, never by the micro-batch's own (where processes average gradients, multiply by their
+number). Metrics are shares, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from webgym_cli.train.rl.experience import needed
+from webgym_cli.train.rl.kl import LIMIT, KlType, kl_estimate
+
+Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """The settings of the policy's loss. Raises `ValueError` where one makes no sense."""
+
+    clip_ratio: float = 0.2
+    """How far the probability ratio may leave 1 and still be rewarded for it."""
+    clip_ratio_low: float | None = None
+    """The same below 1; None: `clip_ratio`."""
+    clip_ratio_high: float | None = None
+    """The same above 1; None: `clip_ratio`."""
+    clip_ratio_c: float = 3.0
+    """Dual clip: a negative advantage counts at most this many times."""
+    loss_agg_mode: Aggregation = "token-mean"
+    """How the tokens' losses become one number; see `aggregate`."""
+    loss_scale_factor: int | None = None
+    """Tokens that `seq-mean-token-sum-norm` divides by: a constant such as the longest response."""
+    entropy_coeff: float = 0.0
+    """Weight of the entropy, which is to stay high."""
+    use_kl_loss: bool = False
+    """Keep the policy near the reference by a term of the loss."""
+    kl_loss_coef: float = 0.001
+    """Weight of that term."""
+    kl_loss_type: KlType = "low_var_kl"
+    """Its estimate; see `kl.kl_estimate`."""
+
+    def __post_init__(self) -> None:
+        if self.clip_ratio_c <= 1:
+            raise ValueError(f"clip_ratio_c must be above 1, not {self.clip_ratio_c}")
+        if not 0 <= self.low < 1 or self.high < 0:
+            raise ValueError(f"clip_ratio: low must be in [0, 1) and high 0 or more, not {self.low} and {self.high}")
+        _scale(self.loss_agg_mode, self.loss_scale_factor)
+
+    @property
+    def low(self) -> float:
+        """How far below 1."""
+        return self.clip_ratio if self.clip_ratio_low is None else self.clip_ratio_low
+
+    @property
+    def high(self) -> float:
+        """How far above 1."""
+        return self.clip_ratio if self.clip_ratio_high is None else self.clip_ratio_high
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a whole mini-batch holds, over all processes."""
+
+    tokens: int
+    """Trained tokens."""
+    sequences: int
+    """Rows with at least one trained token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A micro-batch's share."""
+
+    loss: torch.Tensor
+    """A scalar to call `backward` on."""
+    metrics: dict[str, torch.Tensor]
+    """Detached scalars by their name in the logs; sum them over the micro-batches and processes."""
+
+
+def aggregate(
+    values: torch.Tensor, row: torch.Tensor, mode: Aggregation, totals: Totals, scale: int | None = None
+) -> torch.Tensor:
+    """Return the micro-batch's share of the mean over [K] values; `row` [K] says which row a token belongs to.
+
+    `token-mean`: over all tokens. `seq-mean-token-mean`: a row's mean, over the rows. `seq-mean-token-sum`: a row's
+    sum, over the rows. `seq-mean-token-sum-norm`: the same over a constant `scale`. Rows must not be divided.
+    """
+    if mode == "token-mean":
+        return values.sum() / max(1, totals.tokens)
+    if mode == "seq-mean-token-mean":
+        _, place, count = torch.unique(row, return_inverse=True, return_counts=True)
+        values = values / count[place]
+    shared = values.sum() / max(1, totals.sequences)
+    return shared / _scale(mode, scale)
+
+
+def _scale(mode: Aggregation, scale: int | None) -> int:
+    if mode != "seq-mean-token-sum-norm":
+        return 1
+    if not scale or scale < 1:
+        raise ValueError(f"loss_agg_mode={mode} needs loss_scale_factor, a number of tokens")
+    return scale
+
+
+def policy_loss(
+    log_probs: torch.Tensor,
+    old_log_probs: torch.Tensor,
+    advantages: torch.Tensor,
+    row: torch.Tensor,
+    totals: Totals,
+    options: PolicyOptions,
+    *,
+    weights: torch.Tensor | None = None,
+    entropy: torch.Tensor | None = None,
+    reference: torch.Tensor | None = None,
+) -> Objective:
+    """Return the loss: clipped policy gradient - entropy_coeff · entropy + kl_loss_coef · KL. All tensors are [K].
+
+    ratio = exp(log_probs - old_log_probs), the difference within ±20. A token's loss is max(-A · ratio,
+    -A · clip(ratio, 1 - low, 1 + high)) (PPO, arXiv 1707.06347), and for A < 0 at most -A · clip_ratio_c (dual clip,
+    1912.09729). `weights` correct for stale data (`importance.py`). Raises `ValueError` when a term that the options
+    ask for lacks its input.
+    """
+    difference = (log_probs - old_log_probs).clamp(-LIMIT, LIMIT)
+    losses, metrics = _clipped(torch.exp(difference), advantages, totals, options)
+    if weights is not None:
+        losses = losses * weights
+
+    def share(values: torch.Tensor) -> torch.Tensor:
+        return aggregate(values, row, options.loss_agg_mode, totals, options.loss_scale_factor)
+
+    loss = share(losses)
+    metrics |= {"actor/pg_loss": loss.detach(), "actor/ppo_kl": _token_mean(-difference, totals)}
+    if entropy is not None:
+        metrics["actor/entropy"] = _token_mean(entropy, totals)
+    if options.entropy_coeff:
+        loss = loss - options.entropy_coeff * share(needed(entropy, "entropy_coeff", "the policy's entropy"))
+    if options.use_kl_loss:
+        reference = needed(reference, "use_kl_loss", "the reference's log-probs")
+        kl_loss = share(kl_estimate(log_probs, reference, options.kl_loss_type))
+        loss = loss + options.kl_loss_coef * kl_loss
+        metrics["actor/kl_loss"] = kl_loss.detach()
+    return Objective(loss, metrics)
+
+
+def _clipped(
+    ratio: torch.Tensor, advantages: torch.Tensor, totals: Totals, options: PolicyOptions
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return the losses [K], and which share of the mini-batch's tokens was clipped."""
+    free = -advantages * ratio
+    clipped = torch.maximum(free, -advantages * ratio.clamp(1 - options.low, 1 + options.high))
+    ceiling = torch.where(advantages < 0, -advantages * options.clip_ratio_c, torch.inf)
+    metrics = {
+        "actor/pg_clipfrac": _token_mean(clipped > free, totals),
+        "actor/pg_clipfrac_lower": _token_mean(clipped > ceiling, totals),
+    }
+    return torch.minimum(clipped, ceiling), metrics
+
+
+def _token_mean(values: torch.Tensor, totals: Totals) -> torch.Tensor:
+    return values.detach().float().sum() / max(1, totals.tokens)
+
+
+def value_loss(
+    values: torch.Tensor,
+    old_values: torch.Tensor,
+    returns: torch.Tensor,
+    row: torch.Tensor,
+    totals: Totals,
+    *,
+    cliprange_value: float = 0.5,
+    loss_agg_mode: Aggregation = "token-mean",
+) -> Objective:
+    """Return the critic's loss over [K] tokens: 0.5 · mean of max((v - return)², (clipped v - return)²).
+
+    The clipped v stays within `cliprange_value` of the value that the advantages were computed with (PPO's reference
+    implementation by OpenAI, 2017).
+    """
+    near = old_values + (values - old_values).clamp(-cliprange_value, cliprange_value)
+    free, clipped = (values - returns).square(), (near - returns).square()
+    loss = 0.5 * aggregate(torch.maximum(free, clipped), row, loss_agg_mode, totals)
+    metrics = {
+        "critic/vf_loss": loss.detach(),
+        "critic/vf_clipfrac": _token_mean(clipped > free, totals),
+        "critic/vpred_mean": _token_mean(values, totals),
+    }
+    return Objective(loss, metrics)
