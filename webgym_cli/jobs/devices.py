@@ -1,0 +1,61 @@
+"""Which NVIDIA GPUs a process that we start will see, told from the environment and from the device files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from webgym_cli.errors import UsageError
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+DEVICES = Path("/dev")
+DRIVER = Path("/proc/driver/nvidia/gpus")
+ASK = f"export {VARIABLE} as numbers (0,1), GPU-… ids or one MIG-… id of `nvidia-smi -L`, or unset it"
+
+
+def present() -> int:
+    """Return the GPUs of this machine or container; 0 where none can be seen, which can also mean an unusual driver."""
+    files = sum(1 for path in DEVICES.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name))
+    return files or sum(1 for _ in DRIVER.glob("*"))
+
+
+def named(environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the GPUs that `CUDA_VISIBLE_DEVICES` names, as CUDA reads it; None where it is not set.
+
+    An empty entry, a negative number and `NoDevFiles` end the list. Raises `UsageError` for what is no name of a GPU,
+    and for one that is named twice, of which CUDA would make an empty list.
+    """
+    value = environ.get(VARIABLE)
+    if value is None:
+        return None
+    found: list[str] = []
+    for entry in (part.strip() for part in value.split(",")):
+        if not entry or re.fullmatch(r"-\d+", entry) or entry == "NoDevFiles":
+            break
+        if not re.fullmatch(r"\d+|GPU-[0-9A-Fa-f-]+|MIG-\S+", entry):
+            raise UsageError(f"{VARIABLE}={value}: {entry!r} is no GPU", hint=ASK)
+        if entry in found:
+            raise UsageError(f"{VARIABLE}={value}: {entry} is named twice", hint=ASK)
+        found.append(entry)
+    return tuple(found)
+
+
+def usable(environ: Mapping[str, str], count: int | None = None) -> int | None:
+    """Return how many GPUs a process can use, None where that can't be told. `count`: how many there are.
+
+    Of several MIG instances CUDA takes the first. Raises `UsageError` as `named`, and for a number that no GPU has.
+    """
+    count = present() if count is None else count
+    names = named(environ)
+    if names is None:
+        return count or None
+    if any(name.startswith("MIG-") for name in names):
+        return 1
+    too_high = [name for name in names if name.isdigit() and count and int(name) >= count]
+    if too_high:
+        raise UsageError(
+            f"{VARIABLE}={environ[VARIABLE]}: there is no GPU {too_high[0]}, they are numbered from 0 to {count - 1}",
+            hint=ASK,
+        )
+    return len(names)

@@ -1,0 +1,157 @@
+"""Waits until the GPU memory of processes that we ended is free, and names what others hold. Ends nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.guard import descendants
+from webgym_cli.jobs.reaper import start_time
+from webgym_cli.records.events import EventSink
+
+RELEASE_SECONDS = 120.0
+"""How long the driver may take to give back the memory of a process that has ended."""
+POLL_SECONDS = 0.5
+MUCH = 2**30
+"""Bytes of GPU memory in the hands of others that are worth a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that holds memory of a GPU."""
+
+    pid: int
+    gpu: int
+    """The GPU's number, as `nvidia-smi` counts."""
+    bytes: int
+    """0 where the driver doesn't tell."""
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"process {self.pid} ({self.bytes / 2**30:.1f} GiB of GPU {self.gpu})"
+
+
+class Nvml(Protocol):
+    """What is asked of NVIDIA's management library."""
+
+    def holders(self) -> list[Holder]:
+        """Return the processes that hold memory now, on every GPU."""
+
+
+class Driver:
+    """The library itself (`nvidia-ml-py`)."""
+
+    def __init__(self, library: ModuleType) -> None:
+        """Use `open_nvml`. `library` is initialised."""
+        self._library = library
+
+    def holders(self) -> list[Holder]:
+        """Return the processes that hold memory now; a GPU that doesn't answer counts as unused."""
+        found: dict[tuple[int, int], Holder] = {}
+        for gpu in range(self._library.nvmlDeviceGetCount()):
+            with suppress(self._library.NVMLError):
+                for device in self._parts(self._library.nvmlDeviceGetHandleByIndex(gpu)):
+                    with suppress(self._library.NVMLError):
+                        for process in self._library.nvmlDeviceGetComputeRunningProcesses(device):
+                            holder = Holder(int(process.pid), gpu, int(process.usedGpuMemory or 0))
+                            found[holder.pid, gpu] = holder
+        return list(found.values())
+
+    def _parts(self, device: object) -> list[object]:
+        """Return a GPU and its MIG instances: some drivers list processes only there."""
+        parts = [device]
+        with suppress(self._library.NVMLError):
+            for number in range(self._library.nvmlDeviceGetMaxMigDeviceCount(device)):
+                with suppress(self._library.NVMLError):
+                    parts.append(self._library.nvmlDeviceGetMigDeviceHandleByIndex(device, number))
+        return parts
+
+
+def open_nvml() -> Nvml | None:
+    """Return the library, or None where it is not installed or no driver answers."""
+    try:
+        library = importlib.import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        library.nvmlInit()
+    except library.NVMLError:
+        return None
+    return Driver(library)
+
+
+class GpuMemory:
+    """The GPU memory of one job: `note` its processes while they run, await `freed` after their end."""
+
+    def __init__(self, sink: EventSink, nvml: Nvml | None) -> None:
+        """`nvml`: from `open_nvml`; without it nothing is known, and nothing waited for."""
+        self._sink = sink
+        self._nvml = nvml
+        self._ours: dict[int, str] = {}
+
+    @classmethod
+    def of(cls, device: str, sink: EventSink) -> GpuMemory:
+        """Return what watches the memory of a job on this device, `cpu` or `cuda`; says so where nothing can."""
+        nvml = open_nvml() if device == "cuda" else None
+        if device == "cuda" and nvml is None:
+            message = "nvidia-ml-py is not installed, or no driver answers it: nothing waits until GPU memory is free"
+            sink({"event": "gpu_memory", "pids": [], "message": f"{message} (pip install 'webgym[gpu]')"})
+        return cls(sink, nvml)
+
+    def note(self, root: int) -> None:
+        """Remember which processes of a tree hold GPU memory now. `root` is the job's process id."""
+        if self._nvml is not None:
+            tree = {root, *descendants(root)}
+            for pid in {holder.pid for holder in self._nvml.holders()} & tree:
+                self._ours[pid] = start_time(pid) or ""
+
+    async def freed(self) -> None:
+        """Wait for the memory of the noted processes. Raises `JobError` as `memory_freed`."""
+        if self._nvml is not None:
+            await memory_freed(self._ours, self._nvml, self._sink)
+
+
+async def memory_freed(
+    ours: Mapping[int, str],
+    nvml: Nvml,
+    sink: EventSink,
+    *,
+    patience: float = RELEASE_SECONDS,
+    poll_seconds: float = POLL_SECONDS,
+) -> None:
+    """Wait until none of our ended processes holds GPU memory, then warn of much that others hold.
+
+    `ours`: process ids with their start times (`reaper.start_time`). Raises `JobError` that names the processes when
+    the memory is not free after `patience` seconds.
+    """
+    began = time.monotonic()
+    while left := [holder for holder in nvml.holders() if _is(holder.pid, ours)]:
+        if time.monotonic() - began >= patience:
+            raise JobError(
+                f"GPU memory was not given back {patience:.0f} s after its job had ended: {_words(left)}",
+                hint=f"end what is left (kill -9 {' '.join(str(pid) for pid in sorted({h.pid for h in left}))}), then "
+                "run the same command again",
+            )
+        await asyncio.sleep(poll_seconds)
+    mine = {os.getpid(), *descendants(os.getpid())}
+    others = [holder for holder in nvml.holders() if holder.pid not in mine and holder.bytes >= MUCH]
+    if others:
+        message = f"GPU memory is held by others, which may leave too little: {_words(others)}"
+        sink({"event": "gpu_memory", "pids": sorted({holder.pid for holder in others}), "message": message})
+
+
+def _is(pid: int, ours: Mapping[int, str]) -> bool:
+    """Tell whether a process is one of ours, or its remains; not another one that got its number."""
+    return pid in ours and start_time(pid) in (None, ours[pid])
+
+
+def _words(holders: list[Holder]) -> str:
+    return ", ".join(str(holder) for holder in sorted(holders, key=lambda holder: (holder.gpu, holder.pid)))
