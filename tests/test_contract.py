@@ -15,10 +15,10 @@ from webgym_cli.errors import EXIT_CODES
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "webgym_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
-STAGES = {"rollout", "prepare", "train", "serve", "rewards", "inspect", "imports", "report"}
+STAGES = {"rollout", "prepare", "train", "serve", "rewards", "inspect", "imports", "report", "tracking"}
 LAYERS = [
     {"config", "records", "errors", "__init__"},
-    {"agent", "environments", "store", "jobs", "roles", "tasks", "testing"},
+    {"agent", "environments", "scoring", "store", "jobs", "roles", "tasks", "testing", "tools"},
     STAGES,
     {"loop"},
     {"cli", "__main__"},
@@ -29,10 +29,12 @@ ALONE = [
     "jobs/reaper.py",
     "roles/cpu_hook.py",
     "testing/tiny_model_build.py",
+    "tools/sandbox.py",
+    "train/rl/start.py",
     "train/start_state_build.py",
 ]
 """Files that run where webgym is not installed."""
-STANDARD_ONLY = ["jobs/guard.py", "jobs/reaper.py"]
+STANDARD_ONLY = ["jobs/guard.py", "jobs/reaper.py", "tools/sandbox.py", "train/rl/start.py"]
 
 
 def name(file: Path) -> str:
@@ -89,6 +91,12 @@ def test_imports_go_one_way(file):
 @pytest.mark.parametrize("file", ALONE)
 def test_what_runs_elsewhere_imports_nothing_of_ours(file):
     assert not {found for found in imports(PACKAGE / file) if found.startswith("webgym")}
+
+
+@pytest.mark.parametrize("file", sorted((PACKAGE / "train/rl").glob("*.py")), ids=name)
+def test_what_trains_elsewhere_imports_only_its_own_room(file):
+    ours = {found for found in imports(file) if found.startswith("webgym")}
+    assert {found for found in ours if not found.startswith("webgym_cli.train.rl.")} == set()
 
 
 @pytest.mark.parametrize("file", STANDARD_ONLY)

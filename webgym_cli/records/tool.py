@@ -1,0 +1,38 @@
+"""A call of a tool, as a policy wrote it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from webgym_cli.records.base import Record
+
+MAX_DEPTH = 32
+"""Lists and objects within each other, in a call's arguments."""
+
+
+class ToolCall(Record):
+    """One call of a tool. Whether there is such a tool, and whether the arguments fit it, is another matter."""
+
+    name: str = Field(min_length=1, max_length=200)
+    arguments: dict[str, Any]
+    """By name, as JSON has them."""
+
+    @field_validator("arguments")
+    @classmethod
+    def _storable(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        if _depth(arguments) > MAX_DEPTH:
+            raise ValueError(f"arguments are nested more than {MAX_DEPTH} deep")
+        json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()  # ValueError: no JSON, or half a character
+        return arguments
+
+
+def _depth(value: Any) -> int:
+    """Return how deep a value of JSON is nested, without recursion: it may be deep."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
+    return depth

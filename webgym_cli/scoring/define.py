@@ -1,0 +1,105 @@
+"""What a reward function is, and the decorator that makes one."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, overload
+
+from webgym_cli.errors import UsageError
+
+OFFERED = ("final_response", "trajectory", "id", "question")
+"""What every episode has for its reward, beside the fields of its record: the last message's text; the messages in
+OpenAI's form; the task's id; what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a reward function said."""
+
+    reward: float
+    """As it gave it."""
+    extras: dict[str, Any]
+    """What else it returned."""
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A reward function; its arguments are matched by name. Calling it in Python calls what was decorated."""
+
+    name: str
+    description: str
+    """The first line of its docstring."""
+    function: Callable[..., Any]
+    """Sync or async."""
+    required: tuple[str, ...]
+    """Arguments without a default."""
+    optional: tuple[str, ...]
+    takes_all: bool
+    """Whether it takes every field there is (`**fields`)."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call what was decorated."""
+        return self.function(*arguments, **named)
+
+    def missing(self, fields: Collection[str]) -> tuple[str, ...]:
+        """Return the arguments that a record with these fields can't give."""
+        return tuple(name for name in self.required if name not in fields and name not in OFFERED)
+
+    def bound(self, offered: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what it takes of what is offered."""
+        wanted = {*self.required, *self.optional}
+        return {name: value for name, value in offered.items() if self.takes_all or name in wanted}
+
+
+@overload
+def reward(decorated: Callable[..., Any], /) -> Reward: ...
+
+
+@overload
+def reward(*, name: str | None = None) -> Callable[[Callable[..., Any]], Reward]: ...
+
+
+def reward(
+    decorated: Callable[..., Any] | None = None, /, *, name: str | None = None
+) -> Reward | Callable[[Callable[..., Any]], Reward]:
+    """Make a reward function of a function, sync or async.
+
+    Its arguments are given by name: `final_response`, `trajectory`, `id`, `question` and each field of the task's
+    record (`answer`, ...). It returns a number, or a mapping with `reward` and whatever else is worth keeping. Raises
+    `UsageError` where its arguments have no names.
+    """
+
+    def decorate(given: Callable[..., Any]) -> Reward:
+        called = given.__name__ if name is None else name
+        required, optional, takes_all = [], [], False
+        for parameter in inspect.signature(given).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                takes_all = True
+            elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+                raise UsageError(f"reward {called}: {parameter} has no name that a field could have")
+            else:
+                (required if parameter.default is parameter.empty else optional).append(parameter.name)
+        description = inspect.cleandoc(given.__doc__ or "").partition("\n")[0]
+        return Reward(called, description, given, tuple(required), tuple(optional), takes_all)
+
+    return decorate if decorated is None else decorate(decorated)
+
+
+def verdict_of(value: Any) -> Verdict:
+    """Return what a reward function returned as a verdict. Raises `ValueError` for what is none."""
+    extras: dict[str, Any] = {}
+    if isinstance(value, Mapping):
+        if "reward" not in value:
+            raise ValueError(f"its mapping has no reward, but {', '.join(map(str, value)) or 'nothing'}")
+        extras = {str(key): item for key, item in value.items() if key != "reward"}
+        value = value["reward"]
+    try:
+        number = float(value) if not isinstance(value, str | bytes) else math.nan
+    except (TypeError, ValueError):
+        raise ValueError(f"a {type(value).__name__} is no reward") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{value!r} is no reward")
+    return Verdict(number, extras)

@@ -1,0 +1,160 @@
+"""Reads the number that an answer gives, written by people or in LaTeX, and tells whether two are equal."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+from webgym_cli.tools.arithmetic import BadExpression, Number, evaluate
+
+TOLERANCE = 1e-6
+"""Relative difference up to which two numbers are equal, where they are not exact."""
+_MAX_CHARACTERS = 300
+_MAX_BOXES = 20
+"""Boxes that are looked at, from the end: those that nothing closes are passed over."""
+
+_FINAL = re.compile(r"(?:final answer|answer)\s*(?:is|:|=)+\s*(.+?)(?=\s*(?:\.\s|\.$|\n|$))", re.IGNORECASE)
+_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_HASHES = re.compile(r"####\s*(.+)")
+_NUMBER = re.compile(
+    r"(?:(?<![\w.)])[-−+](?=[$€£\d.]))?[$€£]?\s*(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))(?:[eE][+-]?\d+)?(?:\s*/\s*\d[\d,]*(?:\.\d+)?)?\s*%?"
+)
+_UNITS = re.compile(r"(?<=[\d.)%}])\s*[A-Za-z°][A-Za-z°.²³/ ]*$")
+_UNDONE = re.compile(r"\d\s*[-+*×·]\s*(?!10\s*\^)\d")
+_LEAD = re.compile(r"^[A-Za-z]\w*\s*=\s*")
+_MIXED = re.compile(r"(?<![\w.)])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\w.(])")
+_NOISE = re.compile(
+    r"\\(?:left|right|displaystyle|quad|qquad|,|;|!|:| )|\{,\}(?=\d{3})|[$€£~]|\\[$%]|\^\s*\{?\\circ\}?"
+)
+_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mbox|operatorname)\s*\{[^{}]*\}")
+_GROUP = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+_COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?<=\d)\s*\\[dtc]?frac\s*" + _GROUP + r"\s*" + _GROUP), r"+((\1)/(\2))"),
+    (re.compile(r"\\[dtc]?frac\s*" + _GROUP + r"\s*" + _GROUP), r"((\1)/(\2))"),
+    (re.compile(r"\\[dtc]?frac\s*(\d)\s*(\d)"), r"((\1)/(\2))"),
+    (re.compile(r"\\sqrt\s*\[(\d+)\]\s*" + _GROUP), r"((\2)^(1/\1))"),
+    (re.compile(r"\\sqrt\s*" + _GROUP), r"sqrt(\1)"),
+    (re.compile(r"\\sqrt\s*(\d)"), r"sqrt(\1)"),
+    (re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])"), "*"),
+    (re.compile(r"\\div(?![A-Za-z])"), "/"),
+    (re.compile(r"\\pi(?![A-Za-z])"), "pi"),
+    (re.compile(r"\^\s*" + _GROUP), r"^(\1)"),
+    (re.compile(r"√\s*\(([^()]*)\)"), r"sqrt(\1)"),
+    (re.compile(r"√\s*(\d+(?:\.\d+)?)"), r"sqrt(\1)"),
+)
+_FACTORS = re.compile(r"(?<=[\d)])\s*(?=sqrt|pi|\()")
+
+
+def gives(response: str, wanted: str) -> bool:
+    """Tell whether a response gives the wanted answer: a number, LaTeX, or any short text."""
+    target = stated_in(wanted, reference=True) or wanted.strip()
+    given = stated_in(response)
+    if given is None:
+        given = response if value_of(target) is None else number_in(response)
+    return equal(given, target)
+
+
+def stated_in(text: str, *, reference: bool = False) -> str | None:
+    """Return the part of a text that is marked as its answer; None without a mark.
+
+    The last `\\boxed{...}`; else what stands in `<answer>`; after `####`; after `answer is` or `answer:`. `reference`:
+    the text is a record's answer, which is marked by a box or by `####`, as in GSM8K's own files.
+    """
+    boxed = boxed_in(text)
+    if boxed is not None:
+        return boxed
+    for pattern in (_HASHES,) if reference else (_TAGGED, _HASHES, _FINAL):
+        if found := pattern.findall(text):
+            return str(found[-1]).strip().strip("*`")
+    return None
+
+
+def number_in(text: str) -> str:
+    """Return the last number in a text, or all of a text that is a number or has none."""
+    if value_of(text) is not None:
+        return text.strip()
+    numbers = [match[0] for match in _NUMBER.finditer(text) if re.search(r"\d", match[0])]
+    return numbers[-1].strip() if numbers else text.strip()
+
+
+def boxed_in(text: str) -> str | None:
+    """Return the content of the last `\\boxed{...}` that is closed, brackets within it kept; None without one."""
+    start = text.rfind("\\boxed{")
+    for _ in range(_MAX_BOXES):
+        if start < 0:
+            break
+        depth, begin = 0, start + len("\\boxed")
+        for place in range(begin, len(text)):
+            depth += (text[place] == "{") - (text[place] == "}")
+            if depth == 0:
+                return text[begin + 1 : place].strip()
+        start = text.rfind("\\boxed{", 0, start)
+    return None
+
+
+def value_of(text: str) -> Number | None:
+    """Return the number that a short text is: `1,000`, `$3.50`, `50%`, `1 1/2`, `\\frac{1}{2}`, `72 clips`; else None.
+
+    Percents are parts of a hundred. A number with a unit after it is the number.
+    """
+    text = text.strip().strip("*`").rstrip(".").strip()
+    if not text or len(text) > _MAX_CHARACTERS:
+        return None
+    plain = _plain(text)
+    for candidate in (plain, _UNITS.sub("", plain)):
+        try:
+            return evaluate(candidate)
+        except BadExpression:
+            continue
+    return None
+
+
+def equal(given: str, wanted: str) -> bool:
+    """Tell whether two texts give the same number, or else the same text but for case and spaces.
+
+    A percentage equals both its number and its share: `50%` is 50 and 0.5. A sum or product that was left to the
+    reader (`48+24`) is no number, unless the other one is such a thing too.
+    """
+    if _UNDONE.search(given) and not _UNDONE.search(wanted):
+        return False
+    ours, theirs = value_of(given), value_of(wanted)
+    if ours is None or theirs is None:
+        return ours is theirs and _loose(given) == _loose(wanted)
+    if _close(ours, theirs):
+        return True
+    one, other = "%" in given, "%" in wanted
+    return one != other and _close(ours * 100 if one else ours, theirs * 100 if other else theirs)
+
+
+def _close(ours: Number, theirs: Number) -> bool:
+    if isinstance(ours, Fraction) and isinstance(theirs, Fraction) and ours == theirs:
+        return True
+    try:
+        return math.isclose(float(ours), float(theirs), rel_tol=TOLERANCE, abs_tol=1e-12)
+    except OverflowError:
+        return False
+
+
+def _plain(text: str) -> str:
+    """Return LaTeX and people's ways of writing as arithmetic."""
+    text = _LEAD.sub("", _TEXT.sub("", _NOISE.sub(_kept, text)))
+    text = _MIXED.sub(r"(\1+\2/\3)", text)
+    for pattern, written in _COMMANDS:
+        text = _repeated(pattern, written, text)
+    return _FACTORS.sub("*", text.replace("{", "(").replace("}", ")")).strip()
+
+
+def _kept(noise: re.Match[str]) -> str:
+    return "%" if noise[0] == "\\%" else ""
+
+
+def _repeated(pattern: re.Pattern[str], written: str, text: str) -> str:
+    """Replace until nothing is left to replace: fractions stand in fractions. Each pass takes a command away."""
+    while (after := pattern.sub(written, text)) != text:
+        text = after
+    return text
+
+
+def _loose(text: str) -> str:
+    return re.sub(r"\s+", "", text).casefold()

@@ -1,0 +1,45 @@
+"""Which reward functions there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.scoring.define import OFFERED, Reward
+from webgym_cli.tools.plugins import Plugins
+
+REWARDS: Plugins[Reward] = Plugins(
+    word="reward",
+    setting="agent.reward_name",
+    group="webgym.rewards",
+    room="webgym_cli.scoring",
+    kind=Reward,
+    built_in={
+        "math_reward_string_equal": "webgym_cli.scoring.math:math_reward_string_equal",
+        "math_equal_reward": "webgym_cli.scoring.math:math_equal_reward",
+        "math_equal_reward_tool": "webgym_cli.scoring.math:math_equal_reward_tool",
+        "qa_em_reward": "webgym_cli.scoring.text:qa_em_reward",
+        "qa_f1_reward": "webgym_cli.scoring.text:qa_f1_reward",
+        "format_reward": "webgym_cli.scoring.text:format_reward",
+    },
+)
+"""The reward functions that can be named."""
+
+
+def fields_of(task: Task) -> dict[str, object]:
+    """Return the fields of a task's record, as a reward function may ask for them by name."""
+    known = {} if task.reference_answer is None else {"answer": task.reference_answer}
+    return {**known, **task.extra}
+
+
+def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:
+    """Raise `UsageError` for the first task that lacks a field which the reward function needs."""
+    for task in tasks:
+        fields = fields_of(task)
+        if missing := reward.missing(fields):
+            have = ", ".join((*OFFERED, *fields))
+            raise UsageError(
+                f"agent.reward_name: {reward.name} needs {', '.join(missing)}, which the task {task.id} does not have",
+                hint=f"it has {have}; name another reward, or give the argument a default",
+            )

@@ -1,0 +1,298 @@
+"""Evaluates arithmetic: exact where it can be, and never more work than a bound allows. No Python is evaluated.
+
+    12*50/60   2^10   (1+2)/3   50%   12 % 5   1,000+5   sqrt(2)   5!   max(1, 2)   pi/4   1.5e3
+
+Numbers are exact fractions until a function without an exact value (`sin`, most roots) makes them floats.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+Number = Fraction | float
+
+MAX_CHARACTERS = 1000
+MAX_DEPTH = 60
+"""Brackets, signs and powers within each other."""
+MAX_BITS = 4096
+"""Size of a numerator or denominator: some 1200 digits."""
+MAX_FACTORIAL = 400
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-zπ]\w*)|(?P<sign>\*\*|//|[-+*/%^!(),]))"
+)
+_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")", "$": None})
+_CONSTANTS = {"pi": math.pi, "π": math.pi, "e": math.e}
+
+
+class BadExpression(ValueError):
+    """An expression has no value here. The message is for whoever wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    """`number`, `name`, `sign` or `end`."""
+    text: str
+    start: int
+    end: int
+
+
+def evaluate(expression: str) -> Number:
+    """Return the value of an expression. Raises `BadExpression`; takes a few milliseconds at the very most."""
+    if len(expression) > MAX_CHARACTERS:
+        raise BadExpression(f"the expression is longer than {MAX_CHARACTERS} characters")
+    try:
+        return _Parser(_tokens(expression.translate(_SIGNS))).whole()
+    except ZeroDivisionError:
+        raise BadExpression("division by zero") from None
+    except OverflowError:
+        raise BadExpression("the result is too large") from None
+
+
+def written(value: Number) -> str:
+    """Return a number as people write it: whole, a short decimal that is exact, else ten significant digits."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.10g}"
+    if value.denominator == 1:
+        return str(value.numerator)
+    short = f"{float(value):.15g}"
+    return short if "e" not in short and Fraction(short) == value else f"{float(value):.10g}"
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, position = [], 0
+    while text[position:].strip():
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise BadExpression(f"{text[position:].strip()[0]!r} is not understood")
+        kind = str(match.lastgroup)
+        tokens.append(_Token(kind, match[kind], match.start(kind), match.end()))
+        position = match.end()
+    return [*tokens, _Token("end", "", position, position)]
+
+
+class _Parser:
+    """Recursive descent: sums, products, signs, powers (from the right), postfix `!` and `%`, operands."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+        self._calls = 0
+        """Brackets of calls that are open: within them a comma divides arguments."""
+
+    def whole(self) -> Number:
+        """Return the value of all of it."""
+        value = self._sum()
+        if self._next.kind != "end":
+            raise BadExpression(f"{self._next.text!r} is not expected there")
+        return value
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _takes(self, *signs: str) -> str:
+        """Return the next sign, gone past, if it is one of these; else an empty text."""
+        token = self._next
+        if token.kind == "sign" and token.text in signs:
+            self._at += 1
+            return token.text
+        return ""
+
+    def _sum(self) -> Number:
+        self._deeper()
+        value = self._product()
+        while sign := self._takes("+", "-"):
+            other = self._product()
+            value = _bounded(value + other if sign == "+" else value - other)
+        self._depth -= 1
+        return value
+
+    def _product(self) -> Number:
+        value = self._signed()
+        while sign := self._takes("*", "/", "//", "%"):
+            other = self._signed()
+            value = _bounded(_PRODUCTS[sign](value, other))
+        return value
+
+    def _signed(self) -> Number:
+        self._deeper()
+        sign = self._takes("+", "-")
+        value = self._signed() if sign else self._power()
+        self._depth -= 1
+        return -value if sign == "-" else value
+
+    def _power(self) -> Number:
+        base = self._postfix()
+        return power(base, self._signed()) if self._takes("^", "**") else base
+
+    def _postfix(self) -> Number:
+        value = self._operand()
+        while True:
+            if self._takes("!"):
+                value = _factorial(value)
+            elif self._next.text == "%" and not self._begins_operand(self._tokens[self._at + 1]):
+                self._at += 1
+                value = _bounded(value / 100)
+            else:
+                return value
+
+    @staticmethod
+    def _begins_operand(token: _Token) -> bool:
+        return token.kind in ("number", "name") or token.text == "("
+
+    def _operand(self) -> Number:
+        token = self._next
+        self._at += token.kind != "end"
+        if token.kind == "number":
+            return self._number(token)
+        if token.kind == "name":
+            return self._named(token.text)
+        if token.text != "(":
+            where = "at the end" if token.kind == "end" else f"where {token.text!r} stands"
+            raise BadExpression(f"a number is missing {where}")
+        value = self._sum()
+        self._closed()
+        return value
+
+    def _number(self, token: _Token) -> Number:
+        """Return a number; outside of calls, thousands may stand apart by commas."""
+        text, end = token.text, token.end
+        grouped = not self._calls and text.isdigit() and len(text) <= 3
+        while grouped and self._next.text == "," and self._next.start == end:
+            group = self._tokens[self._at + 1]
+            whole = group.text.partition(".")[0]
+            if group.kind != "number" or group.start != end + 1 or len(whole) != 3 or not whole.isdigit():
+                break
+            text, end = f"{text},{group.text}", group.end
+            self._at += 2
+        digits, _, exponent = text.replace(",", "").lower().partition("e")
+        if len(exponent) > 4:
+            raise BadExpression("the result is too large")
+        return _bounded(Fraction(digits) * Fraction(10) ** int(exponent or 0))
+
+    def _named(self, name: str) -> Number:
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        function = FUNCTIONS.get(name.lower())
+        if function is None:
+            known = ", ".join(sorted(FUNCTIONS))
+            raise BadExpression(f"{name!r} is not known; there are {known}, pi and e")
+        if not self._takes("("):
+            raise BadExpression(f"{name} needs its arguments in brackets")
+        self._calls += 1
+        arguments = [self._sum()]
+        while self._takes(","):
+            arguments.append(self._sum())
+        self._calls -= 1
+        self._closed()
+        try:
+            return _bounded(function(*arguments))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, BadExpression):
+                raise
+            raise BadExpression(f"{name} has no value for these arguments") from None
+
+    def _closed(self) -> None:
+        if not self._takes(")"):
+            raise BadExpression("a bracket is not closed")
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise BadExpression("too many brackets and signs within each other")
+
+
+def _bounded(value: Number) -> Number:
+    if isinstance(value, complex) or value != value:
+        raise BadExpression("the result is no real number")
+    if isinstance(value, float):
+        if math.isinf(value):
+            raise BadExpression("the result is too large")
+    elif max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+        raise BadExpression("the result is too large")
+    return value
+
+
+def power(base: Number, exponent: Number) -> Number:
+    """Return a power, exact for whole exponents and for roots that are exact. Raises `BadExpression`."""
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction):
+        if exponent.denominator == 1:
+            bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+            if bits > 1 and abs(exponent) * (bits - 1) > MAX_BITS:
+                raise BadExpression("the result is too large")
+            return _bounded(base ** int(exponent))
+        if exponent == Fraction(1, 2):
+            return root(base)
+    if base < 0 and exponent != int(exponent):
+        raise BadExpression("the result is no real number")
+    return _bounded(float(base) ** float(exponent))
+
+
+def root(value: Number) -> Number:
+    """Return the square root, exact for squares. Raises `BadExpression` below 0."""
+    if value < 0:
+        raise BadExpression("the result is no real number")
+    if isinstance(value, Fraction):
+        above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
+        if above**2 == value.numerator and below**2 == value.denominator:
+            return Fraction(above, below)
+    return math.sqrt(value)
+
+
+def _factorial(value: Number) -> Number:
+    if value != int(value) or not 0 <= value <= MAX_FACTORIAL:
+        raise BadExpression(f"a factorial needs a whole number from 0 to {MAX_FACTORIAL}")
+    return _bounded(Fraction(math.factorial(int(value))))
+
+
+def _rounded(value: Number, digits: Number = Fraction(0)) -> Number:
+    """Round halves away from zero, as people do."""
+    if digits != int(digits) or abs(digits) > 100:
+        raise BadExpression("round needs a whole number of digits, 100 at most")
+    shift = Fraction(10) ** int(digits)
+    return Fraction(math.floor(abs(Fraction(value)) * shift + Fraction(1, 2))) / shift * (1 if value >= 0 else -1)
+
+
+def _gcd(*values: Number) -> Number:
+    if any(value != int(value) for value in values):
+        raise BadExpression("gcd needs whole numbers")
+    return Fraction(math.gcd(*map(int, values)))
+
+
+def _log(value: Number, base: Number = math.e) -> Number:
+    return math.log(value) if base == math.e else math.log(value, base)
+
+
+_PRODUCTS: dict[str, Callable[[Number, Number], Number]] = {
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: Fraction(a // b),
+    "%": lambda a, b: a % b,
+}
+FUNCTIONS: dict[str, Callable[..., Number]] = {
+    "sqrt": root,
+    "abs": abs,
+    "min": lambda *values: min(values),
+    "max": lambda *values: max(values),
+    "round": _rounded,
+    "floor": lambda value: Fraction(math.floor(value)),
+    "ceil": lambda value: Fraction(math.ceil(value)),
+    "factorial": _factorial,
+    "gcd": _gcd,
+    "exp": math.exp,
+    "log": _log,
+    "ln": math.log,
+    "log10": math.log10,
+    "log2": math.log2,
+    "sin": math.sin,
+    "cos": math.cos,
+    "tan": math.tan,
+}
+"""What can be called."""

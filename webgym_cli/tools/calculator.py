@@ -1,0 +1,16 @@
+"""The calculator."""
+
+from __future__ import annotations
+
+from webgym_cli.tools.arithmetic import evaluate, written
+from webgym_cli.tools.define import tool
+
+
+@tool(timeout=5)
+def calculator(expression: str) -> str:
+    """Calculate an arithmetic expression, exactly where that is possible.
+
+    Args:
+        expression: For example 12*50/60, (1+2)^3, 15% * 80, sqrt(2), 10 % 3, 5!, round(2.345, 2) or max(1, 2).
+    """
+    return written(evaluate(expression))

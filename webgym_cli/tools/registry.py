@@ -1,0 +1,36 @@
+"""Which tools there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from webgym_cli.errors import UsageError
+from webgym_cli.tools.define import Tool
+from webgym_cli.tools.plugins import Plugins
+
+TOOLS: Plugins[Tool] = Plugins(
+    word="tool",
+    setting="agent.tools",
+    group="webgym.tools",
+    room="webgym_cli.tools",
+    kind=Tool,
+    built_in={
+        "calculator": "webgym_cli.tools.calculator:calculator",
+        "python": "webgym_cli.tools.python:python",
+        "answer": "webgym_cli.tools.answer:answer",
+    },
+)
+"""The tools that can be named."""
+
+
+def find_tools(names: Sequence[str]) -> tuple[Tool, ...]:
+    """Return the tools of these names, in order. Raises `UsageError`, also where two have the same name."""
+    found: dict[str, Tool] = {}
+    for named in names:
+        item = TOOLS.find(named)
+        if item.name in found:
+            raise UsageError(
+                f"agent.tools: two tools are called {item.name}", hint='give one another name: @tool(name="...")'
+            )
+        found[item.name] = item
+    return tuple(found.values())

@@ -1,0 +1,89 @@
+"""A function's parameters as a model that checks arguments, and as the JSON schema that a policy reads."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+
+from webgym_cli.errors import UsageError
+
+_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_MESSAGE = 200
+"""Characters of a reason why an argument does not fit."""
+
+
+class BadArguments(ValueError):
+    """A call's arguments don't fit the tool's parameters. The message is for the policy."""
+
+
+def argument_model(name: str, function: Callable[..., Any], texts: dict[str, str]) -> type[BaseModel]:
+    """Return the model of a function's parameters, described by `texts`. Raises `UsageError` where it has no schema.
+
+    Fields have neutral names and the parameters' names as aliases: a parameter may be called `json` or `copy`.
+    """
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise UsageError(f"tool {name}: its types can't be read: {error}") from error
+    fields: dict[str, Any] = {}
+    for number, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if parameter.name == "self" and number == 0:
+            continue
+        if parameter.kind not in _KINDS:
+            raise UsageError(f"tool {name}: {parameter} can't be told to a policy", hint="give every parameter a name")
+        if parameter.name not in hints:
+            raise UsageError(f"tool {name}: the parameter {parameter.name} has no type", hint="write name: str, ...")
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        about = Field(default=default, alias=parameter.name, description=texts.get(parameter.name))
+        fields[f"argument_{number}"] = (hints[parameter.name], about)
+    try:
+        model = create_model(name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
+        model.model_json_schema()
+    except (PydanticUserError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"tool {name}: its parameters have no JSON schema: {reason}") from error
+    return model
+
+
+def parameters_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON schema of a model of parameters, without the titles that pydantic makes up."""
+    schema = _plain(model.model_json_schema())
+    return {"type": "object", "properties": {}, **schema}
+
+
+def checked(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments in the parameters' types, defaults left out. Raises `BadArguments`."""
+    try:
+        found = model.model_validate(arguments)
+    except ValidationError as error:
+        reasons = (_reason(detail) for detail in error.errors(include_url=False, include_context=False))
+        raise BadArguments("; ".join(reasons)) from None
+    names = {name: info.alias or name for name, info in type(found).model_fields.items()}
+    return {names[name]: getattr(found, name) for name in names if name in found.model_fields_set}
+
+
+def _reason(detail: Any) -> str:
+    place = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"there is no argument {place[:_MESSAGE]}"
+    if detail["type"] == "missing":
+        return f"the argument {place} is missing"
+    return f"{place}: {detail['msg']}"[:_MESSAGE]
+
+
+def _plain(value: Any, *, names: bool = False) -> Any:
+    """Drop the titles. `names`: the keys are names of parameters, so a `title` among them is one of these."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _plain(item, names=not names and key in ("properties", "$defs"))
+        for key, item in value.items()
+        if names or key != "title"
+    }

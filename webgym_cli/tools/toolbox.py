@@ -1,0 +1,154 @@
+"""The tools of one episode: their state, and calls that always end and never throw at the episode."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.config.agent import AgentSettings
+from webgym_cli.errors import BoundaryError, WebGymError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.tool import ToolCall
+from webgym_cli.tools.define import Tool, output_of
+from webgym_cli.tools.schema import BadArguments, checked
+from webgym_cli.tools.workers import TooLateError, Workers
+
+_REASON = 500
+"""Characters of an exception's words that the policy gets to read."""
+CLOSE_SECONDS = 5.0
+"""Deadline of a tool's `close`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What came of one call."""
+
+    name: str
+    """The tool that was called, or whatever the policy called so."""
+    text: str
+    """What the policy gets to read, cut to the tool's limit."""
+    image: bytes | None = None
+    """A PNG image for the policy to see."""
+    error: bool = False
+    """Whether the call failed: no such tool, wrong arguments, an exception, too late."""
+    terminal: bool = False
+    """Whether the episode ends with it."""
+
+
+class Toolbox:
+    """The tools that one episode may call.
+
+    The state of a tool that is a class belongs to the episode: it is made with the first call and closed with the box.
+    Calls of the same turn run side by side; those of one stateful tool one after the other, in their order.
+    """
+
+    def __init__(self, tools: Sequence[Tool], limits: AgentSettings, workers: Workers) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._limits = limits
+        self._workers = workers
+        self._states: dict[str, Callable[..., Any]] = {}
+        self._locks = {tool.name: asyncio.Lock() for tool in tools if tool.stateful}
+
+    async def call_all(self, calls: Sequence[ToolCall]) -> list[CallResult]:
+        """Make the calls of one turn, side by side, and return what came of each, in their order.
+
+        Raises `BoundaryError` where a tool fails as infrastructure, or returns what is no output.
+        """
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._guarded(call)) for call in calls]
+        results = [task.result() for task in tasks]
+        for result in results:
+            if isinstance(result, BoundaryError):
+                raise result
+        return [result for result in results if isinstance(result, CallResult)]
+
+    async def close(self) -> None:
+        """Close the tools that have a state; what one of them raises is no concern of an episode that is over."""
+        states, self._states = self._states, {}
+        closers = [close for state in states.values() if callable(close := getattr(state, "close", None))]
+        await asyncio.gather(*(self._workers.call(close, CLOSE_SECONDS) for close in closers), return_exceptions=True)
+
+    async def _guarded(self, call: ToolCall) -> CallResult | BoundaryError:
+        """Make one call; a failure of infrastructure is returned, so that the calls beside it come to their end."""
+        try:
+            return await self._call(call)
+        except BoundaryError as error:
+            return error
+
+    async def _call(self, call: ToolCall) -> CallResult:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            names = ", ".join(self._tools)
+            return CallResult(call.name, f"Error: there is no tool {call.name[:64]!r}; there are: {names}", error=True)
+        try:
+            arguments = checked(tool.arguments, dict(call.arguments))
+        except BadArguments as error:
+            return CallResult(tool.name, f"Error: {error}", error=True)
+        if lock := self._locks.get(tool.name):
+            async with lock:
+                return await self._made(tool, arguments)
+        return await self._made(tool, arguments)
+
+    async def _made(self, tool: Tool, arguments: Mapping[str, Any]) -> CallResult:
+        """Make a call with arguments that fit. Whatever the tool does, it becomes a result in time."""
+        seconds = tool.timeout or self._limits.tool_timeout
+        try:
+            value = await self._workers.call(lambda: self._target(tool)(**arguments), seconds)
+        except TooLateError:
+            self._states.pop(tool.name, None)  # a thread that is left behind may still use the old one
+            lost = "; its state is lost" if tool.stateful else ""
+            return CallResult(tool.name, f"Error: stopped after {seconds:g} s{lost}", error=True)
+        except BoundaryError:
+            raise
+        except Exception as error:  # noqa: BLE001  the boundary to a tool: what it raises is for the policy to read
+            return CallResult(tool.name, self._cut(tool, f"Error: {_words(error)}"), error=True)
+        return self._result(tool, value)
+
+    def _target(self, tool: Tool) -> Callable[..., Any]:
+        """Return what is called, in the thread that calls it: making a state may take its time."""
+        if not tool.stateful:
+            return tool.make()
+        if tool.name not in self._states:
+            self._states[tool.name] = tool.make()
+        return self._states[tool.name]
+
+    def _result(self, tool: Tool, value: Any) -> CallResult:
+        try:
+            output = output_of(value)
+        except (TypeError, ValueError) as error:
+            raise BoundaryError(
+                FailureKind.ENVIRONMENT_ERROR,
+                f"the tool {tool.name} returned what is no output: {error}",
+                hint="a tool returns a text, a ToolOutput, or a mapping with observation",
+            ) from error
+        return CallResult(
+            tool.name, self._cut(tool, output.text), output.image, terminal=tool.terminal or output.terminal
+        )
+
+    def _cut(self, tool: Tool, text: str) -> str:
+        """Return a text that can be stored, cut to the tool's limit; a cut one says so."""
+        whole = text.encode(errors="replace").decode()
+        limit = tool.max_length or self._limits.tool_max_length
+        return whole if len(whole) <= limit else f"{whole[:limit]}\n[{len(whole) - limit} more characters are left out]"
+
+
+def _words(error: Exception) -> str:
+    reason = " ".join(str(error).split())[:_REASON]
+    if isinstance(error, WebGymError | ValueError):
+        return reason or type(error).__name__
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+
+
+def as_openai(calls: Sequence[ToolCall], first: int) -> list[dict[str, Any]]:
+    """Return calls as OpenAI's messages have them, numbered from `first`."""
+    return [
+        {
+            "id": f"call_{number}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+        }
+        for number, call in enumerate(calls, first)
+    ]

@@ -1,0 +1,104 @@
+"""Runs other people's functions beside the event loop, for so long and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+
+MAX_STUCK = 64
+"""Threads that were told to stop and did not: at so many, no further function is called."""
+
+
+class _Stopped(BaseException):
+    """Thrown into a thread whose time is over. No `Exception`: a loop that catches those ends too."""
+
+
+class TooLateError(Exception):
+    """A function was not done in time. No `TimeoutError`: functions raise those themselves."""
+
+
+class Workers:
+    """Calls functions, sync ones each in a thread of its own, async ones in the loop.
+
+    At its deadline a thread has an exception thrown into it, which ends whatever Python code runs there. One that is
+    blocked elsewhere (a read that never returns) is left behind: it holds up neither the caller nor the end of the
+    process.
+    """
+
+    def __init__(self) -> None:
+        self._stuck: list[threading.Thread] = []
+
+    async def call(self, function: Callable[[], Any], seconds: float) -> Any:
+        """Return what a function without arguments returns, awaited if need be, within so many seconds.
+
+        Raises `TooLateError`, or what the function raises; `BoundaryError` when too many threads are stuck.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        value = await self._in_thread(function, seconds)
+        if not inspect.isawaitable(value):
+            return value
+        task = asyncio.ensure_future(value)
+        return await _within(task, max(0.0, deadline - loop.time()), lambda: None)
+
+    async def _in_thread(self, function: Callable[[], Any], seconds: float) -> Any:
+        self._stuck = [thread for thread in self._stuck if thread.is_alive()]
+        if len(self._stuck) >= MAX_STUCK:
+            message = f"{MAX_STUCK} calls that never returned are still running"
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, message, hint="give the tools deadlines of their own")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        thread = threading.Thread(target=_run, args=(function, loop, future), daemon=True)
+        thread.start()
+        return await _within(future, seconds, lambda: self._stop(thread))
+
+    def _stop(self, thread: threading.Thread) -> None:
+        if thread.ident is not None and thread.is_alive():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Stopped))
+            self._stuck.append(thread)
+
+
+async def _within(future: asyncio.Future[Any], seconds: float, stop: Callable[[], object]) -> Any:
+    """Return a future's result. When the time is over, or we are cancelled, `stop` it without waiting for that."""
+    try:
+        done, _ = await asyncio.wait({future}, timeout=seconds)
+        if done:
+            return future.result()
+    finally:
+        if not future.done():
+            future.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody asks any more
+            future.cancel()
+            stop()
+    raise TooLateError(f"not done within {seconds:g} s")
+
+
+def _run(function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+    """Call a function in this thread, and tell its loop how that ended."""
+    with contextlib.suppress(_Stopped):
+        try:
+            value = function()
+        except _Stopped:
+            return
+        except BaseException as error:  # noqa: BLE001  the boundary to other people's code: the caller decides
+            outcome = _failed(error)
+            _tell(loop, future, lambda: future.set_exception(outcome))
+        else:
+            _tell(loop, future, lambda: future.set_result(value))
+
+
+def _failed(error: BaseException) -> Exception:
+    """Return an exception that a future can hold: one that would end the process or the loop becomes harmless."""
+    return error if isinstance(error, Exception) and not isinstance(error, StopIteration) else RuntimeError(repr(error))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], settle: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(lambda: None if future.done() else settle())
