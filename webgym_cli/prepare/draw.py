@@ -17,7 +17,7 @@ from webgym_cli.prepare.sampling import quotas
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import Place, read
+from webgym_cli.store.buffer import Place, expect, read
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -117,6 +117,7 @@ class Drawing:
         """Yield the batch in its order, each candidate with its sample or why there is none."""
         made: dict[Candidate, Sample | Drop] = {}
         in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
+        expect(self._run, (candidate.place for candidate in in_place))
         for place, of_one in groupby(in_place, key=lambda candidate: candidate.place):
             trajectory = self._read(place)
             for candidate in of_one:
@@ -142,7 +143,7 @@ class Drawing:
 
     def _unseen(self, candidate: Candidate, made: Sample | Drop) -> Sample | Drop:
         """Return the sample, or that one of its task with nearly the same picture was taken."""
-        if self._seen is None or isinstance(made, Drop):
+        if self._seen is None or isinstance(made, Drop) or not made.images:
             return made
         try:
             new = self._seen.add(candidate.task, self._pictures.get(made.images[-1]))

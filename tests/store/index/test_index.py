@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import datetime
@@ -16,7 +17,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Outcome, Score, Trajectory
-from webgym_cli.store.buffer import Damage, append, append_judgement, read, scan
+from webgym_cli.store.buffer import Damage, append, append_judgement, expect, read, scan
 from webgym_cli.store.index import build, fragments
 from webgym_cli.store.index.build import catch_up, plan_index, rebuild
 from webgym_cli.store.index.fragments import Catalog, Span, covering
@@ -439,3 +440,19 @@ def test_a_task_may_have_a_field_of_that_name_with_whatever_in_it(run, own):
     with open_index(run) as index:
         (place,) = index.places()
     assert read(run, place, without=("logprobs",)) == made
+
+
+def test_what_is_expected_is_asked_of_the_system_once_a_line_and_a_lost_file_is_told_by_the_reading(run, monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *span: asked.append(span), raising=False)
+    for number in range(3):
+        append(run, trajectory(number))
+    with open_index(run) as index:
+        places = list(index.places())
+    expect(run, places)
+    assert [span[:2] for span in asked] == [(place.offset, place.length) for place in places]
+    run.part(Split.TRAIN, 0).unlink()
+    expect(run, places)
+    assert len(asked) == 3
+    with pytest.raises(StoreError):
+        read(run, places[0])
