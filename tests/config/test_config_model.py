@@ -74,10 +74,24 @@ def test_a_shipped_file_loads_by_its_name(file):
 
 
 @pytest.mark.parametrize("file", sorted(shipped_root().glob("deepspeed/*.json")), ids=lambda file: file.stem)
-def test_a_shipped_deepspeed_file_is_json_of_its_stage(file):
-    stage = json.loads(file.read_text())["zero_optimization"]["stage"]
-    assert stage == int(file.stem[-1])
+def test_a_shipped_deepspeed_file_is_what_its_name_says(file):
+    config = json.loads(file.read_text())
+    zero = config["zero_optimization"]
+    stage, _, offload = file.stem.partition("zero")[2].partition("_")
+    assert zero["stage"] == int(stage)
+    offloaded = {name for name in zero if name.startswith("offload_") and zero[name]["device"] == "cpu"}
+    assert offloaded == ({"offload_optimizer"} | ({"offload_param"} if stage == "3" else set()) if offload else set())
+    assert config["bf16"] == {"enabled": "auto"}
+    sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    assert {config[name] for name in sizes} == {"auto"}, "LLaMA-Factory's own settings decide"
     assert deepspeed_file(file.name) == file
+
+
+def test_each_host_has_every_stage_with_and_without_offload():
+    found = {file.name for file in shipped_root().glob("deepspeed/*.json")}
+    hosts = [f"ds_config_{host}_zero{stage}" for host in ("h100", "h200", "b200") for stage in (1, 2, 3)]
+    wanted = {f"{name}{offload}.json" for name in hosts for offload in ("", "_offload")}
+    assert found == wanted | {f"ds_config_cpu_zero{stage}.json" for stage in (1, 2, 3)}
 
 
 def test_the_default_deepspeed_file_is_shipped():

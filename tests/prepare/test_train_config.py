@@ -14,7 +14,7 @@ HOSTILE = ["plain", "a b", "it's; rm -rf ~", '$(id) `id` "x"', "line\nbreak", "=
 
 
 def config(device="cuda", deepspeed=None, validation=False, samples=None, **sections):
-    settings = Settings.model_validate(sections)
+    settings = Settings.model_validate({"policy_config": {"template": "qwen3_vl_nothink"}} | sections)
     places = {"dataset_dir": Path("/run/data"), "output_dir": Path("/run/checkpoints/model_x"), "model": "/m"}
     return train_config(settings, **places, deepspeed=deepspeed, validation=validation, device=device, samples=samples)
 
@@ -85,9 +85,26 @@ def test_no_more_workers_than_samples_and_cores():
 
 
 def test_extra_wins():
-    made = config(train={"extra": {"cutoff_len": 7, "freeze_vision_tower": False}})
-    assert made["cutoff_len"] == 7
-    assert list(made)[-1] == "freeze_vision_tower"
+    made = config(train={"extra": {"cutoff_len": 7, "freeze_vision_tower": False, "use_dora": True}})
+    assert (made["cutoff_len"], made["freeze_vision_tower"]) == (7, False)
+    assert list(made)[-1] == "use_dora"
+
+
+def test_lora_is_written_under_llama_factorys_names():
+    adapter = {"lora_rank": 16, "lora_dropout": 0.1, "lora_target": "q_proj,v_proj"}
+    made = config(algorithm_config={"finetuning_type": "lora", **adapter, "freeze_vision_tower": False})
+    wanted = {"finetuning_type": "lora", **adapter, "lora_alpha": 32, "freeze_vision_tower": False}
+    assert wanted.items() <= made.items()
+    assert config(algorithm_config={"finetuning_type": "lora", "lora_alpha": 7})["lora_alpha"] == 7
+    assert not [key for key in config() if key.startswith("lora_")]
+
+
+def test_what_stays_frozen():
+    made = config()
+    assert (made["freeze_vision_tower"], made["freeze_multi_modal_projector"]) == (True, True)
+    assert made["freeze_language_model"] is False
+    with pytest.raises(SettingsError, match="nothing learns"):
+        config(algorithm_config={"freeze_language_model": True})
 
 
 def test_seeds():

@@ -23,10 +23,21 @@ def weights(path: Path, size: int = 64) -> None:
     path.write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * size)
 
 
-def checkpoint(folder: Path, step: int = 4, world_size: int = 1, zero: bool = False, max_steps: int = 4) -> Path:
+def adapter(folder: Path) -> None:
+    """What a LoRA training writes in place of the model's weights."""
+    weights(folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text('{"r": 8}')
+
+
+def checkpoint(
+    folder: Path, step: int = 4, world_size: int = 1, zero: bool = False, max_steps: int = 4, lora: bool = False
+) -> Path:
     """A checkpoint as the trainer leaves it."""
     folder.mkdir(parents=True)
-    weights(folder / "model.safetensors")
+    if lora:
+        adapter(folder)
+    else:
+        weights(folder / "model.safetensors")
     for name in ["scheduler.pt", *([] if zero else ["optimizer.pt"])]:
         archive(folder / name)
     for rank in range(world_size):

@@ -1,7 +1,9 @@
 """The whole of `execute` with a scripted trainer in the place of LLaMA-Factory: each behaviour in a second."""
 
 import asyncio
+import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -10,9 +12,9 @@ import psutil
 import pytest
 import yaml
 
-from tests.train.fake_checkpoints import published
+from tests.train.fake_checkpoints import published, weights
 from tests.train.train_data import prepare, rows, settings_for
-from webgym_cli.errors import JobError, StoreError
+from webgym_cli.errors import JobError, RoleError, StoreError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
@@ -25,11 +27,23 @@ TRAINER = f"""#!{sys.executable}
 import json, os, subprocess, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from tests.train.fake_checkpoints import checkpoint
+from tests.train.fake_checkpoints import checkpoint, weights
 import yaml
 config = yaml.safe_load(open(sys.argv[2]))
-out = Path(config["output_dir"])
 behave = os.environ.get("BEHAVE", "")
+if sys.argv[1] == "export":
+    out = Path(config["export_dir"])
+    out.mkdir()
+    weights(out / "model.safetensors", 128)
+    (out / "Modelfile").touch()
+    (out / "config.json").write_text(json.dumps({{"merged": config}}))
+    if behave == "fail to merge":
+        sys.exit("ValueError: bad merge")
+    if behave == "merge by half":
+        (out / "model.safetensors").write_bytes(b"torn")
+    sys.exit(0)
+out = Path(config["output_dir"])
+lora = config["finetuning_type"] == "lora"
 resumed = config.get("resume_from_checkpoint", "")
 start = int(resumed.rpartition("-")[2]) if "checkpoint-" in resumed else 0
 for step in range(start + 1, 5):
@@ -37,14 +51,14 @@ for step in range(start + 1, 5):
     with (out / "trainer_log.jsonl").open("a") as log:
         log.write(json.dumps(facts) + "\\n")
     if behave == f"save at {{step}}":
-        checkpoint(out / f"checkpoint-{{step}}", step=step)
+        checkpoint(out / f"checkpoint-{{step}}", step=step, lora=lora)
         sys.exit("ValueError: bad luck")
     if behave == "early" and step == 2:
         sys.exit(0)
     if behave == "hang":
         subprocess.Popen(["sleep", {SLEEP!r}], start_new_session=True)
         time.sleep(300)
-checkpoint(out / "checkpoint-4")
+checkpoint(out / "checkpoint-4", lora=lora)
 """
 
 
@@ -53,9 +67,11 @@ def ready(run, role, tmp_path, monkeypatch):
     (role / "bin/llamafactory-cli").write_text(TRAINER)
     events = []
 
-    async def go(behave="", name=NAME, digest="d0", again=False, sink=events.append, train=None, **algorithm):
+    async def go(
+        behave="", name=NAME, digest="d0", again=False, sink=events.append, train=None, model="tiny", **algorithm
+    ):
         monkeypatch.setenv("BEHAVE", behave)
-        settings = settings_for(role=role, train=train, **algorithm)
+        settings = settings_for(model, role=role, train=train, **algorithm)
         if not again:
             prepare(run, settings, rows(tmp_path / "images", 4), name, digest)
         return await execute(plan_training(run, settings), run, settings, new_attempt(run), sink)
@@ -72,7 +88,10 @@ async def test_trains_and_publishes(ready, run):
     made = await ready()
     assert checkpoints.current(run) == made
     assert [event["done"] for event in named(ready.events, "train")] == [1, 2, 3, 4]
-    assert [event["event"] for event in ready.events if event["event"] != "train"] == ["train_start", "train_done"]
+    told = [event["event"] for event in ready.events if event["event"] != "train"]
+    assert told == ["train_note", "train_start", "train_done"]
+    assert "weights are not here to be measured" in ready.events[0]["message"]
+    assert 0 < made.seconds < 60
     assert made.loss == 2.5
     assert run.model(settings_for()).resolve() == (run.checkpoints / NAME).resolve()
     assert (run.logs / "latest/train.log").is_file()
@@ -85,7 +104,7 @@ async def test_a_failure_keeps_what_was_saved_and_goes_on_from_there(ready, run)
     assert checkpoints.current(run) is None
     made = await ready(again=True)
     assert [event["done"] for event in named(ready.events, "train")] == [1, 2, 3, 4]
-    assert "goes on after step 2" in named(ready.events, "train_note")[0]["message"]
+    assert any("goes on after step 2" in event["message"] for event in named(ready.events, "train_note"))
     assert made.loss == 2.5
 
 
@@ -174,3 +193,80 @@ async def test_a_file_in_the_place_of_the_folder(ready, run):
     run.checkpoints.write_text("")
     with pytest.raises(StoreError, match="checkpoints"):
         await ready()
+
+
+LORA = {"finetuning_type": "lora", "lora_rank": 4}
+
+
+async def test_an_adapter_is_merged_and_published_as_a_model(ready, run):
+    made = await ready(**LORA)
+    folder = run.checkpoints / made.name
+    names = {path.name for path in folder.iterdir()}
+    assert {"model.safetensors", "config.json", "trainer_state.json", "checkpoint.json", "adapter"} <= names
+    assert "Modelfile" not in names
+    assert {path.name for path in (folder / "adapter").iterdir()} == {
+        "adapter_model.safetensors",
+        "adapter_config.json",
+    }
+    assert (made.steps, made.resumable, made.loss) == (4, False, 2.5)
+    asked = json.loads((folder / "config.json").read_text())["merged"]
+    assert (asked["model_name_or_path"], asked["finetuning_type"], asked["infer_dtype"]) == ("tiny", "lora", "auto")
+    assert asked["adapter_name_or_path"].endswith("checkpoint-4")
+    assert asked["template"] == settings_for().policy_config.template
+    assert [path.name for path in run.checkpoints.iterdir()] == [made.name]
+
+
+@pytest.mark.parametrize(("behave", "words"), [("fail to merge", "bad merge"), ("merge by half", "no whole weights")])
+async def test_a_merge_that_fails_is_taken_up_without_training_again(ready, run, behave, words):
+    with pytest.raises(JobError, match=words):
+        await ready(behave, **LORA)
+    assert checkpoints.current(run) is None
+    trained = len(named(ready.events, "train"))
+    made = await ready(again=True, **LORA)
+    assert len(named(ready.events, "train")) == trained == 4
+    assert named(ready.events, "train_start")[-1]["mode"] == "finished"
+    assert len(named(ready.events, "train_merge")) == 1
+    assert (run.checkpoints / made.name / "model.safetensors").stat().st_size > 128
+
+
+async def test_a_merge_that_was_done_is_not_done_again(ready, run, monkeypatch):
+    def full(*_):
+        raise StoreError("disk full")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="disk full"):
+        patch.setattr("webgym_cli.train.publish.publish", full)
+        await ready(**LORA)
+    made = await ready("fail to merge", again=True, **LORA)
+    assert (run.checkpoints / made.name / "model.safetensors").is_file()
+
+
+async def test_the_merged_weights_keep_the_precision_of_the_model(ready, run, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    weights(model / "model.safetensors")
+    (model / "config.json").write_text('{"text_config": {"dtype": "bfloat16"}}')
+    made = await ready(model=model, **LORA)
+    asked = json.loads((run.checkpoints / made.name / "config.json").read_text())["merged"]
+    assert asked["infer_dtype"] == "bfloat16"
+
+
+async def test_a_disk_that_is_too_small_stops_it_before_it_starts(ready, run, tmp_path, monkeypatch):
+    model = tmp_path / "model"
+    model.mkdir()
+    weights(model / "model.safetensors", 4 * 10**6)
+    free = shutil.disk_usage(tmp_path)._replace(free=10**6)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    with pytest.raises(StoreError, match=r"needs about 0\.0 GB of disk, 0\.0 GB are free"):
+        await ready(model=model)
+    assert not named(ready.events, "train_start")
+    await ready(again=True, model=model, train={"check_disk_space": False})
+
+
+async def test_an_optimizer_that_can_not_be_built_stops_it_before_it_starts(ready, run, role, tmp_path):
+    (role / "bin/python").write_text("#!/bin/sh\necho 'RuntimeError: g++ not found' >&2\nexit 1\n")
+    with pytest.raises(RoleError, match=r"CPU optimizer.*g\+\+ not found") as caught:
+        await ready(deepspeed_config_filename="ds_config_h100_zero2_offload.json")
+    assert "without offload" in caught.value.hint
+    assert not named(ready.events, "train")
+    (role / "bin/python").write_text('#!/bin/sh\ncase "$2" in *CPUAdamBuilder*) exit 0;; esac\nexit 1\n')
+    await ready(again=True, deepspeed_config_filename="ds_config_h100_zero2_offload.json")

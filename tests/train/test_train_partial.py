@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tests.train.fake_checkpoints import checkpoint, weights
-from webgym_cli.train.partial import can_go_on, is_complete, newest_complete, whole_safetensors
+from webgym_cli.train.partial import can_go_on, finished, is_complete, newest_complete
 from webgym_cli.train.start_state import resumable, steps_for
 
 
@@ -66,11 +66,15 @@ def test_weights_only_are_no_resumable_checkpoint(tmp_path):
     assert resumable(made)
 
 
-def test_no_safetensors(tmp_path):
-    path = tmp_path / "model.safetensors"
-    assert not whole_safetensors(path)
-    path.write_bytes(b"\xff" * 20)
-    assert not whole_safetensors(path)
+def test_finished_is_the_last_step_written_to_its_end(tmp_path):
+    assert finished(tmp_path) is None
+    checkpoint(tmp_path / "checkpoint-3", step=3)
+    assert finished(tmp_path) is None
+    last = checkpoint(tmp_path / "checkpoint-4", step=4)
+    (last / "optimizer.pt").unlink()  # weights are enough
+    assert finished(tmp_path) == last
+    (last / "model.safetensors").write_bytes(b"torn")
+    assert finished(tmp_path) is None
 
 
 def test_intervals_follow_the_new_settings():

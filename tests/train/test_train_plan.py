@@ -5,8 +5,9 @@ import pytest
 from tests.train.fake_checkpoints import checkpoint, published, weights
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import MissingStageError, RoleError, SettingsError, UsageError
+from webgym_cli.jobs import devices
 from webgym_cli.store.files import write_json
-from webgym_cli.train import partial
+from webgym_cli.train import environment, partial
 from webgym_cli.train.dataset import total_steps
 from webgym_cli.train.plan import plan_training, without_states
 
@@ -196,11 +197,73 @@ def test_a_dataset_prepared_again_under_another_name_goes_on(ready):
     assert plan.source == plan.folder / "checkpoint-2"
 
 
-def test_a_training_by_hand_is_taken_over(ready, run):
+@pytest.mark.parametrize(("step", "mode"), [(3, "continued"), (4, "finished")])
+def test_a_training_by_hand_is_taken_over(ready, run, step, mode):
     plan = ready()
-    checkpoint(run.checkpoints / NAME / "checkpoint-4")
+    checkpoint(run.checkpoints / NAME / f"checkpoint-{step}", step=step)
     plan = ready(again=False)
-    assert (plan.mode, plan.adopted) == ("continued", run.checkpoints / NAME)
+    assert (plan.mode, plan.adopted) == (mode, run.checkpoints / NAME)
+
+
+def test_a_training_that_made_all_its_steps_is_not_run_again(ready):
+    last = interrupt(ready(save_only_model=True), step=4)
+    (last / "optimizer.pt").unlink()  # what has no states to go on from can still be published
+    plan = ready(again=False, save_only_model=True)
+    assert (plan.mode, plan.source) == ("finished", last)
+    assert "resume_from_checkpoint" not in plan.launch
+    assert "publication is missing" in plan.notes[-1]
+    assert ready(digest="d1", save_only_model=True).mode == "fresh"
+
+
+def test_an_adapter_starts_with_a_fresh_optimizer(ready, run):
+    published(run, 1)
+    plan = ready(finetuning_type="lora")
+    assert (plan.mode, plan.lora) == ("fresh", True)
+    assert "merged into its weights" in plan.notes[-1]
+    assert not ready().lora
+
+
+def test_the_plan_tells_what_the_disk_must_hold(run, role, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    weights(model / "model.safetensors", 400)
+    settings = settings_for(model=model, role=role)
+    prepare(run, settings, rows(tmp_path / "images", 2), NAME)
+    # 100 numbers in fp32: 400 bytes of weights twice, 800 of moments
+    assert plan_training(run, settings, {}).to_json()["disk_bytes"] == 1600
+    assert plan_training(run, settings, {}).device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("visible", "setting", "processes"),
+    [("0,1,2", None, 3), ("0,1,2", 2, 2), ("0,-1,2", None, 1), ("MIG-1a", None, 1), ("GPU-1a,GPU-2b", None, 2)],
+)
+def test_processes_follow_the_gpus_that_can_be_used(monkeypatch, visible, setting, processes):
+    monkeypatch.setattr(devices, "present", lambda: 4)
+    settings = settings_for(train={"nproc_per_node": setting})
+    assert environment.processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible}) == processes
+    assert environment.processes(settings, "cpu", {"CUDA_VISIBLE_DEVICES": visible}) == (setting or 1)
+
+
+def test_processes_without_the_variable(monkeypatch):
+    monkeypatch.setattr(devices, "present", lambda: 8)
+    assert environment.processes(settings_for(), "cuda", {}) == 8
+    monkeypatch.setattr(devices, "present", lambda: 0)  # a driver that shows no device files
+    assert environment.processes(settings_for(), "cuda", {}) == 1
+    assert environment.processes(settings_for(train={"nproc_per_node": 4}), "cuda", {}) == 4
+
+
+@pytest.mark.parametrize(
+    ("visible", "setting", "words"),
+    [("", None, "hides every GPU"), ("-1", 2, "hides every GPU"), ("0,1", 4, "4 processes need as many GPUs, 2 can")],
+)
+def test_gpus_that_do_not_suffice_are_named(monkeypatch, visible, setting, words):
+    monkeypatch.setattr(devices, "present", lambda: 8)
+    with pytest.raises(UsageError, match=words) as caught:
+        environment.processes(
+            settings_for(train={"nproc_per_node": setting}), "cuda", {"CUDA_VISIBLE_DEVICES": visible}
+        )
+    assert caught.value.hint
 
 
 def test_a_strange_folder_in_the_way_is_named(ready, run):

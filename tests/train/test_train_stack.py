@@ -3,83 +3,26 @@
 import asyncio
 import json
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.train.train_data import prepare, rows, settings_for
-from webgym_cli.config.load import load
-from webgym_cli.config.model import Settings
-from webgym_cli.errors import JobError, RoleError
-from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.roles.locate import role_python
-from webgym_cli.store.run import RunDir, create_or_open, new_attempt
+from tests.train.training import FIRST, SECOND, Trained, kill_trainer, train
+from webgym_cli.errors import JobError
+from webgym_cli.store.run import new_attempt
 from webgym_cli.train import start_state
 from webgym_cli.train.environment import child_environment
 from webgym_cli.train.execute import execute
 from webgym_cli.train.plan import plan_training
-from webgym_cli.train.progress import read_log
 
 pytestmark = pytest.mark.stack
 
-FIRST, SECOND = "model_20260101_000000", "model_20260102_000000"
-STEPS = {"per_device_train_batch_size": 1, "save_steps": 1}
 NEW_RATE = 3e-4
 
 
-@dataclass
-class Trained:
-    run: RunDir
-    settings: Settings
-    checkpoint: Checkpoint
-    events: list
-    losses: list[float]
-
-    @property
-    def folder(self) -> Path:
-        return self.run.checkpoints / self.checkpoint.name
-
-
 @pytest.fixture(scope="session")
-def train_python() -> Path:
-    try:
-        return role_python(load(), "train")
-    except RoleError as error:
-        pytest.skip(f"no train environment: {error}")
-
-
-@pytest.fixture(scope="session")
-def images(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("images")
-
-
-@pytest.fixture(scope="session")
-def ready(train_python, tiny_model_dir, tmp_path_factory, images):
-    """Returns how to make a run whose dataset is prepared."""
-
-    def make(samples=12, start=0, name=FIRST, run=None, digest="d0", train=None, **algorithm):
-        settings = settings_for(tiny_model_dir, train_python, train=train, **(STEPS | algorithm))
-        run = run or RunDir(tmp_path_factory.mktemp("stack") / "a run")
-        create_or_open(run, settings)
-        prepare(run, settings, rows(images, samples, start), name, digest)
-        return run, settings
-
-    return make
-
-
-def train(run: RunDir, settings: Settings) -> Trained:
-    events = []
-    plan = plan_training(run, settings)
-    made = asyncio.run(execute(plan, run, settings, new_attempt(run), events.append))
-    lines = read_log(run.logs / f"latest/{made.name}.trainer_log.jsonl")
-    return Trained(run, settings, made, events, [line.loss for line in lines if line.loss is not None])
-
-
-@pytest.fixture(scope="session")
-def first(ready) -> Trained:
-    return train(*ready())
+def first(trainable) -> Trained:
+    return train(*trainable())
 
 
 @pytest.fixture(scope="session", params=[1, 3], ids=["zero1", "zero3"])
@@ -94,8 +37,8 @@ def deepspeed(request) -> dict:
 
 
 @pytest.fixture(scope="session")
-def deepspeed_first(ready, deepspeed) -> Trained:
-    return train(*ready(samples=6, **deepspeed))
+def deepspeed_first(trainable, deepspeed) -> Trained:
+    return train(*trainable(samples=6, **deepspeed))
 
 
 def steps(trained: Trained) -> list[dict]:
@@ -127,17 +70,8 @@ def test_a_training_publishes_the_next_policy(first):
     assert [path.name for path in first.run.checkpoints.iterdir()] == [FIRST]
 
 
-def kill_trainer() -> bool:
-    """SIGKILL every process of the trainer, of those that this test started."""
-    tree = [child for child in psutil.Process().children(recursive=True) if "launch.yaml" in " ".join(child.cmdline())]
-    for child in tree:
-        if "guard.py" not in " ".join(child.cmdline()):
-            child.kill()
-    return bool(tree)
-
-
-def test_a_killed_training_goes_on_with_the_same_losses(first, ready):
-    run, settings = ready()
+def test_a_killed_training_goes_on_with_the_same_losses(first, trainable):
+    run, settings = trainable()
     killed = []
 
     def kill(event):
@@ -171,8 +105,8 @@ async def test_the_start_keeps_the_moments_and_takes_the_new_rate(first, train_p
     assert (tmp_path / "start/model.safetensors").samefile(first.folder / "model.safetensors")
 
 
-def test_the_next_training_carries_the_moments(first, ready, train_python):
-    run, settings = ready(9, 5, SECOND, first.run, "d1", learning_rate=NEW_RATE, save_steps=999999)
+def test_the_next_training_carries_the_moments(first, trainable, train_python):
+    run, settings = trainable(9, 5, SECOND, first.run, "d1", learning_rate=NEW_RATE, save_steps=999999)
     plan = plan_training(run, settings)
     assert (plan.mode, plan.total_steps) == ("carried", 10)
     second = train(run, settings)
@@ -192,8 +126,8 @@ def test_deepspeed_trains_with_two_processes(deepspeed_first):
     assert (deepspeed_first.folder / "model.safetensors").is_file()
 
 
-def test_deepspeed_carries_the_moments(deepspeed_first, ready, deepspeed):
-    run, settings = ready(9, 2, SECOND, deepspeed_first.run, "d1", learning_rate=NEW_RATE, **deepspeed)
+def test_deepspeed_carries_the_moments(deepspeed_first, trainable, deepspeed):
+    run, settings = trainable(9, 2, SECOND, deepspeed_first.run, "d1", learning_rate=NEW_RATE, **deepspeed)
     assert plan_training(run, settings).mode == "carried"
     second = train(run, settings)
     assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 3
@@ -201,8 +135,8 @@ def test_deepspeed_carries_the_moments(deepspeed_first, ready, deepspeed):
     assert second.losses[0] < deepspeed_first.losses[0]
 
 
-def test_a_missing_image_fails_with_its_name(ready, images):
-    run, settings = ready(2, 200)
+def test_a_missing_image_fails_with_its_name(trainable, images):
+    run, settings = trainable(2, 200)
     gone = next(images.glob("200-*.png"))
     gone.unlink()
     with pytest.raises(JobError) as caught:

@@ -81,6 +81,23 @@ class AlgorithmSettings(Section):
     """Share of the trajectories held out into `finetune_val.json`."""
     seed: int | None = None
     """Seed of the draw; null: the run's seed."""
+    finetuning_type: Literal["full", "lora"] = "full"
+    """What is trained: the model's own weights, or a low-rank adapter that is merged into them after each training."""
+    lora_rank: int = Field(default=8, ge=1)
+    """Rank of the adapter's matrices (LoRA only, as are the other `lora_` settings)."""
+    lora_alpha: int | None = Field(default=None, ge=1)
+    """Scale of the adapter: it counts lora_alpha / lora_rank times; null: twice the rank."""
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the adapter's inputs that are dropped in training."""
+    lora_target: str = "all"
+    """Modules that get an adapter, by parts of their names with commas between (`q_proj,v_proj`); `all`: every linear
+    one that is not frozen, the output layer left out."""
+    freeze_vision_tower: bool = True
+    """Leave the vision tower as it is, with and without LoRA."""
+    freeze_multi_modal_projector: bool = True
+    """Leave the projector between vision tower and language model as it is."""
+    freeze_language_model: bool = False
+    """Leave the language model as it is; needs a vision tower or projector that is not frozen."""
     cutoff_len: int = Field(default=16384, ge=16)
     """Longest training sample in tokens, images counted."""
     per_device_train_batch_size: int = Field(default=3, ge=1)
@@ -169,7 +186,7 @@ class TrainSettings(Section):
     """How the trainer is run."""
 
     nproc_per_node: int | None = Field(default=None, ge=1)
-    """Processes on this machine; null: one a GPU, one on CPU."""
+    """Processes on this machine; null: one for each GPU that `CUDA_VISIBLE_DEVICES` leaves, one on CPU."""
     keep_optimizer_state: bool = True
     """Carry Adam's moments from one iteration's training into the next."""
     time_limit_minutes: float = Field(default=1440.0, gt=0)
@@ -178,6 +195,11 @@ class TrainSettings(Section):
     """Seconds between TERM and KILL."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """Newest checkpoints that keep their optimizer's states; older ones keep only the weights."""
+    keep_weights: int | None = Field(default=None, ge=1)
+    """Newest checkpoints that keep their weights; older ones keep only their records. null: all. Weights that a server
+    on this machine was started with stay until the training after its end."""
+    check_disk_space: bool = True
+    """Refuse a training that needs more disk space than is free: its weights, optimizer states and their copies."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """More LLaMA-Factory settings, written into `train_config.yaml` as they stand."""
 

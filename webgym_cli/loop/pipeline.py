@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +88,7 @@ class Pipeline:
 
     def prepare(self) -> Prepared:
         """Write the dataset of the current iteration, unless just that one is there."""
+        began = time.monotonic()
         with open_index(self.run, progress=self.sink) as index:
             plan = plan_dataset(self.run, self.settings, index)
             ready = prepare_stage.read_prepared(self.run)
@@ -94,7 +96,8 @@ class Pipeline:
                 return ready
             refuse_empty(plan, self.run)
             prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
-        record(self.run, {"event": "prepare", **prepared.model_dump(mode="json")})
+        seconds = round(time.monotonic() - began, 2)
+        record(self.run, {"event": "prepare", **prepared.model_dump(mode="json"), "seconds": seconds})
         return prepared
 
     async def train(self) -> None:

@@ -27,7 +27,8 @@ def train_config(
 ) -> dict[str, Any]:
     """Return LLaMA-Factory's settings, complete enough to be run by hand.
 
-    `samples` bounds the number of preprocessing workers. Raises `SettingsError` for bf16 on a CPU.
+    `samples` bounds the number of preprocessing workers. Raises `SettingsError` for bf16 on a CPU, and
+    where everything is frozen.
     """
     algorithm = settings.algorithm_config
     if device == "cpu" and algorithm.bf16:
@@ -39,7 +40,6 @@ def train_config(
         "model_name_or_path": model,
         "stage": "sft",
         "do_train": True,
-        "finetuning_type": "full",
         "mask_history": True,
         "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
@@ -49,7 +49,7 @@ def train_config(
         "output_dir": str(output_dir),
         "overwrite_output_dir": False,
     }
-    config |= _optimisation(algorithm) | _evaluation(algorithm, validation) | _saving(algorithm)
+    config |= _trained(algorithm) | _optimisation(algorithm) | _evaluation(algorithm, validation) | _saving(algorithm)
     config |= _loading(algorithm, device, samples)
     config |= {
         "seed": settings.seed,
@@ -77,6 +77,29 @@ def wandb_env(settings: Settings, *, run_id: str | None) -> str:
         if "\0" in value:
             raise SettingsError(f"log_config: {name} can't contain a NUL character")
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def _trained(algorithm: AlgorithmSettings) -> dict[str, Any]:
+    """Return which parameters learn."""
+    frozen = {
+        "freeze_vision_tower": algorithm.freeze_vision_tower,
+        "freeze_multi_modal_projector": algorithm.freeze_multi_modal_projector,
+        "freeze_language_model": algorithm.freeze_language_model,
+    }
+    if all(frozen.values()):
+        raise SettingsError(
+            "algorithm_config: the vision tower, the projector and the language model are all frozen: nothing learns",
+            hint="repeat the command with -s algorithm_config.freeze_language_model=false",
+        )
+    if algorithm.finetuning_type == "full":
+        return {"finetuning_type": "full"} | frozen
+    adapter = {
+        "lora_rank": algorithm.lora_rank,
+        "lora_alpha": algorithm.lora_alpha or 2 * algorithm.lora_rank,
+        "lora_dropout": algorithm.lora_dropout,
+        "lora_target": algorithm.lora_target,
+    }
+    return {"finetuning_type": "lora"} | adapter | frozen
 
 
 def _optimisation(algorithm: AlgorithmSettings) -> dict[str, Any]:

@@ -24,5 +24,9 @@ class Checkpoint(Record):
     """Optimizer steps of this training."""
     loss: float | None = None
     """The mean loss of this training."""
+    seconds: float | None = None
+    """Wall time of the command that finished this training, from its start to the publication."""
+    weights: bool = True
+    """Whether the weights are still there: `train.keep_weights` removes those of old checkpoints."""
     created_at: str
     """ISO 8601, UTC."""

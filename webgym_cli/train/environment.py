@@ -8,22 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.jobs import devices
 
 DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of our own environment that would mislead the role's interpreter."""
 
 
 def processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
-    """Return the trainer's processes on this machine: the setting, else one a GPU, one on CPU."""
-    if settings.train.nproc_per_node:
-        return settings.train.nproc_per_node
+    """Return the trainer's processes on this machine: the setting, else one for each GPU it can use, one on CPU.
+
+    Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that leaves too few GPUs, or names what is none.
+    """
+    wanted = settings.train.nproc_per_node
     if device == "cpu":
-        return 1
-    visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return max(1, len([name for name in visible.split(",") if name.strip()]))
-    return max(1, len(list(Path("/proc/driver/nvidia/gpus").glob("*"))))
+        return wanted or 1
+    count = devices.usable(environ)
+    if count == 0:
+        raise UsageError(
+            f"{devices.VARIABLE}={environ.get(devices.VARIABLE)}: it hides every GPU from the trainer",
+            hint=f"unset {devices.VARIABLE}, or name the GPUs to train on",
+        )
+    if wanted and count and wanted > count:
+        raise UsageError(
+            f"train.nproc_per_node: {wanted} processes need as many GPUs, {count} can be used",
+            hint=f"-s train.nproc_per_node=null takes every GPU that {devices.VARIABLE} leaves",
+        )
+    return wanted or count or 1
 
 
 def machines(environ: Mapping[str, str]) -> int:

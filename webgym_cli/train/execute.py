@@ -12,18 +12,21 @@ import yaml
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
+from webgym_cli.jobs.gpu import GpuMemory
 from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.files import write_atomic, write_json
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import partial, publish, start_state
+from webgym_cli.train import disk, merge, offload, partial, publish, start_state
 from webgym_cli.train.environment import child_environment
 from webgym_cli.train.failure import failed
 from webgym_cli.train.plan import LAUNCH_FILE, TrainPlan, without_states
 from webgym_cli.train.progress import TRAINER_LOG, Follower, trim_log
 
 POLL_SECONDS = 0.2
+LOOK_SECONDS = 10.0
+"""Between two looks at which of the trainer's processes are on a GPU."""
 LOG = "train.log"
 
 
@@ -33,22 +36,41 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     Raises `JobError` when the trainer fails, stops early or passes its time limit, `StoreError` when the disk refuses.
     When cancelled, the trainer's whole tree ends first.
     """
+    began = time.monotonic()
     for note in plan.notes:
         sink({"event": "train_note", "message": note})
     await _outlive_predecessor(plan, settings.train.stop_grace)
-    with publish.disk_errors(run.checkpoints):
+    _require_space(plan, settings, sink)
+    with disk.disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
     if plan.mode == "carried":
         plan = await _build_start(plan, run, settings, log_dir, sink)
-    with publish.disk_errors(plan.folder):
+    with disk.disk_errors(plan.folder):
         write_json(plan.folder / partial.RECORD, plan.training.model_dump(mode="json"))
         write_atomic(plan.folder / LAUNCH_FILE, yaml.safe_dump(plan.launch, sort_keys=False, allow_unicode=True))
     sink({"event": "train_start", "name": plan.name, "mode": plan.mode, "steps": plan.total_steps})
-    await _train(plan, settings, log_dir, sink)
+    if plan.mode != "finished":
+        await offload.require_optimizer(plan, settings, log_dir / LOG, sink)
+        await _train(plan, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)
-    checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir)
+    if plan.lora:
+        weights = await merge.merge(plan, weights, settings, log_dir / LOG, sink)
+    checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir, began)
     sink({"event": "train_done", "mode": plan.mode} | checkpoint.model_dump(mode="json"))
     return checkpoint
+
+
+def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None:
+    """Raise `StoreError` when the disk is too small for what the training will still write."""
+    if not settings.train.check_disk_space:
+        return
+    if plan.disk_bytes is None:
+        model = plan.config["model_name_or_path"]
+        message = f"{model}: its weights are not here to be measured: whether the disk has room for it is not known"
+        sink({"event": "train_note", "message": message})
+        return
+    there = partial.numbered(plan.adopted or plan.folder) if plan.mode in partial.KEEPING else []
+    disk.require_space(plan.folder.parent, plan.disk_bytes - sum(map(disk.size_of, there)))
 
 
 async def _outlive_predecessor(plan: TrainPlan, grace: float) -> None:
@@ -68,7 +90,7 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
     if plan.adopted is not None:
         shutil.rmtree(plan.folder, ignore_errors=True)
         plan.adopted.rename(plan.folder)
-    gone = publish.remove_leftovers(run, keep=lambda path: plan.mode == "continued" and path == plan.folder)
+    gone = publish.remove_leftovers(run, keep=lambda path: plan.mode in partial.KEEPING and path == plan.folder)
     for path in gone:
         if path.suffix == ".partial":
             message = f"{path.name}: an interrupted training without a usable checkpoint, or of other data: removed"
@@ -109,12 +131,16 @@ async def _train(plan: TrainPlan, settings: Settings, log_dir: Path, sink: Event
     env = child_environment(plan.env, settings, plan.python) | {"WANDB_DIR": str(log_dir)}
     follower = Follower(plan.folder / TRAINER_LOG)
     follower.skip()
+    memory = GpuMemory.of(plan.device, sink)
     job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
-    deadline = time.monotonic() + plan.time_limit
+    deadline, look = time.monotonic() + plan.time_limit, 0.0
     try:
         while (code := job.poll()) is None and time.monotonic() < deadline:
             for event in follower.new_events():
                 sink(event)
+            if time.monotonic() >= look:
+                await asyncio.to_thread(memory.note, job.pid)
+                look = time.monotonic() + LOOK_SECONDS
             await asyncio.sleep(POLL_SECONDS)
     finally:
         await job.stop()
@@ -127,3 +153,4 @@ async def _train(plan: TrainPlan, settings: Settings, log_dir: Path, sink: Event
         )
     if code != 0:
         raise failed(code, log)
+    await memory.freed()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,13 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.store.files import read_json
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.weights import whole
 
 RECORD = "webgym_training.json"
 STATE = "trainer_state.json"
 OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
+KEEPING = ("continued", "finished")
+"""Ways to train that take an interrupted training's folder as it is."""
 
 
 class Training(Record):
@@ -83,13 +85,21 @@ def newest_complete(folder: Path, *, world_size: int = 1, resumable: bool = Fals
     return None
 
 
+def finished(folder: Path) -> Path | None:
+    """Return the checkpoint of a training's last step, or None while steps are missing."""
+    found = newest_complete(folder)
+    state = trainer_state(found) if found else None
+    total = state.get("max_steps") if state else None
+    return found if state and isinstance(total, int) and state["global_step"] >= total > 0 else None
+
+
 def is_complete(checkpoint: Path) -> bool:
     """Tell whether weights and trainer state are whole. The trainer writes its state after everything else."""
     state = trainer_state(checkpoint)
     if state is None or state["global_step"] != step_of(checkpoint):
         return False
     weights = sorted(checkpoint.glob("*.safetensors"))
-    return bool(weights) and all(map(whole_safetensors, weights)) and _whole_index(checkpoint)
+    return bool(weights) and all(map(whole, weights)) and _whole_index(checkpoint)
 
 
 def can_go_on(checkpoint: Path, world_size: int) -> bool:
@@ -115,20 +125,6 @@ def whole_archive(path: Path) -> bool:
         with zipfile.ZipFile(path):
             return True
     except (OSError, zipfile.BadZipFile):
-        return False
-
-
-def whole_safetensors(path: Path) -> bool:
-    """Tell whether a weights file is as long as its header says."""
-    try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > path.stat().st_size:
-                return False
-            header = json.loads(file.read(length))
-        ends = [value["data_offsets"][1] for name, value in header.items() if name != "__metadata__"]
-        return path.stat().st_size == 8 + int(length) + int(max(ends, default=0))
-    except (OSError, ValueError, struct.error, KeyError, TypeError, AttributeError):
         return False
 
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RoleError, UsageError
 from webgym_cli.records.dataset import Prepared
-from webgym_cli.roles.locate import resolve_device, role_python
+from webgym_cli.roles.locate import Device, resolve_device, role_python
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import dataset, environment, partial
+from webgym_cli.train import dataset, disk, environment, partial
 from webgym_cli.train.start_state import why_not_carried
 
 CARRYING = ("resume_from_checkpoint", "warmup_steps")
@@ -23,8 +23,9 @@ LAUNCH_FILE = "launch.yaml"
 """The configuration that is run: `train_config.yaml` and the overrides. A file, since LLaMA-Factory's multi-process
 start cuts its command line at spaces."""
 
-Mode = Literal["fresh", "carried", "continued"]
-"""fresh: a new optimizer; carried: the parent's moments; continued: an interrupted training of this very dataset."""
+Mode = Literal["fresh", "carried", "continued", "finished"]
+"""fresh: a new optimizer; carried: the parent's moments; continued: an interrupted training of this very dataset;
+finished: one that made all its steps and was not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class TrainPlan:
     mode: Mode
     python: Path
     """The train role's interpreter."""
+    device: Device
     argv: tuple[str, ...]
     """The command; it runs in `folder`."""
     env: dict[str, str]
@@ -62,11 +64,18 @@ class TrainPlan:
     """An interrupted training of the same dataset under another name."""
     notes: tuple[str, ...]
     """What a person should know."""
+    disk_bytes: int | None = None
+    """What the training will have on the disk at most, estimated; None where the model is not here to be measured."""
 
     @property
     def launch(self) -> dict[str, Any]:
         """The configuration that is run."""
         return self.config | self.overrides
+
+    @property
+    def lora(self) -> bool:
+        """Whether an adapter is trained, which is merged in the end."""
+        return self.config.get("finetuning_type") == "lora"
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as data; it holds no secret."""
@@ -84,6 +93,7 @@ class TrainPlan:
             "processes": self.training.world_size,
             "total_steps": self.total_steps,
             "time_limit_seconds": self.time_limit,
+            "disk_bytes": self.disk_bytes,
             "notes": list(self.notes),
         }
 
@@ -103,7 +113,9 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
         raise RoleError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     base = _base(run, settings, prepared, config, python, environ)
     plan = replace(base, argv=(str(cli), "train", LAUNCH_FILE))
-    return _continued(run, plan) or _carried(run, settings, plan)
+    plan = _continued(run, plan) or _carried(run, settings, plan)
+    stage, carried = plan.training.zero_stage, plan.mode == "carried"
+    return replace(plan, disk_bytes=disk.needed(config, stage, plan.total_steps, carried=carried))
 
 
 def without_states(plan: TrainPlan, reason: str) -> TrainPlan:
@@ -161,6 +173,7 @@ def _base(
         parent=parent,
         mode="fresh",
         python=python,
+        device=device,
         argv=(),
         env=env,
         folder=folder,
@@ -178,6 +191,11 @@ def _base(
 def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
     """Return the plan that goes on where a training of this dataset was interrupted."""
     for folder, before in _interrupted(run, plan):
+        adopted = folder if folder != plan.folder else None
+        if done := partial.finished(folder):
+            note = "all steps of the interrupted training were made: only its publication is missing"
+            plan = replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted, training=before)
+            return replace(plan, notes=(*plan.notes, note))
         found = partial.newest_complete(folder, world_size=plan.training.world_size, resumable=True)
         if found is None:
             continue
@@ -189,7 +207,7 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
             plan,
             mode="continued",
             source=here,
-            adopted=folder if folder != plan.folder else None,
+            adopted=adopted,
             overrides=overrides,
             training=before,
             notes=(*plan.notes, f"goes on after step {partial.step_of(found)} of the interrupted training"),
@@ -205,7 +223,8 @@ def _interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, partial.T
             yield folder, before
     by_hand = run.checkpoints / plan.name  # `llamafactory-cli train train_config.yaml`, typed by a person
     if by_hand.is_dir():
-        if partial.newest_complete(by_hand, world_size=plan.training.world_size, resumable=True) is None:
+        usable = partial.newest_complete(by_hand, world_size=plan.training.world_size, resumable=True)
+        if usable is None and partial.finished(by_hand) is None:
             raise UsageError(
                 f"{by_hand}: is in the way: it is no finished training, and none that can be gone on with",
                 hint="move it away, then run the same command again",
@@ -220,7 +239,9 @@ def _carried(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
         return plan
     source = checkpoints.folder(run, newest)
     reason = "train.keep_optimizer_state is off"
-    if settings.train.keep_optimizer_state:
+    if plan.lora:
+        reason = f"the adapter is new, {newest.name} holds the one before merged into its weights"
+    elif settings.train.keep_optimizer_state:
         reason = why_not_carried(source, world_size=plan.training.world_size, zero_stage=plan.training.zero_stage)
     if reason:
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))

@@ -1,22 +1,23 @@
-"""Turns a finished training into the current policy, and keeps the disk from filling with optimizer states."""
+"""Turns a finished training into the current policy."""
 
 from __future__ import annotations
 
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import JobError, StoreError
+from webgym_cli.errors import JobError
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
 from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir, now
-from webgym_cli.train import partial
+from webgym_cli.train import partial, retention
+from webgym_cli.train.disk import disk_errors
 from webgym_cli.train.plan import TrainPlan
 from webgym_cli.train.progress import TRAINER_LOG, mean_loss, read_log
 from webgym_cli.train.start_state import resumable
@@ -35,20 +36,6 @@ SIDE_FILES = (
 """What a server needs beside the weights, where the model has it."""
 PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 """The image processor's settings: newer versions write the first only, which holds the others' content."""
-STATES = ("optimizer.pt", "scheduler.pt", "scaler.pt", "latest", "zero_to_fp32.py", "zero_to_torch.py")
-"""Optimizer states and what only makes sense with them."""
-
-
-@contextmanager
-def disk_errors(place: Path) -> Iterator[None]:
-    """Turn what the disk refuses into `StoreError`."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"{error.filename or place}: {error.strerror or error}",
-            hint="free disk space or mend the permissions, then run the same command again",
-        ) from error
 
 
 def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
@@ -73,8 +60,11 @@ def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
     return found
 
 
-def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log_dir: Path) -> Checkpoint:
-    """Make a finished checkpoint the current policy, tidy up and return its record. Raises `StoreError`."""
+def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log_dir: Path, began: float) -> Checkpoint:
+    """Make a finished checkpoint the current policy, tidy up and return its record. Raises `StoreError`.
+
+    `began`: when the command took up this training, by the monotonic clock.
+    """
     with disk_errors(weights):
         _complete_files(plan, weights)
         write_json(weights / partial.RECORD, plan.training.model_dump(mode="json"))
@@ -82,14 +72,15 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
         _flush(weights)
         if (plan.folder / TRAINER_LOG).is_file():
             shutil.copyfile(plan.folder / TRAINER_LOG, log_dir / f"{plan.name}.{TRAINER_LOG}")
-    checkpoint = record(plan, weights)
+    checkpoint = record(plan, weights, round(time.monotonic() - began, 2))
     checkpoints.publish(run, settings, weights, checkpoint)
     remove_leftovers(run)
-    drop_old_states(run, settings.train.keep_checkpoints)
+    retention.drop_old_states(run, settings.train.keep_checkpoints)
+    retention.drop_old_weights(run, settings.train.keep_weights)
     return checkpoint
 
 
-def record(plan: TrainPlan, weights: Path) -> Checkpoint:
+def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
     """Return the record of finished weights."""
     state: dict[str, Any] = partial.trainer_state(weights) or {}
     return Checkpoint(
@@ -101,6 +92,7 @@ def record(plan: TrainPlan, weights: Path) -> Checkpoint:
         resumable=resumable(weights),
         steps=int(state.get("global_step", plan.total_steps)),
         loss=mean_loss(read_log(plan.folder / TRAINER_LOG)),
+        seconds=seconds,
         created_at=now(),
     )
 
@@ -113,23 +105,6 @@ def remove_leftovers(run: RunDir, keep: Callable[[Path], bool] = lambda _: False
         with disk_errors(path):
             shutil.rmtree(path)
     return gone
-
-
-def drop_old_states(run: RunDir, keep: int) -> None:
-    """Remove the optimizer states of all but the newest checkpoints. Weights stay."""
-    for checkpoint in checkpoints.checkpoints(run)[:-keep]:
-        folder = checkpoints.folder(run, checkpoint)
-        if not (checkpoint.resumable or resumable(folder)):
-            continue
-        # the record first: a crash in between must not leave a checkpoint that claims states it lost
-        settled = checkpoint.model_copy(update={"resumable": False})
-        write_json(folder / checkpoints.RECORD, settled.model_dump(mode="json"))
-        with disk_errors(folder):
-            for path in folder.iterdir():
-                if path.name in STATES or path.name.startswith("rng_state"):
-                    path.unlink()
-                elif path.name.startswith("global_step") and path.is_dir():
-                    shutil.rmtree(path)
 
 
 def _complete_files(plan: TrainPlan, weights: Path) -> None:

@@ -1,0 +1,77 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.train.fake_checkpoints import published
+from webgym_cli.errors import StoreError
+from webgym_cli.store import checkpoints
+from webgym_cli.train import retention
+from webgym_cli.train.disk import disk_errors
+
+
+def test_old_checkpoints_lose_their_states_and_keep_their_weights(run):
+    folders = [published(run, version, zero=version == 1) for version in (1, 2, 3)]
+    retention.drop_old_states(run, 2)
+    assert (folders[0] / "model.safetensors").is_file()
+    assert (folders[0] / "trainer_state.json").is_file()
+    assert not [
+        path for path in folders[0].iterdir() if path.name.startswith(("global_step", "rng", "latest", "sched"))
+    ]
+    assert [found.resumable for found in checkpoints.checkpoints(run)] == [False, True, True]
+    assert (folders[1] / "optimizer.pt").is_file()
+    retention.drop_old_states(run, 2)
+
+
+def test_all_weights_stay_unless_a_number_is_set(run):
+    folders = [published(run, version) for version in (1, 2)]
+    retention.drop_old_weights(run, None)
+    assert all((folder / "model.safetensors").is_file() for folder in folders)
+
+
+def test_old_checkpoints_lose_their_weights_and_keep_their_records(run):
+    folders = [published(run, version, zero=version == 2) for version in (1, 2, 3)]
+    adapter = folders[0] / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").touch()
+    (folders[1] / "model.safetensors.index.json").write_text("{}")
+    retention.drop_old_weights(run, 1)
+    assert [list(folder.rglob("*.safetensors*")) for folder in folders[:2]] == [[], []]
+    assert not [path for path in folders[1].iterdir() if path.name.startswith(("global_step", "rng", "latest"))]
+    assert (folders[2] / "model.safetensors").is_file()
+    assert (folders[2] / "optimizer.pt").is_file()
+    found = checkpoints.checkpoints(run)
+    assert [(one.version, one.weights, one.resumable) for one in found] == [
+        (1, False, False),
+        (2, False, False),
+        (3, True, True),
+    ]
+    assert checkpoints.current(run).version == 3
+    assert json.loads((folders[0] / "trainer_state.json").read_text())["global_step"] == 4
+
+
+def test_a_crash_between_record_and_weights_is_made_good(run):
+    first, _ = (published(run, version) for version in (1, 2))
+    record = json.loads((first / checkpoints.RECORD).read_text())
+    (first / checkpoints.RECORD).write_text(json.dumps(record | {"weights": False}))
+    retention.drop_old_weights(run, 1)
+    assert not (first / "model.safetensors").exists()
+
+
+def test_weights_that_a_server_was_started_with_stay(run):
+    first, _ = (published(run, version) for version in (1, 2))
+    command = [sys.executable, "-S", "-c", "print(flush=True); input()", "--model", str(first)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        server.stdout.readline()
+        retention.drop_old_weights(run, 1)
+        assert (first / "model.safetensors").is_file()
+        assert checkpoints.checkpoints(run)[0].weights
+        server.communicate(b"\n")
+    retention.drop_old_weights(run, 1)
+    assert not (first / "model.safetensors").exists()
+
+
+def test_a_disk_that_refuses_is_a_store_error(tmp_path):
+    with pytest.raises(StoreError, match="No space"), disk_errors(tmp_path):
+        raise OSError(28, "No space left on device")

@@ -1,0 +1,143 @@
+"""How much disk a training takes, estimated from the model's own files; whether so much is free; what it refuses."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.errors import StoreError
+from webgym_cli.store.weights import tensors
+
+Tensor = tuple[str, str, tuple[int, ...]]
+"""Name, kind and shape."""
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I8": 1, "U8": 1}
+"""Of one number, by the kind that a safetensors file names."""
+VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
+"""Parts of the names of what sees."""
+NO_ADAPTER = ("embed", "lm_head")
+"""Parts of the names of matrices that `lora_target: all` passes over."""
+GB = 10**9
+
+
+@contextmanager
+def disk_errors(place: Path) -> Iterator[None]:
+    """Turn what the disk refuses into `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or place}: {error.strerror or error}",
+            hint="free disk space or mend the permissions, then run the same command again",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What one checkpoint of a training consists of, in bytes."""
+
+    weights: int
+    """The weights that the trainer writes: the whole model, or the adapter."""
+    states: int
+    """The optimizer's states, with DeepSpeed's own copy of the weights."""
+    merged: int
+    """The whole model into which an adapter is merged; 0 without one."""
+
+
+def sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: int | None) -> Sizes:
+    """Return what a checkpoint takes under a training's configuration.
+
+    AdamW keeps two numbers a trained parameter, as precise as the parameter; DeepSpeed keeps two and a copy of it in
+    fp32. Without DeepSpeed what is trained is held, and saved, in fp32 even where bf16 is computed with.
+    """
+    held = list(model)
+    everything = sum(math.prod(shape) for _, _, shape in held)
+    stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in held)
+    half = bool(config.get("bf16") or config.get("fp16") or config.get("pure_bf16"))
+    precise = 2 if half and (zero_stage is not None or config.get("pure_bf16")) else 4
+    lora = config.get("finetuning_type") == "lora"
+    learning = (math.prod(shape) for name, _, shape in held if _learns(name, config))
+    trained = _adapter(held, config) if lora else sum(learning)
+    weights = trained * precise + (0 if lora else (everything - trained) * (2 if half else 4))
+    copied = 0 if zero_stage is None or zero_stage == 3 else weights
+    states = copied + trained * (2 * precise if zero_stage is None else 12)
+    return Sizes(weights, 0 if config.get("save_only_model") else states, stored if lora else 0)
+
+
+def peak(found: Sizes, config: dict[str, Any], steps: int, *, carried: bool) -> int:
+    """Return the most bytes that a training has on the disk at once, the published policy included.
+
+    The trainer removes an old checkpoint only after a new one is written, and writes the weights once more at its end.
+    Carried states are rewritten for the start.
+    """
+    if config.get("save_strategy") == "epoch":
+        written = math.ceil(float(config.get("num_train_epochs") or 3))
+    else:
+        written = math.ceil(steps / int(config.get("save_steps") or 500))
+    limit = config.get("save_total_limit")
+    copies = written if limit is None else min(written, int(limit) + 1)
+    once = found.weights + found.merged + (found.states if carried else 0)
+    return max(1, copies) * (found.weights + found.states) + once
+
+
+def needed(config: dict[str, Any], zero_stage: int | None, steps: int, *, carried: bool) -> int | None:
+    """Return the bytes that a training will take, or None where the model's files are not on this machine."""
+    folder = model_folder(str(config["model_name_or_path"]))
+    try:
+        model = list(tensors(folder)) if folder else []
+    except (OSError, ValueError, KeyError, TypeError):  # the trainer will say what is wrong with the files
+        model = []
+    return peak(sizes(model, config, zero_stage), config, steps, carried=carried) if model else None
+
+
+def model_folder(model: str) -> Path | None:
+    """Return where a model's files are: its folder, or the hub's cache; None where they are not fetched yet."""
+    if Path(model).is_dir():
+        return Path(model)
+    if model.startswith(("/", ".", "~")):
+        return None
+    import huggingface_hub
+
+    found = huggingface_hub.try_to_load_from_cache(model, "config.json")
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def require_space(place: Path, wanted: int) -> None:
+    """Raise `StoreError` when fewer bytes are free than wanted where a folder is, or will be."""
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free < wanted:
+        raise StoreError(
+            f"{place}: the training needs about {wanted / GB:.1f} GB of disk, {free / GB:.1f} GB are free",
+            hint="free disk space, keep less (-s train.keep_checkpoints=1 -s train.keep_weights=1) or write less "
+            "(-s algorithm_config.save_only_model=true); -s train.check_disk_space=false starts it all the same",
+        )
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files in a folder; 0 where there is none."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _learns(name: str, config: dict[str, Any]) -> bool:
+    """Tell whether a parameter is trained in full. The projector counts as learning unless the tower is frozen too."""
+    if any(part in name for part in VISION):
+        return not (config.get("freeze_vision_tower", True) and config.get("freeze_multi_modal_projector", True))
+    return not config.get("freeze_language_model", False)
+
+
+def _adapter(model: Iterable[Tensor], config: dict[str, Any]) -> int:
+    """Return the parameters of a LoRA adapter: rank x (inputs + outputs) for each matrix that gets one."""
+    rank, target = int(config.get("lora_rank") or 8), str(config.get("lora_target") or "all")
+    parts = None if target == "all" else [part.strip() for part in target.split(",")]
+    return sum(
+        rank * sum(shape)
+        for name, _, shape in model
+        if len(shape) == 2
+        and _learns(name, config)
+        and (any(part in name for part in parts) if parts else not any(part in name for part in NO_ADAPTER))
+    )

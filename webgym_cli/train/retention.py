@@ -1,0 +1,70 @@
+"""Keeps the disk from filling with old checkpoints: first their optimizer states go, then their weights."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.store import checkpoints
+from webgym_cli.store.files import write_json
+from webgym_cli.store.run import RunDir
+from webgym_cli.train.disk import disk_errors
+from webgym_cli.train.start_state import resumable
+
+STATES = ("optimizer.pt", "scheduler.pt", "scaler.pt", "latest", "zero_to_fp32.py", "zero_to_torch.py")
+"""Optimizer states and what only makes sense with them."""
+WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "adapter")
+"""The weights, and the adapter that was merged into them."""
+
+
+def drop_old_states(run: RunDir, keep: int) -> None:
+    """Remove the optimizer states of all but the newest checkpoints. Weights stay."""
+    for checkpoint in checkpoints.checkpoints(run)[:-keep]:
+        folder = checkpoints.folder(run, checkpoint)
+        if checkpoint.resumable or resumable(folder):
+            _settle(folder, checkpoint.model_copy(update={"resumable": False}))
+            _remove_states(folder)
+
+
+def drop_old_weights(run: RunDir, keep: int | None) -> None:
+    """Remove the weights of all but the newest checkpoints, with their states; None keeps all. Records stay.
+
+    The current policy is the newest. Weights that a process on this machine was started with wait for another time.
+    """
+    for checkpoint in checkpoints.checkpoints(run)[:-keep] if keep else ():
+        folder = checkpoints.folder(run, checkpoint)
+        if (checkpoint.weights or any(folder.glob(WEIGHTS[0]))) and not _in_use(folder):
+            _settle(folder, checkpoint.model_copy(update={"resumable": False, "weights": False}))
+            _remove_states(folder)
+            _remove(path for pattern in WEIGHTS for path in folder.glob(pattern))
+
+
+def _settle(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write the record first: a crash must not leave a checkpoint that claims what it lost."""
+    write_json(folder / checkpoints.RECORD, checkpoint.model_dump(mode="json"))
+
+
+def _remove_states(folder: Path) -> None:
+    _remove(
+        path for path in folder.iterdir() if path.name in STATES or path.name.startswith(("rng_state", "global_step"))
+    )
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Remove files and folders. Raises `StoreError`."""
+    for path in list(paths):
+        with disk_errors(path):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def _in_use(folder: Path) -> bool:
+    """Tell whether the command line of a process names a folder, as that of a server does."""
+    names = {str(folder), str(folder.resolve())}
+    return any(names.intersection(found.info["cmdline"] or ()) for found in psutil.process_iter(["cmdline"]))
