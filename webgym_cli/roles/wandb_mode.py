@@ -1,0 +1,60 @@
+"""Whether anything goes to Weights & Biases, and which way. Looks, imports no wandb."""
+
+from __future__ import annotations
+
+import netrc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from webgym_cli.config.model import Settings
+
+Mode = Literal["online", "offline", "disabled"]
+
+_NAMED: dict[str, Mode] = {"online": "online", "run": "online", "shared": "online", "offline": "offline"}
+_NAMED |= {"dryrun": "offline", "disabled": "disabled"}
+"""What `WANDB_MODE` and `log_config.tracking` can say; any other word says nothing."""
+_STRICT: tuple[Mode, ...] = ("disabled", "offline", "online")
+_SERVER = "https://api.wandb.ai"
+
+
+def wandb_mode(settings: Settings, environ: Mapping[str, str]) -> tuple[Mode, str]:
+    """Return the mode and why: the stricter of `log_config.tracking` and `WANDB_MODE`; else what a key allows."""
+    words = {
+        "log_config.tracking": settings.log_config.tracking,
+        "WANDB_MODE": environ.get("WANDB_MODE", "").lower(),
+    }
+    said = {name: _NAMED[word] for name, word in words.items() if word in _NAMED}
+    if said:
+        name = min(said, key=lambda name: _STRICT.index(said[name]))
+        return said[name], f"{name}={words[name]}"
+    key = key_source(settings, environ)
+    return ("online", f"key: {key}") if key else ("offline", f"{settings.log_config.wandb_key_env_var} is not set")
+
+
+def key_source(settings: Settings, environ: Mapping[str, str]) -> str:
+    """Return where a key is: a variable's name or the netrc file; empty without one."""
+    for name in (settings.log_config.wandb_key_env_var, "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"):
+        if environ.get(name):
+            return name
+    file = Path(environ.get("NETRC") or Path.home() / ".netrc").expanduser()
+    host = urlsplit(environ.get("WANDB_BASE_URL") or _SERVER).netloc
+    try:
+        return str(file) if host in netrc.netrc(file).hosts else ""
+    except (OSError, netrc.NetrcParseError):
+        return ""
+
+
+def wandb_environment(mode: Mode, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that make wandb work in this mode, its start bounded; never the key."""
+    env: dict[str, str] = {"WANDB_MODE": mode}
+    if mode == "offline":
+        env["WANDB_ERROR_REPORTING"] = "false"  # wandb would send word of its own errors
+    return env | ({} if "WANDB_INIT_TIMEOUT" in environ else {"WANDB_INIT_TIMEOUT": "300"})
+
+
+def with_key(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """Return an environment in which wandb finds the key, which settings know under a name of their own."""
+    key = environ.get(settings.log_config.wandb_key_env_var)
+    return {**environ, "WANDB_API_KEY": key} if key else dict(environ)

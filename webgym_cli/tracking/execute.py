@@ -1,0 +1,147 @@
+"""Keeps Weights & Biases up to date beside the stages, which it can neither fail nor hold up.
+
+All of wandb runs in child processes under the guard, one at a time: each hands over what is new in `metrics.jsonl` and
+ends. The trainer writes into the same run there, so none of ours is at work while it trains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.records.events import EventSink
+from webgym_cli.roles.wandb_mode import wandb_environment, with_key
+from webgym_cli.store.run import RunDir
+from webgym_cli.tracking.pending import has_pending
+from webgym_cli.tracking.plan import TrackingPlan, plan_tracking
+
+LOG = "tracking.log"
+FOLDER = "tracking"
+"""Where wandb keeps its files, in the attempt's logs; the trainer's are beside it, in `wandb`."""
+_GRACE = 2.0
+"""Seconds between TERM and KILL of a sender."""
+_QUIET = {
+    "WANDB_CONSOLE": "off",
+    "WANDB_DISABLE_CODE": "true",
+    "WANDB_DISABLE_GIT": "true",
+    "WANDB_X_DISABLE_META": "true",
+    "WANDB_X_DISABLE_STATS": "true",
+    "WANDB_X_SAVE_REQUIREMENTS": "false",
+    "WANDB_FINISH_TIMEOUT": "600",
+    "WANDB_FINISH_TIMEOUT_RAISES": "true",
+}
+"""A sender tells of events and not of itself: console, machine and packages of a run there are the trainer's."""
+
+
+@dataclass(slots=True)
+class Tracker:
+    """Tracks one command on a run. Does nothing where tracking is disabled."""
+
+    run: RunDir
+    settings: Settings
+    logs: Path
+    """The log folder of this attempt."""
+    sink: EventSink
+    plan: TrackingPlan = field(init=False)
+    _job: Job | None = None
+    _reached: bool = False
+    """Whether the last sender that ended was a success."""
+    _failure: str = ""
+    """Why the last sender was none."""
+    _warned: bool = False
+
+    def __post_init__(self) -> None:
+        """Plan."""
+        self.plan = plan_tracking(self.run, self.settings)
+
+    def note(self) -> None:
+        """Hand over what is new, in the background; what comes meanwhile is taken by the next call."""
+        if self.plan.enabled and self._ended() and has_pending(self.run, self.plan.destination):
+            self._start()
+
+    async def make_way(self) -> bool:
+        """Hand over everything and let go of the run there, for the trainer. Return whether the server was reached.
+
+        Takes at most `log_config.wait_seconds`. Offline there is no server to reach, and nothing to wait for but files.
+        """
+        if not self.plan.enabled:
+            return True
+        await self._settle(probe=self.plan.mode == "online")
+        return self.plan.mode != "online" or self._reached
+
+    async def send_all(self) -> str:
+        """Hand over everything, however long it takes; return why that failed, empty when it did not."""
+        await self._finish()
+        self._start()
+        await self._finish()
+        return self._failure
+
+    async def close(self, *, in_time: bool) -> None:
+        """End: `in_time` after handing over everything, else at once. The next command sends what was not sent."""
+        if in_time and self.plan.enabled:
+            await self._settle()
+        if self._job is not None:
+            job, self._job = self._job, None
+            await job.stop()
+
+    async def _settle(self, *, probe: bool = False) -> None:
+        """Hand over everything within the time that there is; with `probe`, look for the server in any case."""
+        try:
+            async with asyncio.timeout(self.settings.log_config.wait_seconds):
+                await self._finish()
+                if has_pending(self.run, self.plan.destination) or (probe and not self._reached):
+                    self._start()
+                    await self._finish()
+        except TimeoutError:
+            await self._give_up()
+
+    async def _finish(self) -> None:
+        """Wait for the sender that is at work."""
+        if self._job is not None:
+            await self._job.wait()
+            self._ended()
+
+    async def _give_up(self) -> None:
+        if self._job is not None:
+            await self._job.stop()
+            self._job = None
+            self._fail(f"no answer within {self.settings.log_config.wait_seconds:g} s")
+
+    def _start(self) -> None:
+        argv = [sys.executable, "-P", "-m", "webgym_cli.tracking.worker", self.plan.model_dump_json()]
+        folder = self.logs / FOLDER
+        folders = {"WANDB_DIR": str(folder), "WANDB_DATA_DIR": str(folder)}
+        # a service of some other program, and a run that is not ours, stay out of it
+        inherited = {name: value for name, value in os.environ.items() if name not in ("WANDB_SERVICE", "WANDB_RUN_ID")}
+        env = with_key(inherited, self.settings) | wandb_environment(self.plan.mode, os.environ) | _QUIET | folders
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._job = Job.spawn(argv, env=env, log=self.logs / LOG, grace=_GRACE)
+        except (JobError, OSError) as error:
+            self._fail(str(error))
+
+    def _ended(self) -> bool:
+        """Whether no sender is at work; tells of one that failed."""
+        if self._job is None:
+            return True
+        code = self._job.poll()
+        if code is None:
+            return False
+        self._job, self._reached, self._failure = None, code == 0, ""
+        if code:
+            self._fail((last_lines(self.logs / LOG, 1) or [f"exit status {code}"])[0])
+        return True
+
+    def _fail(self, reason: str) -> None:
+        """Note that something is not sent, and tell it once a command."""
+        self._reached, self._failure = False, reason
+        if not self._warned:
+            self._warned = True
+            message = f"Weights & Biases: {reason} (log: {self.logs / LOG}); metrics.jsonl has everything, sent later"
+            self.sink({"event": "tracking_failed", "message": message})

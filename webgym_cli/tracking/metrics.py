@@ -1,0 +1,42 @@
+"""An event's numbers under the names that they have at Weights & Biases."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from webgym_cli.records.events import Event
+
+AXIS = "iteration"
+"""The metric that all of ours are drawn over."""
+
+_LEFT_OUT = frozenset({"event", "iteration", "split", "failures_by_site", "skipped_by_site", "skip_reasons", "servers"})
+"""Facts that are no metric, and those whose names the web makes up."""
+_RENAMED = {"train/loss": "train/mean_loss", "train/steps": "train/optimizer_steps"}
+"""Facts of a whole training whose names are the trainer's own, by its step."""
+_BOUNDS = {"interval": ("low", "high")}
+
+
+def metrics_of(event: Event) -> dict[str, float]:
+    """Return an event's finite numbers, named `<event>/<fact>`, of nested facts `<event>/<fact>/<fact>`."""
+    facts = {key: value for key, value in event.items() if key not in _LEFT_OUT}
+    named = {f"{_clean(event['event'])}/{name}": value for name, value in _numbers(facts)}
+    return {_RENAMED.get(name, name): value for name, value in named.items()}
+
+
+def _numbers(facts: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    for key, value in facts.items():
+        name = _clean(key)
+        if isinstance(value, dict):
+            yield from ((f"{name}/{inner}", number) for inner, number in _numbers(value) if key not in _LEFT_OUT)
+        elif isinstance(value, list) and len(value) == len(bounds := _BOUNDS.get(key, ())):
+            yield from _numbers({f"{name}_{bound}": number for bound, number in zip(bounds, value, strict=True)})
+        elif isinstance(value, int | float) and math.isfinite(value):
+            yield name, value
+
+
+def _clean(name: str) -> str:
+    """Return a name without the signs that have a meaning there."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)

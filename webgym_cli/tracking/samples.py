@@ -1,0 +1,84 @@
+"""A bounded, seeded choice of an iteration's trajectories, of every outcome, as rows of a table."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from PIL import Image
+
+from webgym_cli.errors import StoreError
+from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.store.buffer import read
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+PICTURES = ("first", "middle", "last")
+"""The steps whose screenshots are shown."""
+COLUMNS = (
+    "iteration",
+    "id",
+    "task",
+    "instruction",
+    "outcome",
+    "reward",
+    "steps",
+    "stop",
+    "answer",
+    "failure",
+    *PICTURES,
+)
+TEXT = 2000
+"""Characters of a text at most."""
+_CHOICE = """
+    row_number() OVER (PARTITION BY failure IS NOT NULL, success ORDER BY md5(concat(?, '/', id)), id),
+    failure IS NOT NULL, success DESC NULLS LAST
+"""
+"""One of each outcome first, then a second one of each, and so on; which ones, the seed decides."""
+
+Picture = Callable[[Image.Image, str], Any]
+"""Makes a cell of an image and its caption."""
+
+
+def choose(run: RunDir, split: str, iteration: int, count: int, seed: int) -> list[Trajectory]:
+    """Return at most so many trajectories, with what their judge said. Raises `StoreError`."""
+    with open_index(run) as index:
+        places = index.places("split = ? AND iteration = ?", [split, iteration, str(seed)], order=_CHOICE)
+        return [read(run, place, without=("token_ids", "logprobs")) for place in islice(places, count)]
+
+
+def row(trajectory: Trajectory, store: ScreenshotStore, picture: Picture) -> list[Any]:
+    """Return the cells of `COLUMNS`; None for an image that is gone, and where there are fewer steps than columns."""
+    outcome, steps = trajectory.outcome, trajectory.steps
+    told = "failure" if outcome.failure else {True: "solved", False: "not solved", None: "not judged"}[outcome.success]
+    shown = [steps[0], steps[len(steps) // 2], steps[-1]] if len(steps) > len(PICTURES) else list(steps)
+    cells = [_shown(step, store, picture) for step in shown]
+    return [
+        trajectory.iteration,
+        trajectory.id,
+        trajectory.task.id,
+        trajectory.instruction[:TEXT],
+        told,
+        outcome.reward,
+        len(steps),
+        outcome.stop and outcome.stop.value,
+        (outcome.answer or "")[:TEXT],
+        f"{outcome.failure.value}: {outcome.failure_detail}"[:TEXT] if outcome.failure else "",
+        *cells,
+        *[None] * (len(PICTURES) - len(cells)),
+    ]
+
+
+def _shown(step: Step, store: ScreenshotStore, picture: Picture) -> Any:
+    if (shot := step.observation.screenshot) is None:
+        return None
+    try:
+        with Image.open(io.BytesIO(store.get(shot.sha256))) as image:
+            pixels = image.convert("RGB")
+    except (StoreError, OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # Pillow's for a bad image
+        return None
+    done = "" if step.action is None else f": {step.action.name.value}"
+    return picture(pixels, f"step {step.index}{done}")

@@ -1,0 +1,80 @@
+"""Hands a run's new events to Weights & Biases and ends: a process of its own, which may hang, crash or be killed.
+
+    python -P -m webgym_cli.tracking.worker <TrackingPlan as JSON>
+
+Only a success moves the mark in `tracking.json`: what was lost on the way is handed over by the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.errors import WebGymError
+from webgym_cli.records.events import Event
+from webgym_cli.store.files import read_json
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.tracking.metrics import AXIS, metrics_of
+from webgym_cli.tracking.pending import mark_sent, pending
+from webgym_cli.tracking.plan import TrackingPlan
+from webgym_cli.tracking.trainer_log import TRAINER_AXIS, offline_curve
+
+if TYPE_CHECKING:
+    from wandb import Run
+
+SAMPLED = {"rollout": "train", "evaluation": "test"}
+"""The events that come with a table of trajectories, and the split that it is drawn from."""
+
+
+def send(plan: TrackingPlan) -> None:
+    """Hand over what is pending. Online it returns when the server has everything; wandb raises where it has not."""
+    import wandb
+
+    run = RunDir(plan.root)
+    found = pending(run, plan.destination)
+    named: dict[str, Any] = {"id": plan.id, "project": plan.project, "entity": plan.entity or None, "name": plan.name}
+    if plan.mode == "online":  # offline nobody knows what there is to resume
+        named["resume"] = "allow"
+    with wandb.init(**named, config={"webgym": read_json(run.config)}, allow_val_change=True) as session:
+        iteration = found.iteration
+        for event in found.events:
+            iteration = event.get("iteration", iteration)  # a judge's has none: it belongs to what came before
+            metrics: dict[str, Any] = dict(metrics_of(event))
+            if plan.samples and event["event"] in SAMPLED:
+                metrics |= _table(plan, event)
+            _log(session, AXIS, iteration, metrics)
+            if plan.mode == "online" and event["event"] == "train":
+                for step, curve in offline_curve(run, event):
+                    _log(session, TRAINER_AXIS, step, curve)
+    mark_sent(run, plan.destination, found.end)
+
+
+def _log(session: Run, axis: str, place: int, metrics: dict[str, Any]) -> None:
+    """Log metrics that are drawn over an axis, at a place on it."""
+    session.define_metric(axis)
+    for name in metrics:  # each by its name: the trainer claims all that are not (`*`)
+        session.define_metric(name, step_metric=axis)
+    session.log({axis: place, **metrics})
+
+
+def _table(plan: TrackingPlan, event: Event) -> dict[str, Any]:
+    """Return the table of an iteration's sample trajectories under its name; nothing where the buffer is damaged."""
+    import wandb
+
+    from webgym_cli.tracking.samples import COLUMNS, choose, row
+
+    run = RunDir(plan.root)
+    store = ScreenshotStore(run.screenshots)
+    try:
+        chosen = choose(run, SAMPLED[event["event"]], event["iteration"], plan.samples, plan.seed)
+    except WebGymError as error:
+        logging.getLogger(__name__).warning("no table of samples: %s", error)
+        return {}
+    rows = [row(found, store, lambda image, caption: wandb.Image(image, caption=caption)) for found in chosen]
+    return {f"{event['event']}/samples": wandb.Table(columns=list(COLUMNS), data=rows, allow_mixed_types=True)}
+
+
+if __name__ == "__main__":
+    send(TrackingPlan.model_validate_json(sys.argv[1]))
