@@ -41,6 +41,7 @@ bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within a minute; PEERS=1: Brows
 	$(BIN)/webgym setup --role browser
 	$(BIN)/python -m benchmarks.rollout $(if $(QUICK),--quick) $(if $(PEERS),--peers)
 	$(BIN)/python -m benchmarks.buffer $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.cli $(if $(QUICK),--quick)
 
 check: $(STAMP)  ## Lint, format, types
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from tests.records.made import CRASHED, UNSOLVED, shot, store_images, trajectory
-from webgym_cli.config.model import Settings
+from webgym_cli.config.load import load
 from webgym_cli.records.task import Split, Task
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
@@ -32,7 +32,7 @@ def export(tmp_path, run):
 def run(tmp_path):
     """A run with a success on two tasks each, and a failure and a crash."""
     made = RunDir(tmp_path / "run")
-    create_or_open(made, Settings())
+    create_or_open(made, load())
     hard = Task(id="hard", environment="web", start_url="https://shop.example.com/", difficulty=7)
     found = trajectory(2, outcome=UNSOLVED)
     steps = tuple(step.model_copy(update={"response": f"x{step.index}"}) for step in found.steps)

@@ -166,13 +166,14 @@ async def test_a_locked_run_is_75(webgym, run):
     assert "webgym train runs/a" in said
 
 
-async def test_interrupted_it_keeps_what_was_judged_and_resume_does_the_rest(start, webgym, run, server):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
+async def test_stopped_it_keeps_what_was_judged_and_resume_does_the_rest(start, webgym, run, server, number, status):
     server.script(NO, Scripted(silent=True), job="blocking")
     child = await start("judge", run.root, "--iteration", "0", "-s", "judge.concurrency=1")
     await asyncio.wait_for(server.arrived(2, "blocking"), 60)
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     await asyncio.wait_for(child.communicate(), 60)
-    assert (child.returncode, verdicts(run)) == (130, {FIRST: [True]})
+    assert (child.returncode, verdicts(run)) == (status, {FIRST: [True]})
     code, events, said = await webgym("resume", run.root)
     assert (code, events[-1]["judged"], verdicts(run)) == (0, 1, {FIRST: [True], SECOND: [False]})
     assert "resuming `webgym judge`" in said

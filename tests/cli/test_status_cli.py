@@ -16,7 +16,7 @@ from tests.cli.made_rollout import plain, rollout
 from tests.records.made import CRASHED, trajectory
 from webgym_cli.cli.output import Output, ProgressBoard
 from webgym_cli.cli.stage import stage
-from webgym_cli.config.model import Settings
+from webgym_cli.config.load import load
 from webgym_cli.store import metrics, state
 from webgym_cli.store.buffer import append
 from webgym_cli.store.files import write_json
@@ -73,7 +73,7 @@ def until(ours, text):
 @pytest.fixture
 def run(tmp_path):
     made = RunDir(tmp_path / "run")
-    create_or_open(made, Settings())
+    create_or_open(made, load())
     return made
 
 
@@ -148,7 +148,7 @@ def test_without_a_terminal_nothing_is_drawn(capsys):
 
 
 def test_snapshots_stay_out_of_the_log(run, capsys):
-    with stage("rollout", run, Settings(), Output(as_json=True)) as at:
+    with stage("rollout", run, load(), Output(as_json=True)) as at:
         at.sink({"event": "status", "transient": True, **rollout().snapshot()})
         at.sink({"event": "plan"})
     logged = [json.loads(line)["event"] for line in (at.logs / "webgym.log").read_text().splitlines()]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 import webgym_cli
-from webgym_cli.errors import EXIT_CODES
+from webgym_cli.cli.manual import Manual, ManualGroup
 
 app = typer.Typer(
     name="webgym",
+    cls=ManualGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
 )
 
 
@@ -57,14 +58,18 @@ def _register() -> None:
     from webgym_cli.cli.status import status
     from webgym_cli.cli.train import train
 
-    app.command()(setup)
-    app.command()(doctor)
-    stages = (rollout, judge, prepare, train, resume, status, loop, serve)
-    for command in (*stages, report, compare, inspect_buffer, show, diff, export_sharegpt, import_, gc, init_model):
-        app.command(command.__name__.strip("_").replace("_", "-"))(command)
-    app.add_typer(tasks.app, name="tasks")
-    app.add_typer(fixture.app, name="fixture")
-    app.add_typer(config.app, name="config")
+    panels: dict[str, tuple[Callable[..., None], ...]] = {
+        "Pipeline": (rollout, judge, prepare, train, loop, resume, serve),
+        "Look": (status, inspect_buffer, show, diff, report, compare),
+        "Exchange": (export_sharegpt, import_, gc),
+        "Set up": (setup, doctor, init_model),
+    }
+    for panel, commands in panels.items():
+        for command in commands:
+            name = command.__name__.strip("_").replace("_", "-")
+            app.command(name, cls=Manual, rich_help_panel=panel)(command)
+    for group in (tasks.app, fixture.app, config.app):
+        app.add_typer(group, name=group.info.name, rich_help_panel="Set up")
 
 
 _register()

@@ -10,27 +10,37 @@ from typing import Annotated, Any
 
 import typer
 
+from webgym_cli.cli import complete
 from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt
 from webgym_cli.cli.output import Output
 
-FirstArg = Annotated[Path, typer.Argument(metavar="RUN_A", help="The run that is compared with.")]
-SecondArg = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run that is looked at.")]
+FirstArg = Annotated[
+    Path, typer.Argument(metavar="RUN_A", help="The run that is compared with.", autocompletion=complete.runs)
+]
+SecondArg = Annotated[
+    Path, typer.Argument(metavar="RUN_B", help="The run that is looked at.", autocompletion=complete.runs)
+]
 HtmlOpt = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the same there as one HTML page, with curves.")
 ]
 
 
 def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: JsonOpt = False) -> None:
-    """Put two runs side by side: success by split and iteration, steps, failures, and the settings that differ.
+    """Put two runs side by side, with significance.
 
-    Test episodes of the same task and seed are paired, and p is McNemar's, exact; what can't be paired has the 95 %
-    interval of the difference of two shares. `webgym diff RUN A B --with RUN2` tells which tasks changed.
+    Success by split and iteration, steps, failures, and the settings that differ. Test episodes of the same task and
+    seed are paired, and p is McNemar's, exact; what can't be paired has the 95 % interval of the difference of two
+    shares. `webgym diff RUN A B --with RUN2` tells which tasks changed.
 
     Examples:
       webgym compare runs/a runs/b
       webgym compare runs/a runs/b --html ab.html
       webgym compare runs/a runs/b --json | jq '.rows[] | select(.significant)'
+
+    Exit codes: 3.
+
+    See also: webgym diff, webgym report.
     """
     from webgym_cli.report.compare import Side
     from webgym_cli.report.compare import compare as put_side_by_side

@@ -8,19 +8,36 @@ from typing import Annotated
 
 import typer
 
+from webgym_cli.cli import complete
+from webgym_cli.cli.manual import Manual, ManualGroup
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
 
-app = typer.Typer(help="Show the settings, their schema, their reference.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="config",
+    cls=ManualGroup,
+    help="Show the settings, their schema, their reference.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
-RunOpt = Annotated[Path | None, typer.Option("--run", metavar="RUN", help="Begin with the settings of this run.")]
+RunOpt = Annotated[
+    Path | None,
+    typer.Option("--run", metavar="RUN", help="Begin with the settings of this run.", autocompletion=complete.runs),
+]
 
 
-@app.command()
+@app.command(cls=Manual)
 def show(run: RunOpt = None, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False) -> None:
-    """Print every setting with its value and the source of the value.
+    """Print every setting with its value and its source.
 
-    Example: webgym config show -c demo -s rollout.episodes=64
+    Examples:
+      webgym config show -c demo -s rollout.episodes=64
+      webgym config show --run runs/a --json | jq 'select(.source!="default")'
+
+    Exit codes: 3.
+
+    See also: webgym config reference, webgym config schema.
     """
     from webgym_cli.config.load import flatten, load_with_sources
     from webgym_cli.store.run import open_run
@@ -37,22 +54,32 @@ def show(run: RunOpt = None, config: ConfigOpt = None, set_: SetOpt = None, json
         )
 
 
-@app.command()
+@app.command(cls=Manual)
 def schema() -> None:
-    """Print the JSON schema of the settings, with the help text of each.
+    """Print the JSON schema of the settings.
 
-    Example: webgym config schema > webgym.schema.json
+    With the help text of each, for editors and validators.
+
+    Examples:
+      webgym config schema > webgym.schema.json
+
+    See also: webgym config show, webgym config reference.
     """
     from webgym_cli.config.model import Settings
 
     Output().text(json.dumps(Settings.model_json_schema(), indent=2))
 
 
-@app.command()
+@app.command(cls=Manual)
 def reference() -> None:
-    """Print all settings as a Markdown page: values, default and meaning of each.
+    """Print all settings as a Markdown page.
 
-    Example: webgym config reference > docs/settings.md
+    Values, default and meaning of each.
+
+    Examples:
+      webgym config reference > docs/settings.md
+
+    See also: webgym config show, webgym config schema.
     """
     from webgym_cli.config.reference import settings_reference
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from webgym_cli.cli import complete
 from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
@@ -17,7 +18,10 @@ FirstArg = Annotated[int, typer.Argument(metavar="A", min=0, help="The iteration
 SecondArg = Annotated[int, typer.Argument(metavar="B", min=0, help="The iteration that is looked at.")]
 SplitOpt = Annotated[Split, typer.Option("--split", help="Which episodes: those of test are the same every time.")]
 WithOpt = Annotated[
-    Path | None, typer.Option("--with", metavar="RUN2", help="B is an iteration of this run, not of RUN.")
+    Path | None,
+    typer.Option(
+        "--with", metavar="RUN2", help="B is an iteration of this run, not of RUN.", autocompletion=complete.runs
+    ),
 ]
 TopOpt = Annotated[int, typer.Option("--top", min=0, help="Rows a table; 0: all.")]
 _SHOWN = ("gained", "lost")
@@ -32,14 +36,19 @@ def diff(
     top: TopOpt = 20,
     json: JsonOpt = False,
 ) -> None:
-    """Compare two iterations on what both were asked: gained, lost, kept and failed, and whether it can be chance.
+    """Compare two iterations on what both were asked.
 
-    Episodes are paired by task and seed; where no seeds are shared, tasks are (solved: at least half of the scored
-    attempts were). The p-value is of McNemar's exact test on what was gained and lost.
+    What was gained, lost, kept and failed, and whether it can be chance. Episodes are paired by task and seed; where
+    no seeds are shared, tasks are (solved: at least half of the scored attempts were). The p-value is of McNemar's
+    exact test on what was gained and lost.
 
     Examples:
       webgym diff runs/a 0 3
       webgym diff runs/a 3 3 --with runs/b --json | jq -r .lost[].second
+
+    Exit codes: 3.
+
+    See also: webgym compare, webgym show.
     """
     from webgym_cli.inspect.diff import Side, compare
     from webgym_cli.store.run import open_run

@@ -9,9 +9,16 @@ from webgym_cli.cli.output import Output
 
 
 def doctor(config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False) -> None:
-    """Check what webgym runs on: browser, role environments, driver, disk. Exit code 1 when something is missing.
+    """Check what webgym runs on, part by part.
 
-    Example: webgym doctor -s roles.device=cpu
+    Browser, its driver, the role environments, GPUs and disk, each with version, path and what mends it. Exits with 1
+    when something is missing.
+
+    Examples:
+      webgym doctor
+      webgym doctor --json | jq -r 'select(.status=="missing").fix'
+
+    See also: webgym setup.
     """
     from webgym_cli.config.load import load
     from webgym_cli.environments.browser.find import chromium_version, find_chromium

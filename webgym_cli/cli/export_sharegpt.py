@@ -9,12 +9,12 @@ import typer
 
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.inspect_buffer import BandOpt, IterationOpt, SiteOpt, SplitOpt, TaskOpt, WhereOpt
-from webgym_cli.cli.options import ConfigOpt, RunArg, SetOpt
+from webgym_cli.cli.options import ConfigOpt, DryRunOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.prepare.export_options import ExportOptions, Format, Objective, Unit
 
 if TYPE_CHECKING:
-    from webgym_cli.prepare.export import Tally
+    from webgym_cli.prepare.export import Export, Tally
 
 FormatOpt = Annotated[
     Format,
@@ -76,11 +76,13 @@ def export_sharegpt(
     strict: StrictOpt = False,
     config: ConfigOpt = None,
     set_: SetOpt = None,
+    dry_run: DryRunOpt = False,
 ) -> None:
-    """Write trajectories as a dataset for other trainers: ShareGPT, OpenAI messages, Hugging Face, WebDataset.
+    """Write trajectories as a dataset for other trainers.
 
-    Without ids: every trajectory that prepare's filters let through (of the training split unless --split says
-    otherwise), for dpo and kto the failures of the same tasks too. --iteration, --task, ... narrow that.
+    ShareGPT, OpenAI messages, Hugging Face or WebDataset, on stdout or to --out. Without ids: every trajectory that
+    prepare's filters let through (of the training split unless --split says otherwise), for dpo and kto the failures
+    of the same tasks too. --iteration, --task, ... narrow that.
 
     Per step train with mask_history: true. Per trajectory mask_history: false trains every turn, true the last.
 
@@ -89,6 +91,10 @@ def export_sharegpt(
       webgym export-sharegpt runs/a --format hf -o sft_dataset
       webgym export-sharegpt runs/a --objective dpo --format messages -o dpo
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
+
+    Exit codes: 3.
+
+    See also: webgym prepare, webgym inspect-buffer, webgym import.
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.prepare.export import Export, Selection
@@ -101,12 +107,30 @@ def export_sharegpt(
     given = read_ids(ids)
     query = Query(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
     selection = Selection(None if given is None else tuple(dict.fromkeys(given)), query)
-    output = Output()
+    output, export = Output(), Export(directory, settings, options, selection, out)
+    if dry_run:
+        _plan(export, output)
+        return
     with output.progress() as board:
-        tally = Export(directory, settings, options, selection, out).execute(output.text, board)
+        tally = export.execute(output.text, board)
     _tell(output, tally)
     if strict and tally.damaged:
         _fail(directory.root, tally)
+
+
+def _plan(export: Export, output: Output) -> None:
+    """Show what would be exported."""
+    from dataclasses import asdict
+
+    from webgym_cli.cli.index import opened
+    from webgym_cli.prepare.export import condition
+
+    with opened(export.run, output, kept=False) as index:
+        where, values = condition(index, export)
+        chosen = index.one(f"SELECT count(*) AS trajectories FROM trajectories WHERE {where}", values)
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(export.options).items()}
+    plan = {"event": "plan", "stage": "export-sharegpt", "out": export.out and str(export.out)}
+    Output.for_events(False).show({**plan, **chosen, **options})
 
 
 def _tell(output: Output, tally: Tally) -> None:

@@ -6,25 +6,29 @@ from typing import Annotated
 
 import typer
 
+from webgym_cli.cli.manual import Manual, ManualGroup
 from webgym_cli.cli.output import Output
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(name="fixture", cls=ManualGroup, no_args_is_help=True, rich_markup_mode=None)
 
 PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")]
 
 
 @app.callback()
 def fixture() -> None:
-    """Run a local stand-in for the open web or for a judge, until Ctrl-C."""
+    """Run a local stand-in for the open web, or for a judge."""
 
 
-@app.command()
+@app.command(cls=Manual)
 def sites(port: PortOpt = 8800) -> None:
-    """Serve the fixture sites for people: shop, mail, wiki, booking.
+    """Serve the fixture sites: shop, mail, wiki, booking.
 
-    The first line says how to open them in a browser of yours: their names have to lead to the port.
+    For people: the first line says how to open them in a browser of yours, for their names have to lead to the port.
 
-    Example: webgym fixture sites --port 8800
+    Examples:
+      webgym fixture sites --port 8800
+
+    See also: webgym fixture judge, webgym rollout.
     """
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.testing.sites.registry import SITE_HOSTS
@@ -41,13 +45,17 @@ def sites(port: PortOpt = 8800) -> None:
     run_async(serve_forever(port, started=started))
 
 
-@app.command()
+@app.command(cls=Manual)
 def judge(port: PortOpt = 0) -> None:
-    """Serve the scripted judge: plain rules behind the OpenAI protocol. Its first line is its base URL.
+    """Serve the scripted judge: rules, in the OpenAI protocol.
 
-    It looks at no picture and judges nothing real: it is for tests and for trying out `webgym judge`.
+    Its first line is its base URL. It looks at no picture and judges nothing real: it is for tests and for trying out
+    `webgym judge`.
 
-    Example: webgym fixture judge --port 8801
+    Examples:
+      webgym fixture judge --port 8801
+
+    See also: webgym judge, webgym fixture sites.
     """
     import asyncio
 

@@ -40,22 +40,26 @@ WorkersOpt = Annotated[int | None, typer.Option("--workers", min=1, help="Thread
 
 def gc(
     run: RunArg,
-    dry_run: DryRunOpt = False,
     older_than: GraceOpt = 1.0,
     even_with_damage: DamageOpt = False,
     recode: RecodeOpt = None,
     workers: WorkersOpt = None,
     json: JsonOpt = False,
+    dry_run: DryRunOpt = False,
 ) -> None:
-    """Make room: remove screenshots that no trajectory names, rests of torn writes and replaced index files.
+    """Make room: remove what nothing in a run names.
 
-    What is named is read from the trajectories themselves, never from the index; images of the prepared dataset stay
-    too. Nothing is removed while a line is damaged, for it may name images. --recode webp goes on where it was
-    stopped: at any point, nothing is lost.
+    Screenshots that no trajectory names, rests of torn writes and replaced index files. What is named is read from the
+    trajectories themselves, never from the index; images of the prepared dataset stay too. Nothing is removed while a
+    line is damaged, for it may name images. --recode webp goes on where it was stopped: at any point, nothing is lost.
 
     Examples:
       webgym gc runs/a --dry-run
       webgym gc runs/a --recode webp
+
+    Exit codes: 3, 75.
+
+    See also: webgym inspect-buffer.
     """
     from webgym_cli.inspect.gc import collect, find
     from webgym_cli.store.lock import locked

@@ -48,15 +48,20 @@ def import_(
     json: JsonOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
-    """Bring the episodes of another system into a run, new or known, with their screenshots and verdicts.
+    """Bring the episodes of another system into a run.
 
-    Pickles are read as data: nothing that they name is loaded or called, and what is no record of the format is
-    refused. An episode is imported once, however often the command runs. What lacks a screenshot is left out and told.
+    The run may be new or known; screenshots and verdicts come along. Pickles are read as data: nothing that they name
+    is loaded or called, and what is no record of the format is refused. An episode is imported once, however often the
+    command runs. What lacks a screenshot is left out and told.
 
     Examples:
       webgym import webgym /data/logs runs/a --dry-run
       webgym import agentlab ~/agentlab_results/2025-01-01_study runs/a
       webgym import webgym train_trajectories.pt.iteration3 runs/a --images /data/logs/images
+
+    Exit codes: 75.
+
+    See also: webgym inspect-buffer, webgym judge, webgym export-sharegpt.
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.imports.execute import Importing, import_in_words, require_something
@@ -85,7 +90,7 @@ def import_(
     output.next_step(f"webgym inspect-buffer {run}")
 
 
-def resume_import(run: Path, *, json: bool, **options: Any) -> None:
+def resume_import(run: Path, *, json: bool, dry_run: bool, **options: Any) -> None:
     """Take up an import that was interrupted."""
     images = options.pop("images")
     import_(
@@ -94,5 +99,6 @@ def resume_import(run: Path, *, json: bool, **options: Any) -> None:
         run,
         images=Path(images) if images else None,
         json=json,
+        dry_run=dry_run,
         **options,
     )

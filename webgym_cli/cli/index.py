@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(run: RunDir, output: Output, *, rebuilt: bool = False) -> Iterator[Index]:
+def opened(run: RunDir, output: Output, *, rebuilt: bool = False, kept: bool = True) -> Iterator[Index]:
     """Open a run's index, with a bar while it takes in what is new; `rebuilt`: all of it. Raises `StoreError`.
 
-    The bar is gone before the block begins: it would stand among the data.
+    What it takes in is `kept` in the run, or else in a temporary folder. The bar is gone before the block begins: it
+    would stand among the data.
     """
+    from webgym_cli.store.index.aside import index_aside
     from webgym_cli.store.index.build import rebuild
     from webgym_cli.store.index.query import open_index
 
     with ExitStack() as stack:
+        if not kept:
+            run = stack.enter_context(index_aside(run))
         with output.progress() as board:
 
             def sink(event: Event) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
+from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
 
 
@@ -28,19 +28,29 @@ def init_model(
     config: ConfigOpt = None,
     set_: SetOpt = None,
     json: JsonOpt = False,
+    dry_run: DryRunOpt = False,
 ) -> None:
-    """Make a small Qwen3-VL with random weights, offline: it knows nothing, and learns small things in minutes.
+    """Make a small Qwen3-VL with random weights, offline.
 
-    It has its own tokenizer, chat template and processor, trains in LLaMA-Factory and serves in vLLM as a real one
-    does. Needs the train role (webgym setup --role train).
+    It knows nothing, and learns small things in minutes. It has its own tokenizer, chat template and processor, trains
+    in LLaMA-Factory and serves in vLLM as a real one does. Needs the train role (webgym setup --role train).
 
-    Example: webgym init-model tiny models/tiny
+    Examples:
+      webgym init-model tiny models/tiny
+      webgym init-model tiny models/wide --hidden 256 --heads 8
+
+    Exit codes: 4.
+
+    See also: webgym setup, webgym loop.
     """
     from webgym_cli.config.load import load
-    from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model
+    from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model, plan_tiny_model
 
     sizes = TinyModel(seed=seed, hidden=hidden, layers=layers, heads=heads)
-    made = build_tiny_model(directory, load(config or (), set_ or ()), sizes)
-    output = Output(as_json=json)
+    settings, output = load(config or (), set_ or ()), Output(as_json=json)
+    if dry_run:
+        output.show(plan_tiny_model(directory, sizes))
+        return
+    made = build_tiny_model(directory, settings, sizes)
     output.show({"kind": kind.value, "model": str(made)})
     output.next_step(f"webgym loop RUN -s policy_config.base_model={directory}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from webgym_cli.cli import complete
 from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
@@ -26,7 +27,10 @@ TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task of th
 SiteOpt = Annotated[str | None, typer.Option("--site", help="Only this site (example.com).")]
 BandOpt = Annotated[Band | None, typer.Option("--band", help="Only this difficulty band.")]
 RewardOpt = Annotated[float | None, typer.Option("--reward", help="Only trajectories with this reward (0 to 1).")]
-FailureOpt = Annotated[str | None, typer.Option("--failure", help="Only this kind of failure; any: all failures.")]
+FailureOpt = Annotated[
+    str | None,
+    typer.Option("--failure", help="Only this kind of failure; any: all failures.", autocompletion=complete.failures),
+]
 WhereOpt = Annotated[
     str | None, typer.Option("--where", metavar="SQL", help="Only where this SQL condition on trajectories holds.")
 ]
@@ -63,15 +67,20 @@ def inspect_buffer(
     json: JsonOpt = False,
     quiet: QuietOpt = False,
 ) -> None:
-    """Show what the replay buffer holds, and what prepare would take of it and why not the rest.
+    """Show what the replay buffer holds.
 
-    Everything is counted by the buffer's index, which first takes in what was written since. --where and --sql ask it
-    in DuckDB's SQL; its tables are trajectories, steps, judgements, stored and damage.
+    And what prepare would take of it, and why not the rest. Everything is counted by the buffer's index, which first
+    takes in what was written since. --where and --sql ask it in DuckDB's SQL; its tables are trajectories, steps,
+    judgements, stored and damage.
 
     Examples:
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
       webgym inspect-buffer runs/a --where "steps > 8 and site = 'example.com' and agreement < 1"
       webgym inspect-buffer runs/a --sql "select page_site, count(*) from steps group by all" --json
+
+    Exit codes: 3.
+
+    See also: webgym show, webgym diff, webgym prepare, webgym gc.
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.store.index.selection import Query

@@ -35,16 +35,21 @@ def judge(
     json: JsonOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
-    """Score stored trajectories by a judge, any OpenAI-compatible server; no browser and no policy is needed.
+    """Score stored trajectories by a judge.
 
-    Every verdict is stored beside its trajectory with its reasons; older ones are kept and the newest counts. What was
-    judged with the same settings is skipped, so the same command goes on where it stopped. A judge that can't be read
-    is judge_failed: neither a success nor a failure.
+    A judge is any OpenAI-compatible server; no browser and no policy is needed. Every verdict is stored beside its
+    trajectory with its reasons; older ones are kept and the newest counts. What was judged with the same settings is
+    skipped, so the same command goes on where it stopped. A judge that can't be read is judge_failed: neither a
+    success nor a failure.
 
     Examples:
       webgym judge runs/a -s judge.base_url=http://localhost:8000/v1 -s judge.model=my-judge
       webgym judge runs/a --all --split test -s judge.votes=3
       webgym inspect-buffer runs/a --failure judge_failed -q | webgym judge runs/a -
+
+    Exit codes: 3, 75.
+
+    See also: webgym rollout, webgym inspect-buffer, webgym fixture judge.
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async

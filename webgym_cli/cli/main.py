@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from functools import partial
 from typing import Any, NoReturn
 
 from webgym_cli.cli.output import fail, reader_is_gone
 from webgym_cli.errors import Terminated, WebGymError
 
+COMPLETE = "_WEBGYM_COMPLETE"
+"""The variable by which a shell asks what it may offer."""
 AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
 
 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
-    from webgym_cli.cli.app import app
-
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        code = app(standalone_mode=False)
+        code = _run()
         sys.stdout.flush()
     except WebGymError as error:
         fail(str(error), error.hint)
@@ -41,6 +43,15 @@ def main() -> None:
     if code == 130:  # so typer tells of KeyboardInterrupt
         _interrupted()
     _leave(code if isinstance(code, int) else 0)
+
+
+def _run() -> Any:
+    """Run the command and return what Typer makes of it. Imports here, where Ctrl-C has its answer already."""
+    from webgym_cli.cli.app import app
+    from webgym_cli.cli.complete import answer_bash
+
+    run = partial(app, prog_name="webgym", standalone_mode=False)
+    return answer_bash(run) if os.environ.get(COMPLETE) == "complete_bash" else run()
 
 
 def _click_error(error: Exception) -> int:

@@ -7,17 +7,30 @@ from typing import Annotated
 
 import typer
 
-RunArg = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder (created by rollout and loop).")]
+from webgym_cli.cli import complete
+
+RunArg = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="The run's folder (created by rollout and loop).", autocompletion=complete.runs),
+]
 ConfigOpt = Annotated[
     list[str] | None,
     typer.Option(
-        "-c", "--config", metavar="FILE", help="Settings file, or a shipped name (demo). Repeatable; later wins."
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="Settings file, or a shipped name (demo). Repeatable; later wins.",
+        autocompletion=complete.settings_files,
     ),
 ]
 SetOpt = Annotated[
     list[str] | None,
     typer.Option(
-        "-s", "--set", metavar="KEY=VALUE", help="One setting, section.key=value. Repeatable; wins over files."
+        "-s",
+        "--set",
+        metavar="KEY=VALUE",
+        help="One setting, section.key=value. Repeatable; wins over files.",
+        autocompletion=complete.settings,
     ),
 ]
 JsonOpt = Annotated[

@@ -9,21 +9,30 @@ from webgym_cli.cli.output import Output
 def prepare(
     run: RunArg, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False, dry_run: DryRunOpt = False
 ) -> None:
-    """Draw the training dataset from the replay buffer and write it with LLaMA-Factory's configuration.
+    """Draw the training dataset from the replay buffer.
 
     Writes RUN/llamafactory_data: finetune_train.json, finetune_val.json, dataset_info.json, train_config.yaml,
-    wandb_env.sh and dropped.json (what was left out, and why).
+    deepspeed.json, wandb_env.sh and dropped.json (what was left out, and why).
 
-    Example: webgym prepare runs/a -s algorithm_config.positive_samples_to_train=600
+    Examples:
+      webgym prepare runs/a
+      webgym prepare runs/a -s algorithm_config.positive_samples_to_train=600
+      webgym prepare runs/a --dry-run --json | jq .dropped_steps
+
+    Exit codes: 3, 75.
+
+    See also: webgym inspect-buffer, webgym train, webgym export-sharegpt.
     """
     from webgym_cli.cli.index import opened
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.prepare.execute import execute
     from webgym_cli.prepare.plan import plan_dataset, refuse_empty
+    from webgym_cli.store.run import open_run
 
+    open_run(run)
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
-    with opened(directory, output) as index:
+    with opened(directory, output, kept=not dry_run) as index:
         plan = plan_dataset(directory, settings, index)
         if dry_run:
             output.show(plan.to_json())

@@ -9,7 +9,7 @@ import typer
 
 from webgym_cli.cli.browse import open_page
 from webgym_cli.cli.index import opened
-from webgym_cli.cli.options import JsonOpt, RunArg
+from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg
 from webgym_cli.cli.output import Output
 
 HtmlOpt = Annotated[
@@ -34,16 +34,22 @@ def report(
     gpus: GpusOpt = 1,
     price: PriceOpt = None,
     json: JsonOpt = False,
+    dry_run: DryRunOpt = False,
 ) -> None:
-    """Write what the run came to as one HTML page: it works from a file, without network, and can be mailed.
+    """Write what the run came to as one HTML page.
 
-    Learning curves with intervals, pass@k, steps, failures, the judge, time, idle time and cost, data and losses, and
-    episodes to filter. It may be made while the run is at work. --json prints the numbers too.
+    It works from a file, without network, and can be mailed: learning curves with intervals, pass@k, steps, failures,
+    the judge, time, idle time and cost, data and losses, and episodes to filter. Writes RUN/report.html or --html
+    FILE. It may be made while the run is at work. --json prints the numbers too.
 
     Examples:
       webgym report runs/a --open
       webgym report runs/a --gpus 8 --gpu-hour-price 2.5 --html a.html
       webgym report runs/a --json | jq .timing.idle_share
+
+    Exit codes: 3.
+
+    See also: webgym compare, webgym inspect-buffer, webgym show.
     """
     from webgym_cli.report.facts import gather
     from webgym_cli.report.gallery import cards
@@ -53,11 +59,15 @@ def report(
     from webgym_cli.store.screenshots import ScreenshotStore
 
     directory, _ = open_run(run)
-    output = Output(as_json=json)
-    with opened(directory, output) as index:
+    output, path = Output(as_json=json), html or directory.report
+    with opened(directory, output, kept=not dry_run) as index:
         facts = gather(directory, index, gpus, price)
+        if dry_run:
+            plan = {"event": "plan", "stage": "report", "page": str(path), "trajectories": facts["trajectories"]}
+            output.show({**plan, "replaces": path.exists()})
+            return
         shown = list(cards(index, ScreenshotStore(directory.screenshots), episodes))
-    content, path = page(facts, shown), html or directory.report
+    content = page(facts, shown)
     write_atomic(path, content)
     _tell(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
     if open_:

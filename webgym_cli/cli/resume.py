@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from webgym_cli.cli.options import JsonOpt, RunArg
+from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg
 from webgym_cli.cli.output import Output
 
 
-def resume(run: RunArg, json: JsonOpt = False) -> None:
-    """Take up the command that was interrupted in a run (rollout, judge, import, prepare, train or loop) and finish it.
+def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> None:
+    """Take up the command that was interrupted in a run.
 
-    Every stage does only what is missing: stored episodes stay, a training goes on from its last checkpoint.
+    That is a rollout, judge, import, prepare, train or loop. Every stage does only what is missing: stored episodes
+    stay, a training goes on from its last checkpoint.
 
-    Example: webgym resume runs/a
+    Examples:
+      webgym resume runs/a
+      webgym resume runs/a --dry-run
+
+    Exit codes: 3, 4, 5, 75.
+
+    See also: webgym status, webgym loop.
     """
     from webgym_cli.cli.import_ import resume_import
     from webgym_cli.cli.judge import judge
@@ -32,10 +39,10 @@ def resume(run: RunArg, json: JsonOpt = False) -> None:
     if found is None:
         output.note(f"{run}: nothing was interrupted")
         return
-    output.note(f"resuming `webgym {found.command}`, begun {found.since}")
+    output.note(f"{'would resume' if dry_run else 'resuming'} `webgym {found.command}`, begun {found.since}")
     options: dict[str, Any] = dict(found.options)
     if options.get("split"):
         options["split"] = Split(options["split"])
     stages: tuple[Callable[..., None], ...] = (rollout, judge, prepare, train, loop)
     commands = {stage.__name__: stage for stage in stages} | {"import": resume_import}
-    commands[found.command](run, json=json, **options)
+    commands[found.command](run, json=json, dry_run=dry_run, **options)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from webgym_cli.cli import complete
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.records.groups import Split
@@ -14,7 +15,10 @@ SplitOpt = Annotated[Split, typer.Option("--split", help="Training episodes, or 
 EpisodesOpt = Annotated[
     int | None, typer.Option("--episodes", min=1, help="How many in all; more than before extends.")
 ]
-PolicyOpt = Annotated[str | None, typer.Option("--policy", metavar="oracle|vllm|URL[,URL...]", help="Who acts.")]
+PolicyOpt = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="oracle|vllm|URL[,URL...]", help="Who acts.", autocompletion=complete.policies),
+]
 MinSuccessOpt = Annotated[
     float | None, typer.Option("--min-success", min=0, max=1, help="Exit with 5 when the success rate is lower.")
 ]
@@ -31,14 +35,20 @@ def rollout(
     json: JsonOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
-    """Run the episodes that the current iteration owes, and store a trajectory for each.
+    """Run the episodes that the current iteration owes.
 
-    The seeded plan is written first; run again, it does only what is missing. Infrastructure failures are stored as
-    such and tried again; they are never a reward of 0.
+    A trajectory is stored for each in RUN/train_trajectories or RUN/test_trajectories, with its screenshots. The
+    seeded plan is written first; run again, it does only what is missing. Infrastructure failures are stored as such
+    and tried again; they are never a reward of 0.
 
     Examples:
       webgym rollout runs/a -c demo --policy oracle --episodes 64
       webgym rollout runs/a --split test --min-success 0.5 --json | jq -r 'select(.reward==1).id'
+      webgym rollout runs/a --dry-run
+
+    Exit codes: 3, 4, 5, 75.
+
+    See also: webgym status, webgym judge, webgym prepare, webgym loop.
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async

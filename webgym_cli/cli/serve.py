@@ -28,11 +28,19 @@ def serve(
     json: JsonOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
-    """Serve the run's current policy with vLLM until Ctrl-C. Changes nothing in the run.
+    """Serve the run's current policy with vLLM until Ctrl-C.
 
-    The server speaks the OpenAI protocol at the URL that is printed; vLLM's log is RUN/logs/serve_<pid>/vllm.log.
+    Changes nothing in the run. The server speaks the OpenAI protocol at the URL that is printed; vLLM's log is
+    RUN/logs/serve_<pid>/vllm.log.
 
-    Example: webgym serve runs/a -s serve.port=0
+    Examples:
+      webgym serve runs/a
+      webgym serve runs/a -s serve.port=0
+      webgym serve runs/a --dry-run
+
+    Exit codes: 3, 4.
+
+    See also: webgym rollout, webgym setup.
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.errors import Terminated

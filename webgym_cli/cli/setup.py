@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, SetOpt
+from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, SetOpt
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -46,11 +46,21 @@ def setup(
     device: DeviceOpt = None,
     config: ConfigOpt = None,
     set_: SetOpt = None,
+    json: JsonOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
-    """Install what the stages run on: vLLM, LLaMA-Factory (an environment each) and a Chromium. Nothing is done twice.
+    """Install what stages run on: vLLM, LLaMA-Factory, Chromium.
 
-    Example: webgym setup --role train --device cpu
+    vLLM and LLaMA-Factory get an environment each, below $WEBGYM_HOME. What is there already is left as it is.
+
+    Examples:
+      webgym setup
+      webgym setup --role train --device cpu
+      webgym setup --dry-run
+
+    Exit codes: 4.
+
+    See also: webgym doctor, webgym config show.
     """
     from webgym_cli.cli.output import Output
     from webgym_cli.config.load import load
@@ -60,21 +70,24 @@ def setup(
 
     settings = load(config or (), set_ or ())
     wanted = _wanted(role)
-    output = Output()
+    output = Output.for_events(json)
     flavour = resolve_device(device or settings.roles.device)
     plan = plan_setup(settings, [part for part in wanted if part != Part.BROWSER], flavour)
     browser = plan_browser(_finder(settings)) if Part.BROWSER in wanted else None
     if dry_run:
         for part in (*plan.to_json(), *([browser.to_json()] if browser else [])):
-            output.data(part)
+            output.data({"event": "plan", "stage": "setup", **part})
         return
 
+    def say(message: str) -> None:
+        output.event({"event": "setup", "message": message})
+
     def run(command: Sequence[str], log: Path) -> int:
-        return run_logged(command, log, output.note)
+        return run_logged(command, log, say)
 
     if browser:
-        execute_browser(browser, output.note, run, _finder(settings))
-    execute_setup(plan, output.note, run)
+        execute_browser(browser, say, run, _finder(settings))
+    execute_setup(plan, say, run)
     if flavour != resolve_device(settings.roles.device):
         output.note(f"commands use this flavour only with the setting roles.device: {flavour}")
     output.next_step("webgym doctor")

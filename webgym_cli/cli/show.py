@@ -27,14 +27,19 @@ OpenOpt = Annotated[bool, typer.Option("--open", help="Write the page below RUN/
 
 
 def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt = False, json: JsonOpt = False) -> None:
-    """Show episodes step by step: what was seen, thought, said and done, and what the judges said of it.
+    """Show episodes step by step.
 
-    The page has the screenshots, with the point or element that each action named, and the prompts.
+    What was seen, thought, said and done, and what the judges said of it. The page has the screenshots, with the point
+    or element that each action named, and the prompts.
 
     Examples:
       webgym show runs/a train-0002-00017 --open
       webgym inspect-buffer runs/a --where "judged = false and steps > 8" -q | head -3 | webgym show runs/a -
       webgym show runs/a train-0002-00017 --json | jq -r .steps[].response
+
+    Exit codes: 3.
+
+    See also: webgym inspect-buffer, webgym diff, webgym report.
     """
     from webgym_cli.inspect.episode import episodes
     from webgym_cli.store.run import open_run

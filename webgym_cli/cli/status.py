@@ -39,14 +39,19 @@ class Look:
 
 
 def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
-    """Show what a run is doing: its newest rollout, episode by episode, and what is stored.
+    """Show what a run is doing, and what is stored.
 
-    Reads what the rollout writes each second, so it works from any shell, on another machine that sees the folder, and
-    after the end. It takes no lock. `lost`: the rollout's process is gone; `silent`: no word for 15 seconds.
+    The newest rollout episode by episode, read from what it writes each second: so it works from any shell, on another
+    machine that sees the folder, and after the end. It takes no lock. `lost`: the rollout's process is gone; `silent`:
+    no word for 15 seconds.
 
     Examples:
       webgym status runs/a --watch
       webgym status runs/a --json | jq .rollout.stages.policy.p95
+
+    Exit codes: 3.
+
+    See also: webgym rollout, webgym resume, webgym inspect-buffer.
     """
     from webgym_cli.store.run import open_run
     from webgym_cli.store.status import StoredCounts

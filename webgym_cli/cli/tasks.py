@@ -10,6 +10,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from webgym_cli.cli import complete
+from webgym_cli.cli.manual import Manual, ManualGroup
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
@@ -19,13 +21,21 @@ if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.tasks.check import FileReport
 
-app = typer.Typer(help="Check task files and draw samples of tasks.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="tasks",
+    cls=ManualGroup,
+    help="Check task files and draw samples of tasks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 FilesArg = Annotated[list[str], typer.Argument(metavar="FILE...", help="Task files (JSON Lines); - for stdin.")]
 SourceArg = Annotated[
     str | None,
     typer.Argument(
-        metavar="SOURCE", help="A task file, miniwob:all, sites:all, ...; without: tasks.train of the settings."
+        metavar="SOURCE",
+        help="A task file, miniwob:all, sites:all, ...; without: tasks.train of the settings.",
+        autocompletion=complete.tasks,
     ),
 ]
 CountOpt = Annotated[int, typer.Option("-n", "--count", min=1, help="How many tasks, all different.")]
@@ -45,16 +55,18 @@ SiteOpt = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=Manual)
 def check(files: FilesArg, json: JsonOpt = False) -> None:
-    """Check task files: every bad line with its number, and what the others are.
+    """Check task files: every bad line with its number.
 
-    Exits with 2 when a line is bad. Several files are compared too: a test set should share no task with the training
-    set.
+    And what the others are. Exits with 2 when a line is bad. Several files are compared too: a test set should share
+    no task with the training set.
 
     Examples:
       webgym tasks check train.jsonl test.jsonl
       webgym tasks check train.jsonl --json | jq -r 'select(.event=="bad_line").line'
+
+    See also: webgym tasks sample, webgym rollout.
     """
     from webgym_cli.tasks.check import Checker, FileReport
 
@@ -81,7 +93,7 @@ def check(files: FilesArg, json: JsonOpt = False) -> None:
         raise UsageError(f"{empty}: no task in the file", hint="put one task a line, as JSON")
 
 
-@app.command()
+@app.command(cls=Manual)
 def sample(
     source: SourceArg = None,
     count: CountOpt = 100,
@@ -93,15 +105,17 @@ def sample(
     config: ConfigOpt = None,
     set_: SetOpt = None,
 ) -> None:
-    """Write a sample of different tasks on stdout, one JSON object a line, in webgym's own format.
+    """Write a sample of different tasks on stdout.
 
-    The same seed draws the same tasks. Shares of a ratio are by largest remainder; of equal ones the easier band's
-    comes first.
+    One JSON object a line, in webgym's own format. The same seed draws the same tasks. Shares of a ratio are by
+    largest remainder; of equal ones the easier band's comes first.
 
     Examples:
       webgym tasks sample train.jsonl -n 500 --seed 3 > some.jsonl
       webgym tasks sample train.jsonl -n 300 --ratio easy=2,medium=5,hard=3 --exclude-site example.com > mixed.jsonl
       webgym tasks sample sites:all -n 10
+
+    See also: webgym tasks check, webgym rollout.
     """
     from webgym_cli.config.load import load
     from webgym_cli.tasks.sample import sample_tasks

@@ -21,15 +21,16 @@ app = typer.Typer(name="tools", cls=ManualGroup, no_args_is_help=True, rich_mark
 
 @app.callback()
 def tools() -> None:
-    """See the tools that a policy may call, and the reward functions that score it."""
+    """See the tools and the reward functions that there are."""
 
 
 @app.command("list", cls=Manual)
 def list_(config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False) -> None:
-    """List all tools and reward functions: built in, of installed packages, and those that the settings name.
+    """List all tools and reward functions.
 
-    With --json each line has all that the policy is told of a tool (`schema`), or the arguments that a reward function
-    takes. Exits with 2 when one can't be loaded.
+    Those that are built in, of installed packages, and those that the settings name. With --json each line has all that
+    the policy is told of a tool (`schema`), or the arguments that a reward function takes. Exits with 2 when one can't
+    be loaded.
 
     Examples:
       webgym tools list

@@ -9,12 +9,19 @@ from webgym_cli.cli.output import Output
 def train(
     run: RunArg, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False, dry_run: DryRunOpt = False
 ) -> None:
-    """Train the policy on the prepared dataset with LLaMA-Factory, and make the result the current policy.
+    """Train the policy on the prepared dataset.
 
-    Adam's moments are carried over from the training before. An interrupted training goes on from its last checkpoint
-    (algorithm_config.save_steps). RUN/model.pt points at the new policy once it is complete.
+    With LLaMA-Factory, in RUN/checkpoints. Adam's moments are carried over from the training before. An interrupted
+    training goes on from its last checkpoint (algorithm_config.save_steps). RUN/model.pt points at the new policy once
+    it is complete.
 
-    Example: webgym train runs/a --dry-run
+    Examples:
+      webgym train runs/a
+      webgym train runs/a --dry-run --json | jq -r '.argv | join(" ")'
+
+    Exit codes: 3, 4, 75.
+
+    See also: webgym prepare, webgym rollout, webgym serve.
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async

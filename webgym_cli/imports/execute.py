@@ -6,6 +6,7 @@ import hashlib
 import re
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.judgement import Judgement, judged
 from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
 from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.index.aside import index_aside
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, png_size
@@ -119,7 +121,8 @@ class Importing:
         """Return the digests in the ids of what was imported, whichever iteration it is in."""
         if not self.run.exists:
             return set()
-        with open_index(self.run, progress=self.sink) as index:
+        place = index_aside(self.run) if self.dry else nullcontext(self.run)
+        with place as run, open_index(run, progress=self.sink) as index:
             found = (
                 _ID.search(row["id"]) for row in index.rows("SELECT id FROM stored WHERE id SIMILAR TO '.*-[a-z]+-.*'")
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import platform
@@ -17,6 +18,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.files import read_json, write_json
+
+_NAMED = 5
+"""Runs that are named where there is none."""
 
 
 def now() -> str:
@@ -148,8 +152,17 @@ def open_run(path: Path) -> tuple[RunDir, Settings]:
     """Return an existing run and its settings. Raises `MissingStageError` when there is none."""
     run = RunDir(path)
     if not run.exists:
-        raise MissingStageError(f"{path}: there is no run", hint=f"webgym rollout {path}")
+        raise MissingStageError(f"{path}: there is no run{_nearby(path)}", hint=f"webgym rollout {path}")
     return run, load(run_config=run.config)
+
+
+def _nearby(path: Path) -> str:
+    """Return in words which runs there are beside a path that is none, or in `runs`; empty without any."""
+    folders = dict.fromkeys((path.parent, Path("runs")))
+    names = [str(found.parent) for folder in folders for found in sorted(folder.glob("*/run.json"))]
+    if near := difflib.get_close_matches(str(path), names, n=1):
+        return f"; did you mean {near[0]}?"
+    return f"; there are {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else ""
 
 
 def saved_settings(run: RunDir) -> Settings:

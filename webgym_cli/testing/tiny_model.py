@@ -47,8 +47,8 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
     that model is already. Raises `UsageError` when something else is in the way.
     """
     sizes = sizes or TinyModel()
-    words = {"texts": corpus(), "phrases": phrases()}
-    wanted = {**asdict(sizes), "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
+    words = _words()
+    wanted = _wanted(sizes, words)
     if _there(directory, wanted):
         return directory
     python = role_python(settings, "train")
@@ -62,6 +62,21 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
     finally:
         shutil.rmtree(half, ignore_errors=True)
     return directory
+
+
+def plan_tiny_model(directory: Path, sizes: TinyModel) -> dict[str, object]:
+    """Return what building would do, as `--dry-run` prints it. Raises `UsageError` when something is in the way."""
+    state = "ready" if _there(directory, _wanted(sizes, _words())) else "make"
+    return {"event": "plan", "stage": "init-model", "model": str(directory), "state": state, **asdict(sizes)}
+
+
+def _words() -> dict[str, list[str]]:
+    return {"texts": corpus(), "phrases": phrases()}
+
+
+def _wanted(sizes: TinyModel, words: dict[str, list[str]]) -> dict[str, object]:
+    """Return what the marker of the model has to hold."""
+    return {**asdict(sizes), "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
 
 
 def _there(directory: Path, wanted: dict[str, object]) -> bool:

@@ -80,7 +80,8 @@ class TrainPlan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as data; it holds no secret."""
         return {
-            "event": "train_plan",
+            "event": "plan",
+            "stage": "train",
             "name": self.name,
             "iteration": self.iteration,
             "parent": self.parent,

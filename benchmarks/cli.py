@@ -1,0 +1,101 @@
+"""How long a command takes to answer. See `benchmarks/README.md`.
+
+python -m benchmarks.cli            each command 21 times, within a minute
+python -m benchmarks.cli --quick    5 times
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from benchmarks.harness import ROOT, Row, Series, emit, machine, say, table
+from webgym_cli.cli.app import app
+from webgym_cli.config.load import load
+from webgym_cli.errors import WebGymError
+from webgym_cli.store.run import RunDir, create_or_open
+
+NAME = "cli"
+BASELINE = "bare Typer app"
+_TARGET = 0.5
+"""The help may take twice as long as that of a bare app with as many commands."""
+_LIMIT = 60.0
+_WEBGYM = (sys.executable, "-m", "webgym_cli")
+
+
+def measured(folder: Path, repeats: int) -> list[Row]:
+    """Run each command by turns with the others, after one run that nobody counts."""
+    run = RunDir(folder / "run")
+    create_or_open(run, load())
+    number = commands()
+    calls: dict[str, Sequence[str]] = {
+        "webgym --help": (*_WEBGYM, "--help"),
+        BASELINE: (sys.executable, "-m", "benchmarks.cli_bare", str(number), "--help"),
+        "webgym rollout --help": (*_WEBGYM, "rollout", "--help"),
+        "webgym status": (*_WEBGYM, "status", str(run.root)),
+        "webgym inspect-buffer": (*_WEBGYM, "inspect-buffer", str(run.root)),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(repeats + 1):
+        say(f"turn {turn} of {repeats}")
+        for name, call in calls.items():
+            taken = timed(call)
+            if turn:
+                seconds[name].append(taken)
+    inputs = {"commands": number, "run": "empty"}
+    bare = Series(tuple(seconds.pop(BASELINE)))
+    return [_row(name, Series(tuple(values)), bare, inputs) for name, values in seconds.items()]
+
+
+def _row(name: str, values: Series, bare: Series, inputs: dict[str, Any]) -> Row:
+    if name == "webgym --help":
+        return Row(name, "seconds", values, BASELINE, bare, target=_TARGET, inputs=inputs)
+    return Row(name, "seconds", values, inputs=inputs)
+
+
+def timed(call: Sequence[str]) -> float:
+    """Return the seconds that a command takes, its output into a pipe."""
+    began = time.perf_counter()
+    subprocess.run(call, cwd=ROOT, capture_output=True, check=True, timeout=_LIMIT)
+    return time.perf_counter() - began
+
+
+def commands() -> int:
+    """Return how many commands webgym has, those of its groups too."""
+    group: Any = typer.main.get_command(app)
+    return sum(len(getattr(command, "commands", [command])) for command in group.commands.values())
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cli", description="How long a command takes to answer.")
+    parser.add_argument("--quick", action="store_true", help="5 repeats")
+    parser.add_argument("--repeats", type=int, help="runs of each command (default: 21)")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what was asked for: rows as JSON on stdout, a table and progress on stderr."""
+    asked = _arguments(words)
+    try:
+        with tempfile.TemporaryDirectory(prefix="webgym-cli-") as folder:
+            rows = measured(Path(folder), asked.repeats or (5 if asked.quick else 21))
+        emit(NAME, rows)
+    except WebGymError as error:
+        say(f"error: {error}" + (f"\n  next: {error.hint}" if error.hint else ""))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    say(f"\n{table(rows)}\nload now: {machine()['load_1m']}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import cli, cli_bare
+from benchmarks.harness import Series
+from webgym_cli.errors import JobError
+
+
+def test_the_bare_app_has_as_many_commands_as_webgym():
+    said = CliRunner().invoke(cli_bare.made(cli.commands()), ["--help"])
+    assert said.stdout.count("  command-") == cli.commands() > 20
+
+
+def test_twice_as_long_is_what_the_help_may_take():
+    bare = Series((0.1, 0.1))
+    assert cli._row("webgym --help", Series((0.19, 0.19)), bare, {}).met
+    assert not cli._row("webgym --help", Series((0.21, 0.21)), bare, {}).met
+    assert cli._row("webgym status", Series((1.0,)), bare, {}).ratios is None
+
+
+def test_each_command_is_timed_once_a_turn(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(cli, "timed", lambda call: called.append(call) or float(len(called)))
+    rows = cli.measured(tmp_path, 2)
+    assert [row.case for row in rows] == [
+        "webgym --help",
+        "webgym rollout --help",
+        "webgym status",
+        "webgym inspect-buffer",
+    ]
+    assert len(called) == 15
+    assert rows[0].values.values == (6.0, 11.0)
+    assert rows[0].baseline_values.values == (7.0, 12.0)
+
+
+def test_a_run_gives_rows_of_json(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "timed", lambda call: 1.0)
+    assert cli.main(["--quick"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["repeats"] for row in rows] == [5] * 4
+    assert rows[0]["target"] == 0.5
+
+
+def test_a_failure_has_its_code(monkeypatch, capsys):
+    def failing(*_):
+        raise JobError("no", hint="webgym doctor")
+
+    monkeypatch.setattr(cli, "measured", failing)
+    assert cli.main([]) == 4
+    assert "next: webgym doctor" in capsys.readouterr().err
+
+
+def test_a_command_that_fails_is_no_measurement():
+    with pytest.raises(cli.subprocess.CalledProcessError):
+        cli.timed(("false",))

@@ -1,0 +1,113 @@
+"""A dry run prints a plan and changes nothing."""
+
+import json
+
+import pytest
+import typer.main
+
+from tests.cli.runs import filled, model, tree, webgym
+from tests.imports.foreign import agentlab_episode
+from webgym_cli.cli.app import app
+from webgym_cli.store.state import begin
+
+ORACLE = ("-c", "demo", "--policy", "oracle")
+PLANS = {
+    "rollout": (["rollout", "new", *ORACLE, "--episodes", "5"], "rollout"),
+    "judge": (["judge", "run", "--all", "-s", "judge.base_url=scripted"], "judge"),
+    "prepare": (["prepare", "run"], "prepare"),
+    "loop": (["loop", "new", "-c", "demo", "-s", "policy_config.base_model={model}"], "loop"),
+    "resume": (["resume", "run"], "prepare"),
+    "serve": (["serve", "run", "-s", "roles.serve={python}"], "serve"),
+    "report": (["report", "run", "--json"], "report"),
+    "import": (["import", "agentlab", "lab", "run"], "import"),
+    "export-sharegpt": (["export-sharegpt", "run", "-o", "out", "--format", "hf"], "export-sharegpt"),
+    "track": (["track", "run", "--json"], "track"),
+    "gc": (["gc", "run", "--json", "--recode", "webp"], None),
+    "init-model": (["init-model", "tiny", "tiny", "--json"], "init-model"),
+    "setup": (["setup", "--role", "train", "--device", "cpu"], None),
+    "train": (["train", "run", "-s", "roles.train={python}"], None),
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A run whose index is not there yet, episodes of another system, and an interpreter that does nothing."""
+    run = filled(tmp_path)
+    begin(run, "prepare", {})
+    agentlab_episode(tmp_path / "lab", "noop()", pictures=True)
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    (tmp_path / "llamafactory-cli").symlink_to(python)
+    model(tmp_path / "other")
+    return tmp_path
+
+
+def able():
+    """Return the commands that have a dry run."""
+    commands = typer.main.get_command(app).commands
+    return sorted(
+        name for name, command in commands.items() if any(given.name == "dry_run" for given in command.params)
+    )
+
+
+def test_what_writes_or_runs_something_has_a_dry_run():
+    pipeline = {"rollout", "judge", "prepare", "train", "loop", "resume", "serve"}
+    assert pipeline | {"import", "export-sharegpt", "gc", "setup", "init-model", "report"} <= set(able())
+
+
+@pytest.mark.parametrize("name", [name for name in able() if name != "train"])
+def test_a_dry_run_prints_a_plan_and_writes_nothing(place, name):
+    arguments, stage = PLANS[name]
+    words = [word.format(model=place / "other", python=place / "python") for word in arguments]
+    before = tree(place)
+    said = webgym(*words, "--dry-run", cwd=place, WEBGYM_HOME=str(place / "home"))
+    assert said.returncode == 0, said.stderr
+    assert tree(place) == before
+    if name == "report" or stage is None or "--json" in words:
+        plans = [json.loads(line) for line in said.stdout.splitlines()]
+        assert plans
+    else:
+        plans = said.stdout.splitlines()
+    if stage:
+        assert stage in str(plans[0])
+
+
+def test_a_dry_training_writes_nothing(place):
+    """Its plan reads what `prepare` wrote."""
+    assert webgym("prepare", "run", cwd=place).returncode == 0
+    before = tree(place)
+    said = webgym("train", "run", "-s", f"roles.train={place / 'python'}", "--dry-run", cwd=place)
+    assert said.returncode == 0, said.stderr
+    assert tree(place) == before
+    (plan,) = map(json.loads, said.stdout.splitlines())
+    assert (plan["event"], plan["stage"], plan["iteration"]) == ("plan", "train", 0)
+
+
+def test_a_dry_run_counts_by_the_index_that_is_there(place):
+    """And takes in what is new elsewhere."""
+    plain = webgym("prepare", "run", "--dry-run", cwd=place).stdout
+    assert webgym("inspect-buffer", "run", cwd=place).returncode == 0
+    before = tree(place)
+    assert webgym("prepare", "run", "--dry-run", cwd=place).stdout == plain
+    assert tree(place) == before
+    plan = json.loads(plain)
+    assert (plan["trajectories"], plan["eligible_steps"]) == (6, 12)
+
+
+def test_a_dry_export_names_what_it_would_take(place):
+    def planned(*arguments):
+        (line,) = webgym("export-sharegpt", "run", *arguments, "-n", cwd=place).stdout.splitlines() or [""]
+        return json.loads(line)
+
+    assert planned("--format", "jsonl")["trajectories"] == 4
+    assert planned("train-0000-00001")["trajectories"] == 1
+    assert planned("-o", "x.json").items() >= {"format": "json", "unit": "step", "out": "x.json"}.items()
+    assert webgym("export-sharegpt", "run", "nosuch", "-n", cwd=place).returncode == 2
+
+
+def test_a_dry_run_refuses_what_the_command_would(place):
+    (place / "taken").mkdir()
+    (place / "taken" / "x").touch()
+    assert webgym("init-model", "tiny", "taken", "-n", cwd=place).returncode == 2
+    assert webgym("report", "nosuch", "-n", cwd=place).returncode == 3

@@ -1,0 +1,91 @@
+"""Each published exit code, from a real command."""
+
+import signal
+import subprocess
+
+import pytest
+
+from tests.cli.runs import WEBGYM, filled, webgym
+from webgym_cli.errors import EXIT_CODES
+from webgym_cli.records.task import Split
+from webgym_cli.store.lock import locked
+
+
+@pytest.fixture
+def run(tmp_path):
+    return filled(tmp_path)
+
+
+def done(run):
+    return webgym("inspect-buffer", run.root, cwd=run.root.parent)
+
+
+def failed(run):
+    with run.part(Split.TRAIN, 0).open("a") as lines:
+        lines.write("this is no trajectory\n")
+    return webgym("inspect-buffer", run.root, "--verify", cwd=run.root.parent)
+
+
+def wrong(run):
+    return webgym("prepare", run.root, "-s", "roles.devise=cpu", cwd=run.root.parent)
+
+
+def missing(run):
+    return webgym("prepare", run.root.parent / "ran", cwd=run.root.parent)
+
+
+def child_failed(run):
+    python = run.root.parent / "python"
+    python.write_text("#!/bin/sh\necho 'ValueError: no such device'\nexit 3\n")
+    python.chmod(0o755)
+    return webgym("serve", run.root, "-s", f"roles.serve={python}", "-s", "serve.port=0", cwd=run.root.parent)
+
+
+def below(run):
+    """Four of five planned episodes are solved, and all are stored."""
+    words = ("--episodes", "5", "--min-success", "0.9", "--policy", "oracle")
+    return webgym("rollout", run.root, *words, cwd=run.root.parent)
+
+
+def locked_out(run):
+    with locked(run, "train runs/a"):
+        return webgym("prepare", run.root, cwd=run.root.parent)
+
+
+def signalled(number):
+    def call(run):
+        child = subprocess.Popen(
+            [*WEBGYM, "fixture", "judge"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        child.stdout.readline()
+        child.send_signal(number)
+        said = child.communicate(timeout=60)[1]
+        return subprocess.CompletedProcess([], child.returncode, "", said)
+
+    return call
+
+
+CASES = {
+    0: (done, ""),
+    1: (failed, "not all is as it was written"),
+    2: (wrong, "did you mean 'roles.device'?"),
+    3: (missing, "did you mean {run}?"),
+    4: (child_failed, "no such device"),
+    5: (below, "success rate 0.8 is below --min-success 0.9"),
+    75: (locked_out, "webgym train runs/a"),
+    130: (signalled(signal.SIGINT), "interrupted"),
+    143: (signalled(signal.SIGTERM), "terminated"),
+}
+
+
+def test_every_code_has_its_case():
+    assert list(CASES) == list(EXIT_CODES)
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_a_code_is_what_a_command_ends_with(run, code):
+    call, words = CASES[code]
+    said = call(run)
+    assert said.returncode == code, said.stderr
+    assert words.format(run=run.root) in said.stderr
+    assert "Traceback" not in said.stderr

@@ -1,0 +1,81 @@
+"""Help and completion wait for nothing heavy."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    *("torch", "vllm", "transformers", "playwright", "openai", "pyarrow", "duckdb", "numpy", "PIL", "huggingface_hub"),
+    *("yaml", "pydantic_settings", "httpx", "aiohttp", "jinja2", "rich", "asyncio", "webgym_cli.config.model"),
+)
+PROGRAM = """
+import sys
+from webgym_cli.cli.main import main
+sys.argv = ["webgym", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as ended:
+    print(*sorted(sys.modules), file=sys.stderr)
+    raise
+"""
+
+
+def modules(*arguments, **environment):
+    """Return what stdout got, and the names of all modules that were imported."""
+    said = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    return said.stdout, set(said.stderr.split())
+
+
+def completed(*words):
+    asked = {"_WEBGYM_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    return modules(**asked)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
+def test_help_imports_nothing_heavy(arguments):
+    said, found = modules(*arguments)
+    assert "webgym" in said
+    assert "typer" in found
+    assert not found & {*HEAVY, "pydantic"}
+
+
+@pytest.mark.parametrize("arguments", [["rollout", "--help"], ["tasks", "check", "-h"], ["--version"]])
+def test_a_commands_help_imports_only_what_typer_does(arguments):
+    """Typer's own parser of arguments wants pydantic."""
+    said, found = modules(*arguments)
+    assert "webgym" in said
+    assert not found & set(HEAVY)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["webgym", "roll"], "rollout"),
+        (["webgym", "rollout", "--spl"], "--split"),
+        (["webgym", "rollout", "r", "--split", "t"], "train\ntest"),
+        (["webgym", "rollout", "r", "-c", "dem"], "demo"),
+        (["webgym", "inspect-buffer", "r", "--failure", "brow"], "browser_crashed"),
+        (["webgym", "prepare", "tests/nosuch/r"], ""),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+)
+def test_completion_imports_nothing_heavy(words, offered):
+    """Only pydantic comes, with Typer's own parser of arguments."""
+    said, found = completed(*words)
+    assert said.strip() == offered
+    assert not found & set(HEAVY)
+
+
+def test_a_command_that_does_something_imports_what_it_needs():
+    """So the names above can be found at all."""
+    _, found = modules("config", "show")
+    assert found >= {"yaml", "pydantic", "pydantic_settings", "webgym_cli.config.model"}

@@ -1,0 +1,154 @@
+"""Ctrl-C and SIGTERM at a command that is at work: the published code, no process, and a run that goes on."""
+
+import os
+import select
+import signal
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from tests.cli.runs import WEBGYM, filled, webgym
+from tests.records.made import shot
+from webgym_cli.store.lock import locked
+from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.store.state import underway
+
+SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
+LIMIT = 60
+
+
+@pytest.fixture
+def run(tmp_path):
+    return filled(tmp_path)
+
+
+@contextmanager
+def stuck_picture(run):
+    """Put a pipe where a screenshot is: who reads it waits. Gives a function that waits until a process does."""
+    path = ScreenshotStore(run.screenshots).png(shot(1).sha256)
+    content = path.read_bytes()
+    path.unlink()
+    os.mkfifo(path)
+    ends = []
+
+    def read_by(child):
+        while not ends:
+            assert child.poll() is None, child.stderr.read()
+            with suppress(OSError):  # nobody has opened it to read
+                ends.append(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+            time.sleep(0.02)
+
+    try:
+        yield read_by
+    finally:
+        for end in ends:
+            os.close(end)
+        path.unlink()
+        path.write_bytes(content)
+
+
+def begun(run, *arguments):
+    return subprocess.Popen(
+        [*WEBGYM, *map(str, arguments)],
+        cwd=run.root.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(child, number):
+    """Send a signal, and return the exit code and what was said once the process and all of its own are gone."""
+    family = psutil.Process(child.pid).children(recursive=True)
+    child.send_signal(number)
+    said = child.communicate(timeout=LIMIT)[1]
+    assert psutil.wait_procs(family, timeout=LIMIT)[1] == []
+    return child.returncode, said
+
+
+@SIGNALS
+def test_prepare_is_taken_up_again(run, number, code):
+    with stuck_picture(run) as read_by:
+        child = begun(run, "prepare", run.root)
+        read_by(child)
+        left, said = ended(child, number)
+    assert (left, "Traceback" in said) == (code, False), said
+    assert "what was finished is stored" in said
+    assert underway(run).command == "prepare"
+    again = webgym("resume", run.root, cwd=run.root.parent)
+    assert again.returncode == 0, again.stderr
+    assert underway(run) is None
+    assert (run.dataset / "prepared.json").is_file()
+
+
+@SIGNALS
+@pytest.mark.parametrize("form", ["hf", "jsonl"])
+def test_an_export_leaves_nothing_half_written(run, number, code, form):
+    out = run.root.parent / ("sft" if form == "hf" else "sft.jsonl")
+    arguments = ("export-sharegpt", run.root, "--format", form, "-o", out)
+    with stuck_picture(run) as read_by:
+        child = begun(run, *arguments)
+        read_by(child)
+        left, said = ended(child, number)
+    assert (left, "Traceback" in said) == (code, False), said
+    assert not [path for path in run.root.parent.iterdir() if "sft" in path.name]
+    assert webgym(*arguments, cwd=run.root.parent).returncode == 0
+    assert out.exists()
+
+
+@SIGNALS
+def test_a_report_is_whole_or_not_there(run, number, code):
+    with stuck_picture(run) as read_by:
+        child = begun(run, "report", run.root)
+        read_by(child)
+        left, said = ended(child, number)
+    assert (left, "Traceback" in said) == (code, False), said
+    assert not list(run.root.glob("*.html*"))
+    assert webgym("report", run.root, cwd=run.root.parent).returncode == 0
+
+
+@SIGNALS
+def test_a_page_of_an_episode_is_whole_or_not_there(run, number, code):
+    with stuck_picture(run) as read_by:
+        child = begun(run, "show", run.root, "train-0000-00000", "--html", "x.html")
+        read_by(child)
+        left, said = ended(child, number)
+    assert (left, "Traceback" in said, (run.root.parent / "x.html").exists()) == (code, False, False), said
+
+
+@SIGNALS
+def test_gc_loses_no_picture(run, number, code):
+    store = ScreenshotStore(run.screenshots)
+    names = [shot(index).sha256 for index in range(3)]
+    with stuck_picture(run) as read_by:
+        child = begun(run, "gc", run.root, "--recode", "webp", "--workers", "1")
+        read_by(child)
+        child.send_signal(number)
+    said = child.communicate(timeout=LIMIT)[1]
+    assert (child.returncode, "Traceback" in said) == (code, False), said
+    with locked(run, "a test"):
+        assert all(store.get(name) for name in names)
+    assert webgym("gc", run.root, "--recode", "webp", cwd=run.root.parent).returncode == 0
+    assert all(store.get(name) for name in names)
+
+
+@SIGNALS
+def test_serve_ends_its_server(run, number, code):
+    fifo, python = run.root.parent / "up", run.root.parent / "python"
+    os.mkfifo(fifo)
+    python.write_text(f"#!/bin/sh\necho $$ > {fifo}\nexec sleep 600\n")
+    python.chmod(0o755)
+    told = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    child = begun(run, "serve", run.root, "-s", f"roles.serve={python}", "-s", "serve.port=0")
+    assert select.select([told], [], [], LIMIT)[0], "no server was started"
+    server = int(os.read(told, 100))
+    os.close(told)
+    left, said = ended(child, number)
+    assert (left, "Traceback" in said) == (code, False), said
+    assert "vLLM is stopped" in said
+    assert not psutil.pid_exists(server)
+    assert underway(run) is None

@@ -1,0 +1,133 @@
+"""stdout is for programs: JSON Lines, ids or plain lines, and nothing else, whatever the terminal is said to be."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+
+from tests.cli.runs import WEBGYM, filled, webgym
+from tests.imports.foreign import agentlab_episode
+
+ESCAPE = "\x1b"
+JSON = {
+    "status": ["status", "run", "--json"],
+    "inspect-buffer": ["inspect-buffer", "run", "--json"],
+    "verify": ["inspect-buffer", "run", "--verify", "--json"],
+    "sql": ["inspect-buffer", "run", "--sql", "select id, reward from trajectories", "--json"],
+    "show": ["show", "run", "train-0000-00000", "train-0000-00001", "--json"],
+    "diff": ["diff", "run", "0", "0", "--split", "train", "--json"],
+    "compare": ["compare", "run", "run", "--json"],
+    "report": ["report", "run", "--json"],
+    "gc": ["gc", "run", "--json"],
+    "config show": ["config", "show", "--json"],
+    "doctor": ["doctor", "-s", "roles.serve=python", "-s", "roles.train=python", "--json"],
+    "prepare": ["prepare", "run"],
+    "judge": ["judge", "run", "--all", "-s", "judge.base_url=scripted"],
+    "import": ["import", "agentlab", "lab", "new"],
+    "rollout": ["rollout", "run", "--policy", "oracle", "--episodes", "5"],
+    "tasks sample": ["tasks", "sample", "sites:all", "-n", "3"],
+    "export": ["export-sharegpt", "run", "--format", "jsonl"],
+}
+PLAIN = {
+    "status": ["status", "run"],
+    "inspect-buffer": ["inspect-buffer", "run"],
+    "ids": ["inspect-buffer", "run", "-q"],
+    "show": ["show", "run", "train-0000-00000"],
+    "compare": ["compare", "run", "run"],
+    "gc": ["gc", "run", "-n"],
+    "config show": ["config", "show"],
+    "help": ["rollout", "--help"],
+}
+TERMINALS = {"plain": {}, "dumb": {"TERM": "dumb"}, "no colour": {"NO_COLOR": "1"}, "wide": {"TERM": "xterm-256color"}}
+
+
+@pytest.fixture
+def place(tmp_path):
+    filled(tmp_path)
+    agentlab_episode(tmp_path / "lab", "noop()", pictures=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_every_line_is_one_object(place, name):
+    said = webgym(*JSON[name], cwd=place)
+    assert said.returncode in (0, 1 if name == "doctor" else 0), said.stderr
+    lines = said.stdout.splitlines()
+    assert lines
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+    assert ESCAPE not in said.stderr
+
+
+@pytest.mark.parametrize("terminal", TERMINALS)
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_pipe_gets_plain_lines(place, name, terminal):
+    said = webgym(*PLAIN[name], cwd=place, COLUMNS="40" if name != "help" else "80", **TERMINALS[terminal])
+    assert said.returncode == 0, said.stderr
+    assert said.stdout
+    assert ESCAPE not in said.stdout + said.stderr
+    assert not re.search(r"[\u2500-\u257f]", said.stdout)
+
+
+def test_what_is_longer_than_the_terminal_stays_whole(tmp_path):
+    said = webgym("config", "show", "-s", f"policy_config.base_model={'x' * 200}", cwd=tmp_path, COLUMNS="40")
+    assert f"policy_config.base_model\t{'x' * 200}\t-s policy_config.base_model\n" in said.stdout
+
+
+def test_a_dumb_terminal_gets_no_bars_and_no_colours(place):
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [*WEBGYM, "judge", "run", "--all", "-s", "judge.base_url=scripted"],
+        cwd=place,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # a terminal whose other side is closed
+        pass
+    os.close(ours)
+    assert child.wait(60) == 0
+    assert b"judged" in shown
+    assert ESCAPE.encode() not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rolout"], "Did you mean 'rollout'?"),
+        (["tasks", "chek"], "Did you mean 'check'?"),
+        (["status", "--wach", "run"], "(Possible options: --watch)"),
+        (["rollout", "run", "--split", "tset"], "'train'"),
+        (["rollout", "run", "-s", "rollout.episode=5"], "did you mean 'rollout.episodes'?"),
+        (["rollout", "run", "-c", "dmeo"], "or one of the shipped names: "),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+)
+def test_what_is_nearly_right_is_told_what_it_may_mean(place, arguments, words):
+    said = webgym(*arguments, cwd=place)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert words in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ran", "ran: there is no run; did you mean run?"),
+        ("zzzzzzzz", "zzzzzzzz: there is no run; there are run, runs/one, runs/two"),
+    ],
+)
+def test_a_run_that_is_none_names_those_nearby(place, name, words):
+    for made in ("one", "two"):
+        (place / "runs" / made).mkdir(parents=True)
+        (place / "runs" / made / "run.json").write_text("{}")
+    said = webgym("status", name, cwd=place)
+    assert (said.returncode, said.stdout) == (3, "")
+    assert said.stderr.splitlines()[0] == f"webgym: {words}"

@@ -1,0 +1,187 @@
+"""What the shell offers for a word. A key press waits for it, so little is imported and little is read."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from webgym_cli.cli.output import Output
+
+MOST_ENTRIES = 5000
+"""Entries of a folder that are looked at."""
+MOST_BYTES = 32 << 20
+"""Bytes of trajectories that are read for their ids, the newest iterations' first."""
+MOST_IDS = 500
+_PLAIN = re.compile(r"[\w./:=@%+,~-]+")
+"""What no shell takes for anything but itself."""
+_ID = re.compile(rb'"id": ?"([^"\\]+)"')
+_HEAD = 400
+"""Bytes of a trajectory's line among which its id stands."""
+
+
+def runs(incomplete: str) -> list[str]:
+    """Offer the runs in the folder that is being typed, and in the folders there."""
+    return list(_paths(incomplete, lambda path: (path / "run.json").is_file()))
+
+
+def settings_files(incomplete: str) -> list[str]:
+    """Offer the shipped settings by name, and YAML files."""
+    from webgym_cli.config.shipped import shipped_root
+
+    shipped = sorted(path.stem for path in shipped_root().glob("*.yaml"))
+    return [*shipped, *_paths(incomplete, lambda path: path.suffix in (".yaml", ".yml"))]
+
+
+def settings(incomplete: str) -> list[str]:
+    """Offer the settings' keys, and after one its values: the choices, or else the default.
+
+    The values come as soon as one key is left: of a single offer, a shell believes that the word ends there.
+    """
+    from webgym_cli.config.load import known_keys
+
+    known = known_keys()
+    key, equals, _ = incomplete.partition("=")
+    near = [name for name in known if name == key or (not equals and name.startswith(key))]
+    if len(near) > 1:
+        return [f"{name}=" for name in near]
+    return [f"{name}={value}" for name in near for value in ("", *_values(known[name])) if _is_plain(value)]
+
+
+def tasks(incomplete: str) -> list[str]:
+    """Offer the shipped tasks and JSON Lines files."""
+    return ["miniwob:all", "sites:all", *_paths(incomplete, lambda path: path.suffix == ".jsonl")]
+
+
+def policies() -> list[str]:
+    """Offer who can act; a URL is typed."""
+    return ["oracle", "vllm"]
+
+
+def failures() -> list[str]:
+    """Offer the kinds of failure."""
+    from webgym_cli.records.failure import FailureKind
+
+    return ["any", *FailureKind]
+
+
+def trajectories(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the ids of a run's trajectories, the newest iterations' first."""
+    if ctx.params.get("run") is None:
+        return []
+    from webgym_cli.records.groups import Split
+    from webgym_cli.store.run import RunDir
+
+    run = RunDir(Path(ctx.params["run"]))
+    parts = [part for split in Split for part in run.trajectories(split).glob("iteration_*/part-*.jsonl")]
+    newest = sorted(parts, key=lambda part: part.parent.name, reverse=True)
+    matching = (name for name in _ids(newest) if name.startswith(incomplete))
+    return sorted(set(islice(matching, MOST_IDS)))
+
+
+def answer_bash(complete: Callable[[], object]) -> None:
+    """Answer bash, which takes `key=value` and `miniwob:all` for several words and replaces only the last of them."""
+    words, place = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
+    typed, place, before = joined(words, place)
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(typed), str(place)
+    with redirect_stdout(io.StringIO()) as offered, suppress(SystemExit):
+        complete()
+    output = Output()
+    for offer in offered.getvalue().splitlines():
+        output.text(rest(offer, before))
+
+
+def joined(words: Sequence[str], place: int) -> tuple[list[str], int, str]:
+    """Return bash's words as they were typed, the place of the one at the cursor, and what of it bash has cut off."""
+    typed: list[str] = []
+    at, before, after_break = len(words), "", False
+    for number, word in enumerate(words):
+        is_break = number > 1 and bool(word) and not word.strip("=:")
+        if is_break or (after_break and word):
+            if number == place:
+                before = typed[-1] + (word if is_break else "")
+            typed[-1] += word
+        else:
+            typed.append(word)
+        if number == place:
+            at = len(typed) - 1
+        after_break = is_break
+    return typed, at, before
+
+
+def rest(offer: str, before: str) -> str:
+    """Return an offer without what stands before bash's own word."""
+    known = next((before[start:] for start in range(len(before)) if offer.startswith(before[start:])), "")
+    return offer.removeprefix(known)
+
+
+def _paths(incomplete: str, wanted: Callable[[Path], bool]) -> Iterator[str]:
+    """Yield what is wanted of a folder and of the folders in it, written as the person began to write it."""
+    folder, slash, name = incomplete.rpartition("/")
+    for path in _entries(Path(f"{folder}{slash}").expanduser(), name):
+        here = f"{folder}{slash}{path.name}"
+        if wanted(path):
+            yield here
+        elif path.is_dir():
+            yield from (f"{here}/{below.name}" for below in _entries(path) if wanted(below))
+
+
+def _entries(folder: Path, name: str = "") -> list[Path]:
+    """Return a folder's entries that begin with a name; hidden ones only where a dot was typed."""
+    try:
+        entries = list(islice(folder.iterdir(), MOST_ENTRIES))
+    except OSError:
+        return []
+    fit = [path for path in entries if path.name.startswith(name) and (name or not path.name.startswith("."))]
+    return sorted(path for path in fit if _is_plain(path.name))
+
+
+def _ids(parts: Iterable[Path]) -> Iterator[str]:
+    left = MOST_BYTES
+    for part in parts:
+        try:
+            with part.open("rb") as lines:
+                for line in lines:
+                    if found := _ID.search(line[:_HEAD]):
+                        yield found[1].decode(errors="replace")
+                    left -= len(line)
+                    if left < 0:
+                        return
+        except OSError:
+            continue
+
+
+def _values(field: Any) -> Iterator[str]:
+    """Yield the values of a setting as they are typed."""
+    import json
+
+    found = list(_choices(field.annotation)) or [field.get_default(call_default_factory=True)]
+    yield from (item if isinstance(item, str) else json.dumps(item, default=str) for item in found)
+
+
+def _choices(kind: Any) -> Iterator[object]:
+    """Yield the values that a type allows, where they are a closed list."""
+    from types import NoneType, UnionType
+    from typing import Literal, Union, get_args, get_origin
+
+    if kind is bool:
+        yield from (True, False)
+    elif get_origin(kind) is Literal:
+        yield from get_args(kind)
+    elif get_origin(kind) in (Union, UnionType):
+        parts = get_args(kind)
+        closed = [list(_choices(part)) for part in parts if part is not NoneType]
+        if all(closed):
+            yield from (value for values in closed for value in values)
+            yield from [None] * (NoneType in parts)
+
+
+def _is_plain(text: str) -> bool:
+    return not text or bool(_PLAIN.fullmatch(text))

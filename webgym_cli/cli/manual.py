@@ -1,0 +1,104 @@
+"""How help is laid out: a command's docstring as a page, with its blocks for examples, exit codes and related commands.
+
+A docstring says in its first line what the command does. A paragraph that begins with `Examples:` has a command line a
+line; `Exit codes: 3, 5.` names those that the command has beside the general ones, and `See also:` other commands.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from webgym_cli.errors import EXIT_CODES
+
+GENERAL = (0, 1, 2, 130, 143)
+"""The exit codes that every command may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a command's docstring says."""
+
+    summary: str
+    """One sentence."""
+    prose: tuple[str, ...]
+    """Paragraphs."""
+    examples: tuple[str, ...]
+    """Shell lines."""
+    exit_codes: tuple[int, ...]
+    """The general ones, too."""
+    see_also: tuple[str, ...]
+    """Commands, as they are typed."""
+
+
+def page(docstring: str) -> Page:
+    """Return a docstring as a page."""
+    summary, *paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(docstring))
+    blocks = {"Examples": "", "Exit codes": "", "See also": ""}
+    prose = []
+    for paragraph in paragraphs:
+        name, colon, text = paragraph.partition(":")
+        if colon and name in blocks:
+            blocks[name] = text
+        else:
+            prose.append(paragraph)
+    return Page(
+        " ".join(summary.split()),
+        tuple(prose),
+        tuple(line.strip() for line in blocks["Examples"].splitlines() if line.strip()),
+        tuple(sorted({*GENERAL, *map(int, re.findall(r"\d+", blocks["Exit codes"]))})),
+        tuple(name.strip(" .\n") for name in blocks["See also"].split(",") if name.strip()),
+    )
+
+
+class Manual(TyperCommand):
+    """A command whose help keeps each example on its line."""
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does, then the examples."""
+        told = page(self.help or "")
+        for paragraph in (told.summary, *told.prose):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(paragraph)
+        if told.examples:
+            with formatter.section("Examples"):
+                for line in told.examples:
+                    formatter.write(f"{' ' * formatter.current_indent}{line}\n")
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the exit codes and the related commands."""
+        told = page(self.help or "")
+        _exit_codes(formatter, told.exit_codes)
+        if told.see_also:
+            with formatter.section("See also"):
+                formatter.write_text(", ".join(told.see_also))
+
+
+class ManualGroup(TyperGroup):
+    """A group that lists its commands by what they are for, each with its whole summary."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, a section a panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            panels.setdefault(command.rich_help_panel or "Commands", []).append((name, page(command.help).summary))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write all exit codes where this is the whole program."""
+        if ctx.parent is None:
+            _exit_codes(formatter, EXIT_CODES)
+
+
+def _exit_codes(formatter: Any, codes: Iterable[int]) -> None:
+    with formatter.section("Exit codes"):
+        formatter.write_dl([(str(code), EXIT_CODES[code]) for code in codes])

@@ -1,0 +1,34 @@
+"""The index in a temporary folder, for those who may write nothing into the run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from webgym_cli.store.run import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class _Aside(RunDir):
+    """A run whose index is elsewhere."""
+
+    folder: Path
+
+    @property
+    def index(self) -> Path:
+        """The temporary folder."""
+        return self.folder
+
+
+@contextmanager
+def index_aside(run: RunDir) -> Iterator[RunDir]:
+    """Give the run with an index that is gone afterwards. It begins with what the run's own index has, by links."""
+    with tempfile.TemporaryDirectory(prefix="webgym-aside-") as folder:
+        for fragment in run.index.rglob("*.parquet"):
+            link = Path(folder) / fragment.relative_to(run.index)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(fragment)
+        yield _Aside(run.root, Path(folder))
