@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from tests.rollout.scripted import CALL, Script, ScriptedActor, ScriptedPool
+from webgym_cli.jobs.ray_cluster import Node, RankLostError
 from webgym_cli.rollout.parts import Parts
-from webgym_cli.rollout.ray_cluster import Node, RankLostError
-from webgym_cli.rollout.ray_rank import RolloutRank
 
 
 class InProcessCluster:
@@ -25,11 +24,11 @@ class InProcessCluster:
         self.dead = set()
         self.killed = []
 
-    def nodes(self):
+    def nodes(self, cpus):
         return [node for node in self.known if node.id not in self.dead]
 
-    def hire(self, node):
-        self.ranks[node.id] = rank = RolloutRank()
+    def hire(self, kind, node, *, cpus):
+        self.ranks[node.id] = rank = kind()
         rank.node = node.id
         return rank
 

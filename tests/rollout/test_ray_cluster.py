@@ -9,12 +9,13 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.errors import RoleError, StoreError, UsageError
+from webgym_cli.jobs.ray_cluster import Node, in_short, open_cluster
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
 from webgym_cli.rollout.ledger import Ledger
 from webgym_cli.rollout.plan import Owed
-from webgym_cli.rollout.ray_cluster import Node, in_short, loopback, open_cluster, require_reachable, seen_from_afar
 from webgym_cli.rollout.ray_messages import Fault
+from webgym_cli.rollout.ray_reach import loopback, require_reachable, seen_from_afar
 
 HERE = "10.0.0.1"
 
@@ -27,7 +28,7 @@ class Nodes:
     def __init__(self, *addresses):
         self.addresses = addresses
 
-    def nodes(self):
+    def nodes(self, cpus):
         return [Node(address, address, f"host-{address}") for address in self.addresses]
 
 

@@ -35,9 +35,9 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Command:
-    """A webgym command at work; its stdout and stderr go to files."""
+    """A webgym command at work; its stdout and stderr go to files. `more`: variables of its environment."""
 
-    def __init__(self, folder: Path, *arguments: object) -> None:
+    def __init__(self, folder: Path, *arguments: object, **more: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         name = uuid.uuid4().hex
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
@@ -49,7 +49,7 @@ class Command:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=environment(**{MARK: name}),
+                env=environment(**more, **{MARK: name}),
                 start_new_session=True,
             )
 

@@ -1,7 +1,8 @@
 """A trainer in the place of LLaMA-Factory's that meets the other nodes as torchrun would: by a port on node 0.
 
-Every step needs a word from every node. `BEHAVE` says what goes wrong, and where: `<node>:<what>`, with `what` one of
-`raise` (an error of its own at step 2), `hang` (from step 2 on), `wait` (at step 2, until `RUN/go` is there).
+Every step needs a word from every node, and every node leaves its share of the checkpoint in its own output folder.
+`BEHAVE` says what goes wrong, and where: `<node>:<what>`, with `what` one of `raise` (an error of its own at step 2),
+`hang` (from step 2 on), `wait` (at step 2, until `RUN/go` is there).
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.train.fake_checkpoints import checkpoint
+from tests.train.fake_checkpoints import archive, checkpoint
 
 STEPS = 4
 
@@ -46,12 +47,29 @@ class Meeting:
                 raise RuntimeError("Connection closed by peer")
 
 
+def share(out, rank, step):
+    """What DeepSpeed leaves of another rank than 0."""
+    folder = out / f"checkpoint-{step}"
+    archive(folder / f"rng_state_{rank}.pth")
+    archive(folder / f"global_step{step}" / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+
+
+def require_images(config):
+    """Every image that a sample names must be there."""
+    info = json.loads((Path(config["dataset_dir"]) / "dataset_info.json").read_text())
+    samples = json.loads((Path(config["dataset_dir"]) / info[config["dataset"]]["file_name"]).read_text())
+    images = [image for sample in samples for image in sample["images"]]
+    if not images or not all(Path(image).is_file() for image in images):
+        raise FileNotFoundError("an image is missing")
+
+
 def main():
     config = yaml.safe_load(Path(sys.argv[2]).read_text())
     out = Path(config["output_dir"])
     resumed = config.get("resume_from_checkpoint", "")
     start = int(resumed.rpartition("-")[2]) if "checkpoint-" in resumed else 0
     node, _, behave = os.environ.get("BEHAVE", "").partition(":")
+    require_images(config)
     meeting = Meeting()
     for step in range(start + 1, STEPS + 1):
         if step == 2 and node == str(meeting.rank):
@@ -61,11 +79,15 @@ def main():
                 time.sleep(0.05)
         meeting.step()
         if meeting.rank == 0:
+            checkpoint(out / f"checkpoint-{step}", step=step, zero=True, max_steps=STEPS)
+        meeting.step()
+        if meeting.rank:
+            share(out, meeting.rank, step)
+        meeting.step()
+        if meeting.rank == 0:
             facts = {"current_steps": step, "total_steps": STEPS, "loss": 5.0 - step, "lr": 0.1}
             with (out / "trainer_log.jsonl").open("a") as log:
                 log.write(json.dumps(facts) + "\n")
-            world = int(os.environ["NNODES"]) * int(os.environ["NPROC_PER_NODE"])
-            checkpoint(out / f"checkpoint-{step}", step=step, world_size=world, max_steps=STEPS)
 
 
 main()

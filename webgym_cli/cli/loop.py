@@ -63,6 +63,7 @@ def loop(
 
     See also: webgym status, webgym resume, webgym report.
     """
+    from webgym_cli.cli.follow import followed
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.order import Loop, Phase, plan_loop
@@ -80,6 +81,8 @@ def loop(
     plan = plan_loop(directory, settings, phase=Phase(phase), **options)
     if dry_run:
         output.show(plan.to_json())
+        return
+    if followed(directory, settings, output):
         return
     with stage("loop", directory, settings, output, {"phase": phase, **options}) as at:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,10 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now, refuse_changes
 from webgym_cli.store.state import begin, finish
+from webgym_cli.train.lead import heading
+
+_FOLLOWED = ("train", "loop")
+"""The commands that several nodes run together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tupl
     return directory, settings
 
 
+def _heard_by_nodes(command: str, run: RunDir, settings: Settings) -> AbstractContextManager[None]:
+    """Return what lets the other nodes of a training follow a command."""
+    return heading(run, settings, f"{command} {run.root}") if command in _FOLLOWED else nullcontext()
+
+
 @contextmanager
 def stage(
     command: str, run: RunDir, settings: Settings, output: Output, options: dict[str, Any] | None = None
@@ -48,7 +57,11 @@ def stage(
         create_or_open(run, settings)
         logs = new_attempt(run)
         begin(run, command, options or {})
-        with output.progress() as board, (logs / "webgym.log").open("ab", buffering=0) as log:
+        with (
+            _heard_by_nodes(command, run, settings),
+            output.progress() as board,
+            (logs / "webgym.log").open("ab", buffering=0) as log,
+        ):
 
             def sink(event: Event) -> None:
                 if event.get("transient"):

@@ -23,6 +23,7 @@ def train(
 
     See also: webgym prepare, webgym rollout, webgym serve.
     """
+    from webgym_cli.cli.follow import followed
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
@@ -31,10 +32,12 @@ def train(
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
-    plan = plan_training(directory, settings)
     if dry_run:
-        output.show(plan.to_json())
+        output.show(plan_training(directory, settings).to_json())
         return
+    if followed(directory, settings, output):
+        return
+    plan_training(directory, settings)
     with stage("train", directory, settings, output) as at:
 
         async def work() -> None:

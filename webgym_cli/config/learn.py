@@ -202,6 +202,17 @@ class TrainSettings(Section):
     """Deadline of one training."""
     stop_grace: float = Field(default=30.0, gt=0)
     """Seconds between TERM and KILL."""
+    executor: Literal["local", "ray"] = "local"
+    """`local`: on this machine, or on as many as `NNODES` says, each running the same command; `ray`: on this machine
+    and on others of the Ray cluster (`rollout.ray_address`)."""
+    nodes: int = Field(default=1, ge=1)
+    """Nodes that train together with `executor: ray`, this one included."""
+    file_systems: Literal["auto", "separate"] = "auto"
+    """`auto`: a node that Ray placed works in the run's folder where it sees it, else it is sent what it needs;
+    `separate`: it is sent what it needs in any case."""
+    node_timeout: float = Field(default=120.0, ge=1)
+    """Seconds of silence after which a node of a training over several nodes counts as dead. It is also how long the
+    nodes wait for each other at the beginning."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """Newest checkpoints that keep their optimizer's states; older ones keep only the weights."""
     keep_weights: int | None = Field(default=None, ge=1)

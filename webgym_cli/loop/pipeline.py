@@ -122,7 +122,8 @@ class Pipeline:
 
     async def _roll_out_on_ray(self, plan: RolloutPlan, policy: str) -> Event:
         """Run what is owed on the nodes of a Ray cluster."""
-        from webgym_cli.rollout.ray_cluster import open_cluster, require_reachable, seen_from_afar
+        from webgym_cli.jobs.ray_cluster import open_cluster
+        from webgym_cli.rollout.ray_reach import require_reachable, seen_from_afar
         from webgym_cli.rollout.scale_out import ScaleOut
 
         async with open_cluster(self.settings.rollout) as cluster:

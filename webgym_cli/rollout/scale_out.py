@@ -19,15 +19,15 @@ from uuid import uuid4
 import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, RoleError, StoreError, UsageError, WebGymError
+from webgym_cli.jobs.ray_cluster import Node, RankLostError, RayCluster
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.execute import LAST_WORD, summarise
 from webgym_cli.rollout.head import Head
 from webgym_cli.rollout.parts import POLICY_KEY, Acting, Opener
 from webgym_cli.rollout.plan import RolloutPlan
-from webgym_cli.rollout.ray_cluster import Node, RankLostError, RayCluster
 from webgym_cli.rollout.ray_messages import Arrival, Posting, Report, Ticket
-from webgym_cli.rollout.ray_rank import LEASE, seen
+from webgym_cli.rollout.ray_rank import LEASE, RolloutRank, seen
 from webgym_cli.store.files import write_atomic
 from webgym_cli.store.run import RunDir
 
@@ -146,7 +146,8 @@ class ScaleOut:
 
     async def _recruit(self, group: asyncio.TaskGroup) -> set[asyncio.Task[WebGymError | None]]:
         """Post a rank to each node that has had none, and return the talks with them."""
-        fresh = [node for node in await asyncio.to_thread(self.cluster.nodes) if node.id not in self._met]
+        offered = await asyncio.to_thread(self.cluster.nodes, self.settings.rollout.ray_cpus)
+        fresh = [node for node in offered if node.id not in self._met]
         if not fresh:
             return set()
         first = len(self._met)
@@ -172,7 +173,8 @@ class ScaleOut:
 
     async def _post(self, number: int, node: Node, marker: str, ranks: int) -> Rank | None:
         """Make a rank on a node and have it begin; None when Ray can't. Raises `UsageError` where the node is unfit."""
-        rank = Rank(number, node, self.cluster.hire(node))
+        handle = self.cluster.hire(RolloutRank, node, cpus=self.settings.rollout.ray_cpus)
+        rank = Rank(number, node, handle)
         self._ranks[number] = rank
         try:
             posting = self._posting(rank, marker, ranks)

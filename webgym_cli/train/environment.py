@@ -37,12 +37,6 @@ def processes(settings: Settings, device: str, environ: Mapping[str, str]) -> in
     return wanted or count or 1
 
 
-def machines(environ: Mapping[str, str]) -> int:
-    """Return the machines that train together, as LLaMA-Factory is told (`NNODES`)."""
-    count = environ.get("NNODES", "1")
-    return int(count) if count.isdigit() and int(count) > 0 else 1
-
-
 def trainer_env(
     *, python: Path, device: str, processes: int, torchrun: bool, local_model: bool, datasets_cache: Path
 ) -> dict[str, str]:

@@ -19,8 +19,10 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.files import write_atomic, write_json
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, merge, offload, partial, publish, start_state
+from webgym_cli.train.crew import Crew
 from webgym_cli.train.environment import child_environment
-from webgym_cli.train.failure import failed
+from webgym_cli.train.failure import failed, peer_lost
+from webgym_cli.train.lead import SharedCrew
 from webgym_cli.train.plan import LAUNCH_FILE, TrainPlan, without_states
 from webgym_cli.train.progress import TRAINER_LOG, Follower, trim_log
 
@@ -51,7 +53,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     sink({"event": "train_start", "name": plan.name, "mode": plan.mode, "steps": plan.total_steps})
     if plan.mode != "finished":
         await offload.require_optimizer(plan, settings, log_dir / LOG, sink)
-        await _train(plan, settings, log_dir, sink)
+        await _train(plan, run, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)
     if plan.lora:
         weights = await merge.merge(plan, weights, settings, log_dir / LOG, sink)
@@ -125,17 +127,42 @@ async def _build_start(plan: TrainPlan, run: RunDir, settings: Settings, log_dir
     return plan
 
 
-async def _train(plan: TrainPlan, settings: Settings, log_dir: Path, sink: EventSink) -> None:
-    """Run the trainer to its end. Raises `JobError`."""
-    log = log_dir / LOG
-    env = child_environment(plan.env, settings, plan.python) | {"WANDB_DIR": str(log_dir)}
+async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> None:
+    """Run the trainer to its end, on all nodes. Raises `JobError`."""
+    crew = _crew(plan, run, settings, log_dir, sink)
+    try:
+        env = child_environment(plan.env | await crew.gather(), settings, plan.python) | {"WANDB_DIR": str(log_dir)}
+        log = log_dir / LOG
+        code = await _run_trainer(plan, env, crew, settings.train.stop_grace, log, sink)
+        if code != 0:
+            raise await crew.blame(failed(code, log), echo=peer_lost(code, log))
+        await crew.finish()
+    finally:
+        await crew.dismiss()
+
+
+def _crew(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> Crew:
+    """Return the other nodes of a training."""
+    if plan.place is None:
+        return Crew()
+    if settings.train.executor == "ray":
+        from webgym_cli.train.ray_crew import RayCrew
+
+        return RayCrew(plan, run, settings, plan.place, log_dir, sink)
+    return SharedCrew(plan, run, settings, plan.place, log_dir, sink)
+
+
+async def _run_trainer(
+    plan: TrainPlan, env: dict[str, str], crew: Crew, grace: float, log: Path, sink: EventSink
+) -> int:
+    """Run this node's trainer and return its exit status. Raises `JobError` when it had to be stopped."""
     follower = Follower(plan.folder / TRAINER_LOG)
     follower.skip()
     memory = GpuMemory.of(plan.device, sink)
-    job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
-    deadline, look = time.monotonic() + plan.time_limit, 0.0
+    job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=grace)
+    deadline, look, trouble = time.monotonic() + plan.time_limit, 0.0, None
     try:
-        while (code := job.poll()) is None and time.monotonic() < deadline:
+        while (code := job.poll()) is None and time.monotonic() < deadline and not (trouble := crew.trouble()):
             for event in follower.new_events():
                 sink(event)
             if time.monotonic() >= look:
@@ -143,14 +170,17 @@ async def _train(plan: TrainPlan, settings: Settings, log_dir: Path, sink: Event
                 look = time.monotonic() + LOOK_SECONDS
             await asyncio.sleep(POLL_SECONDS)
     finally:
+        if job.poll() is None:
+            await crew.dismiss()  # the others stop meanwhile
         await job.stop()
     for event in follower.new_events():
         sink(event)
+    if code is None and trouble:
+        raise trouble
     if code is None:
         raise JobError(
             f"the training passed its time limit of {plan.time_limit / 60:g} minutes and was stopped; log: {log}",
             hint="-s train.time_limit_minutes=… gives it more; the same command goes on from its last checkpoint",
         )
-    if code != 0:
-        raise failed(code, log)
     await memory.freed()
+    return code

@@ -37,6 +37,8 @@ from webgym_cli.train.nodes import (
 from webgym_cli.train.place import Place
 
 POLL_SECONDS = 0.2
+HANDOVER = KILL_MARGIN + 5.0
+"""Seconds, beside the trainer's grace, in which one who followed a command that is gone has left."""
 _AGAIN = "run the same command again on every node: the training goes on from its last checkpoint"
 
 
@@ -74,11 +76,11 @@ async def follow(run: RunDir, settings: Settings, place: Place, sink: EventSink)
 
 @asynccontextmanager
 async def _one_follower(run: RunDir, settings: Settings, place: Place) -> AsyncIterator[None]:
-    """Hold this node's rank. One who followed a command that is gone needs a moment to leave."""
+    """Hold this node's rank."""
     try:
         run.nodes.mkdir(parents=True, exist_ok=True)
         lock = FileLock(run.nodes / f"node-{place.rank}.lock")
-        await asyncio.to_thread(lock.acquire, timeout=settings.train.stop_grace + KILL_MARGIN)
+        await asyncio.to_thread(lock.acquire, timeout=settings.train.stop_grace + HANDOVER)
     except Timeout:
         other = read_word(node_file(run, place.rank), NodeWord)
         holder = f"process {other.pid} on {other.host}" if other else "another process"

@@ -12,8 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import WebGymError
-from webgym_cli.jobs.signals import Terminated
+from webgym_cli.errors import Terminated, WebGymError
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.files import read_json, write_json
 from webgym_cli.store.run import RunDir

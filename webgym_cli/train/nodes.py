@@ -140,7 +140,7 @@ class Voice(Generic[W]):
     def __init__(self, path: Path, word: W, timeout: float) -> None:
         """Begin; others give us up after `timeout` seconds of silence. Raises `StoreError`."""
         self._path = path
-        self._word = word
+        self._word: W = word
         self._every = beat_seconds(timeout)
         self._turn = threading.Lock()
         self._over = threading.Event()
@@ -182,7 +182,7 @@ class Ear(Generic[W]):
 
     def __init__(self, path: Path, kind: type[W], clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
-        self._kind = kind
+        self._kind: type[W] = kind
         self._clock = clock
         self._since = clock()
         self._last: W | None = read_word(path, kind)

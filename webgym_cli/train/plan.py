@@ -15,6 +15,7 @@ from webgym_cli.roles.locate import Device, resolve_device, role_python
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import dataset, disk, environment, partial
+from webgym_cli.train.place import Place, place_in
 from webgym_cli.train.start_state import why_not_carried
 
 CARRYING = ("resume_from_checkpoint", "warmup_steps")
@@ -58,6 +59,8 @@ class TrainPlan:
     """Expected optimizer steps, at least 1."""
     time_limit: float
     """Seconds."""
+    place: Place | None
+    """Where this node stands among several; None for a training on one."""
     source: Path | None
     """The checkpoint whose optimizer states are taken: the parent's or an interrupted training's."""
     adopted: Path | None
@@ -92,6 +95,7 @@ class TrainPlan:
             "overrides": self.overrides,
             "source": None if self.source is None else str(self.source),
             "processes": self.training.world_size,
+            "nodes": self.place.to_json(self.training.world_size) if self.place else None,
             "total_steps": self.total_steps,
             "time_limit_seconds": self.time_limit,
             "disk_bytes": self.disk_bytes,
@@ -144,7 +148,8 @@ def _base(
     device = resolve_device(settings.roles.device)
     stage = dataset.zero_stage(config)
     local = environment.processes(settings, device, environ)
-    world = local * environment.machines(environ)
+    place = place_in(settings.train, environ)
+    world = local * (place.count if place else 1)
     folder = partial.partial_folder(run, prepared.model_name)
     env, overrides, remark = environment.reporting(settings, config, dataset.read_wandb_env(run), environ, python)
     env = (
@@ -183,6 +188,7 @@ def _base(
         training=training,
         total_steps=dataset.total_steps(config, prepared.train_samples, world),
         time_limit=settings.train.time_limit_minutes * 60,
+        place=place,
         source=None,
         adopted=None,
         notes=(remark,) if remark else (),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import ipaddress
 import os
 import signal
 import time
@@ -12,13 +11,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from webgym_cli.config.collect import RolloutSettings
-from webgym_cli.config.model import Settings
 from webgym_cli.errors import RoleError, UsageError
-from webgym_cli.rollout.ray_keeper import OWN, Keeper, in_short, require_answer, take_back
-from webgym_cli.rollout.ray_rank import RolloutRank
+from webgym_cli.jobs.ray_keeper import OWN, Keeper, in_short, require_answer, take_back
 
 _ASK_AGAIN = 0.5
 _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
@@ -26,7 +22,7 @@ _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
 
 
 class RankLostError(Exception):
-    """A rank does not answer and never will; the text says what Ray knows."""
+    """An actor does not answer and never will; the text says what Ray knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +39,37 @@ class Node:
 class RayCluster:
     """A connection to Ray. Use `open_cluster`."""
 
-    def __init__(self, settings: RolloutSettings) -> None:
+    def __init__(self) -> None:
         self._ray = _ray()
-        self._cpus = settings.ray_cpus
         self.here = str(self._ray.util.get_node_ip_address())
         """IP address of this machine, as the cluster knows it."""
 
-    def nodes(self) -> list[Node]:
-        """Return the living nodes that may run an actor: those that offer CPUs, unless none is asked for."""
+    @property
+    def here_id(self) -> str:
+        """Id of the node that this process runs on."""
+        return str(self._ray.get_runtime_context().get_node_id())
+
+    def nodes(self, cpus: float, gpus: float = 0.0) -> list[Node]:
+        """Return the living nodes that may run an actor: those that offer so many CPUs and GPUs."""
+        wanted = {"CPU": cpus, "GPU": gpus}
         alive = [node for node in self._ray.nodes() if node["Alive"]]
-        usable = [node for node in alive if not self._cpus or node["Resources"].get("CPU", 0) >= self._cpus]
+        usable = [
+            node for node in alive if all(node["Resources"].get(kind, 0) >= least for kind, least in wanted.items())
+        ]
         return [
             Node(str(node["NodeID"]), str(node["NodeManagerAddress"]), str(node["NodeManagerHostname"]))
             for node in usable
         ]
 
-    def hire(self, node: Node) -> Any:
-        """Return the handle of a new rank that will be made on just this node."""
+    def hire(self, kind: type, node: Node, *, cpus: float, gpus: float = 0.0) -> Any:
+        """Return the handle of a new actor of this class that will be made on just this node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         return (
-            self._ray.remote(RolloutRank)
+            self._ray.remote(kind)
             .options(
-                num_cpus=self._cpus,
+                num_cpus=cpus,
+                num_gpus=gpus,
                 max_restarts=0,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
                 runtime_env={"env_vars": _WORKER_ENV},
@@ -74,9 +78,9 @@ class RayCluster:
         )
 
     async def ask(self, method: Any, *arguments: Any, seconds: float) -> Any:
-        """Call a rank's method, again while Ray can't reach it for a moment. Raises `RankLostError`.
+        """Call an actor's method, again while Ray can't reach it for a moment. Raises `RankLostError`.
 
-        A call may reach the rank more than once.
+        A call may reach the actor more than once.
         """
         errors = self._ray.exceptions
         end = time.monotonic() + seconds
@@ -92,7 +96,7 @@ class RayCluster:
                 raise RankLostError(f"no answer for {seconds:g} s") from error
 
     async def kill(self, handle: Any) -> None:
-        """End a rank's process, whatever it does."""
+        """End an actor's process, whatever it does."""
         await asyncio.to_thread(self._ray.kill, handle, no_restart=True)
 
 
@@ -105,7 +109,7 @@ async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
     address = settings.ray_address or os.environ.get("RAY_ADDRESS", "") or OWN
     ray = _require_ray(address)
     if ray.is_initialized():  # by the program that we are a library of
-        yield RayCluster(settings)
+        yield RayCluster()
         return
     terminated = signal.getsignal(signal.SIGTERM)
     await require_answer(address)
@@ -113,50 +117,10 @@ async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
     try:
         await keeper.connect()
         take_back(terminated)
-        yield RayCluster(settings)
+        yield RayCluster()
     finally:
         await keeper.leave()
         take_back(terminated)
-
-
-def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
-    """Raise `UsageError` where nodes on other machines would be sent to an address of this machine's own.
-
-    `policy`: `vllm` for the server that `serve.host` describes, `oracle`, or base URLs with commas between.
-    """
-    far = [node for node in cluster.nodes() if node.address != cluster.here]
-    if not far:
-        return
-    fix = "give an address of this machine that the other nodes can reach"
-    places = {"rollout.policy": policy, "judge.base_url": settings.judge.base_url}
-    if policy == "vllm":
-        places["serve.host"] = f"http://{settings.serve.host}"
-        fix = "-s serve.host=0.0.0.0, or an address that the other nodes can reach"
-    for key, url in ((key, url.strip()) for key, urls in places.items() for url in urls.split(",")):
-        if loopback(url):
-            raise UsageError(
-                f"{key}: {urlsplit(url).hostname} leads every node to itself, but {far[0].name} ({far[0].address}) is "
-                "another machine",
-                hint=fix,
-            )
-
-
-def seen_from_afar(base_url: str, host: str, here: str) -> str:
-    """Return our server's base URL as other nodes reach it: `here` where it listens on every address of `host`."""
-    if host not in ("0.0.0.0", "::", ""):
-        return base_url
-    parts = urlsplit(base_url)
-    name = f"[{here}]" if ":" in here else here
-    return parts._replace(netloc=f"{name}:{parts.port}").geturl()
-
-
-def loopback(url: str) -> bool:
-    """Whether a URL leads to the machine that asks."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _ray() -> Any:
@@ -169,7 +133,7 @@ def _require_ray(address: str) -> Any:
     try:
         ray = _ray()
     except ImportError as error:
-        raise RoleError(f"rollout.executor=ray: {error}", hint='pip install "webgym[ray]", on each node') from error
+        raise RoleError(f"executor=ray: {error}", hint='pip install "webgym[ray]", on each node') from error
     if address.startswith("ray://"):
         raise UsageError(
             f"{address}: Ray's client addresses don't suffice: the driver shares the run's folder with the nodes",

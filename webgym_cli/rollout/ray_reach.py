@@ -1,0 +1,50 @@
+"""Which addresses the nodes of a Ray cluster can reach."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import UsageError
+from webgym_cli.jobs.ray_cluster import RayCluster
+
+
+def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
+    """Raise `UsageError` where nodes on other machines would be sent to an address of this machine's own.
+
+    `policy`: `vllm` for the server that `serve.host` describes, `oracle`, or base URLs with commas between.
+    """
+    far = [node for node in cluster.nodes(settings.rollout.ray_cpus) if node.address != cluster.here]
+    if not far:
+        return
+    fix = "give an address of this machine that the other nodes can reach"
+    places = {"rollout.policy": policy, "judge.base_url": settings.judge.base_url}
+    if policy == "vllm":
+        places["serve.host"] = f"http://{settings.serve.host}"
+        fix = "-s serve.host=0.0.0.0, or an address that the other nodes can reach"
+    for key, url in ((key, url.strip()) for key, urls in places.items() for url in urls.split(",")):
+        if loopback(url):
+            raise UsageError(
+                f"{key}: {urlsplit(url).hostname} leads every node to itself, but {far[0].name} ({far[0].address}) is "
+                "another machine",
+                hint=fix,
+            )
+
+
+def seen_from_afar(base_url: str, host: str, here: str) -> str:
+    """Return our server's base URL as other nodes reach it: `here` where it listens on every address of `host`."""
+    if host not in ("0.0.0.0", "::", ""):
+        return base_url
+    parts = urlsplit(base_url)
+    name = f"[{here}]" if ":" in here else here
+    return parts._replace(netloc=f"{name}:{parts.port}").geturl()
+
+
+def loopback(url: str) -> bool:
+    """Whether a URL leads to the machine that asks."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
