@@ -18,6 +18,10 @@ from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
 
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+SHOW = "\x01printf '<%s>' \r"
+"""Keys that have the line printed, a word each, in place of running it."""
+KEYS = f"webgym comp\tgam\truns/a\t{SHOW}webgym roll\tgam\t-s roles.dev\tcp\t{SHOW}exit\r"
+COMPLETED = ("<webgym><compare><gamma><runs/alpha>", "<webgym><rollout><gamma><-s><roles.device=cpu>")
 SILENCE = 30
 """Seconds without a word after which an interactive bash is given up."""
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
@@ -182,12 +186,11 @@ def test_the_function_of_bash_offers_what_it_replaces(place, words, offered):
     assert said.stderr == ""
 
 
-def typed(keys):
-    """Type into an interactive bash with the installed completion, and return what its terminal showed."""
+def typed(keys, *shell):
+    """Type into an interactive shell, and return what its terminal showed."""
     child, terminal = pty.fork()
     if not child:
-        os.environ["PS1"] = "$ "
-        os.execvp("bash", ["bash", "--noprofile", "-i"])
+        os.execvp(shell[0], shell)
     os.write(terminal, keys.encode())
     seen = b""
     try:
@@ -207,10 +210,27 @@ def test_an_installed_completion_works_in_an_interactive_bash(place):
     )
     assert (installed.returncode, "completion installed" in installed.stdout) == (0, True), installed.stderr
     assert "source" in (place / "home" / ".bashrc").read_text()
-    show = "\x01printf '<%s>' \r"
-    shown = typed(f"webgym comp\tgam\truns/a\t{show}webgym roll\tgam\t-s roles.dev\tcp\t{show}exit\r")
-    assert "<webgym><compare><gamma><runs/alpha>" in shown
-    assert "<webgym><rollout><gamma><-s><roles.device=cpu>" in shown
+    shown = typed(KEYS, "bash", "--noprofile", "-i")
+    assert all(line in shown for line in COMPLETED)
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="there is no zsh")
+def test_it_works_in_an_interactive_zsh(place):
+    begin = "autoload -Uz compinit; compinit -u; source <(_WEBGYM_COMPLETE=source_zsh webgym)\r"
+    shown = typed(f"{begin}{KEYS}", "zsh", "-f", "-i")
+    assert all(line in shown for line in COMPLETED)
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish")
+def test_it_works_in_fish(place):
+    script = "source (_WEBGYM_COMPLETE=source_fish webgym | psub)\n" + "\n".join(
+        f'complete -C "webgym {words}"'
+        for words in ("comp", "gc gam", "rollout gamma -s roles.device=", "rollout x --split ")
+    )
+    said = subprocess.run(["fish", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    offered = [line.partition("\t")[0] for line in said.stdout.splitlines()]
+    values = [f"roles.device={value}" for value in ("", "auto", "cpu", "cuda")]
+    assert offered == ["compare", "gamma", *values, "test", "train"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
