@@ -1,0 +1,53 @@
+"""The shipped configurations in DeepSpeed's own hands, and a real training with the optimizer on the CPU."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.stack_fixtures import needs
+from tests.train.training import train
+from webgym_cli.config.shipped import shipped_root
+
+pytestmark = pytest.mark.stack
+FILES = sorted(shipped_root().glob("deepspeed/*.json"))
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory) -> dict:
+    command = [needs("train"), Path(__file__).with_name("deepspeed_load.py"), tmp_path_factory.mktemp("out"), *FILES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
+    return json.loads(result.removeprefix("RESULT "))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_deepspeed_takes_the_file_as_it_is_named(loaded, file):
+    made = loaded[file.name]
+    stage = int(file.stem.partition("zero")[2][0])
+    offload = "cpu" if file.stem.endswith("_offload") else None
+    assert made["stage"] == stage
+    assert made["optimizer"] == offload
+    assert made["parameters"] == (offload if stage == 3 else None)
+    assert made["bf16"] is True
+    assert made["batch"] == 12
+    assert made["overlap"] is not file.stem.startswith("ds_config_cpu")
+    assert made["whole_weights"] is (stage == 3), "a checkpoint must hold whole weights under stage 3 too"
+    assert made["bucket"] > 0
+
+
+def test_trains_with_the_optimizer_on_the_cpu(trainable):
+    run, settings = trainable(
+        samples=6,
+        deepspeed_config_filename="ds_config_h100_zero2_offload.json",
+        train={"nproc_per_node": 2},
+        num_train_epochs=1,
+        save_steps=999999,
+    )
+    made = train(run, settings)
+    assert made.checkpoint.steps == 2
+    assert made.checkpoint.resumable
+    assert made.losses[-1] < made.losses[0] * 1.2
+    assert (made.folder / "model.safetensors").is_file()
