@@ -181,7 +181,7 @@ def value_loss(
     The clipped v stays within `cliprange_value` of the value that the advantages were computed with (PPO's reference
     implementation by OpenAI, 2017).
     """
-    near = old_values + (values - old_values).clamp(-cliprange_value, cliprange_value)
+    near = values.clamp(old_values - cliprange_value, old_values + cliprange_value)
     free, clipped = (values - returns).square(), (near - returns).square()
     loss = 0.5 * aggregate(torch.maximum(free, clipped), row, loss_agg_mode, totals)
     metrics = {

@@ -1,0 +1,186 @@
+import math
+import statistics
+import unittest
+
+import torch
+
+from webgym_cli.train.rl import advantages as adv
+from webgym_cli.train.rl.advantages import AdvantageOptions, estimate
+from webgym_cli.train.rl.experience import experience
+
+check = unittest.TestCase()
+NAN = math.nan
+
+
+def one_token_each(rewards, groups):
+    """Trajectories of a single token."""
+    return experience(torch.tensor([[0, 1]] * len(rewards)), torch.tensor(rewards), torch.tensor(groups))
+
+
+def close(found, wanted, tolerance=1e-6):
+    torch.testing.assert_close(found.double(), torch.tensor(wanted, dtype=torch.float64), atol=tolerance, rtol=0)
+
+
+def by_outcome(estimator, rewards, groups, **options):
+    tokens = one_token_each(rewards, groups)
+    return estimate(tokens, adv.outcome(tokens), AdvantageOptions(estimator, **options)).advantages
+
+
+def test_grpo_by_hand():
+    # mean 0.5, unbiased variance 4 · 0.25 / 3 = 1/3, std 0.5773503
+    high = 0.5 / (math.sqrt(1 / 3) + 1e-6)
+    close(by_outcome("grpo", [1.0, 0.0, 0.0, 1.0], [5, 5, 5, 5]), [high, -high, -high, high])
+
+
+def test_grpo_without_the_standard_deviation():
+    close(by_outcome("grpo", [1.0, 0.0, 0.5], [0, 0, 0], norm_adv_by_std_in_grpo=False), [0.5, -0.5, 0.0])
+
+
+def test_groups_are_apart_and_a_group_of_one_keeps_its_reward():
+    found = by_outcome("grpo", [3.0, 0.25, 1.0], [4, 9, 4])
+    close(found, [1 / (math.sqrt(2) + 1e-6), 0.25, -1 / (math.sqrt(2) + 1e-6)])
+    close(by_outcome("rloo", [3.0, 0.25, 1.0], [4, 9, 4]), [2.0, 0.25, -2.0])
+
+
+def test_a_group_of_equal_rewards_teaches_nothing():
+    close(by_outcome("grpo", [0.1] * 3, [0] * 3), [0.0] * 3, tolerance=1e-9)
+
+
+def test_rloo_by_hand():
+    # each less the mean of the other two
+    close(by_outcome("rloo", [1.0, 0.0, 0.5], [0, 0, 0]), [0.75, -0.75, 0.0])
+
+
+def test_a_failed_episode_is_no_zero():
+    tokens = one_token_each([1.0, NAN, 0.5], [0, 0, 0])
+    for name, wanted in (("grpo", 0.25 / (math.sqrt(0.125) + 1e-6)), ("rloo", 0.5)):
+        found = estimate(tokens, adv.outcome(tokens), AdvantageOptions(name)).advantages
+        close(found, [wanted, -wanted])
+    alone = by_outcome("grpo", [0.75, NAN, NAN], [0, 0, 0])
+    close(alone, [0.75])
+
+
+def test_rewards_of_a_trajectory_are_added_up_over_its_tokens():
+    tokens = experience(torch.tensor([[0, 1, 1], [0, 1, 1]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
+    rewards = adv.outcome(tokens) - 0.25  # as a KL penalty does it
+    close(adv.rloo(tokens, rewards), [1.0, 1.0, -1.0, -1.0])
+
+
+def test_credit_crosses_observations():
+    # positions 1 and 2 act, 3 is an observation, 4 acts and is rewarded
+    tokens = experience(torch.tensor([[0, 1, 1, 0, 1, 0]]), torch.tensor([1.0]), torch.tensor([0]))
+    close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens)), [1.0, 1.0, 1.0])
+    close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens), gamma=0.5), [0.125, 0.25, 1.0])
+
+
+def test_credit_crosses_the_steps_of_an_episode_but_not_episodes():
+    mask = torch.tensor([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
+    order = {"trajectory": torch.tensor([0, 1, 0]), "step": torch.tensor([1, 0, 0])}
+    tokens = experience(mask, torch.tensor([1.0, 3.0]), torch.tensor([0, 1]), **order)
+    assert tokens.row.tolist() == [2, 2, 0, 1]
+    close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens), gamma=0.5), [0.25, 0.5, 1.0, 3.0])
+    close(adv.grpo(tokens, adv.outcome(tokens)), [1.0, 1.0, 1.0, 3.0])
+
+
+def test_reinforce_plus_plus_is_whitened_over_all_tokens():
+    returns = [0.125, 0.25, 1.0]
+    tokens = experience(torch.tensor([[0, 1, 1, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    found = estimate(tokens, adv.outcome(tokens), AdvantageOptions("reinforce_plus_plus", gamma=0.5)).advantages
+    mean, deviation = statistics.mean(returns), statistics.stdev(returns)
+    close(found, [(value - mean) / deviation for value in returns])
+
+
+def test_remax_by_hand():
+    tokens = experience(torch.tensor([[0, 1, 0, 1], [0, 1, 0, 0]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
+    greedy = torch.tensor([0.25, 0.25])
+    close(adv.remax(tokens, adv.outcome(tokens), greedy), [0.75, 0.75, -0.25])
+    close(adv.remax(tokens, adv.outcome(tokens) - 0.1, greedy), [0.55, 0.65, -0.35])
+
+
+def test_remax_refuses_a_greedy_rollout_that_failed():
+    tokens = one_token_each([1.0, 0.0], [0, 1])
+    with check.assertRaisesRegex(ValueError, "trajectory 1 has no greedy rollout"):
+        adv.remax(tokens, adv.outcome(tokens), torch.tensor([0.0, NAN]))
+    left_out = one_token_each([1.0, NAN], [0, 1])
+    close(adv.remax(left_out, adv.outcome(left_out), torch.tensor([0.5, NAN])), [0.5])
+
+
+def test_gae_by_hand():
+    # an observation stands between the second and the third token; gamma 0.9, lambda 0.8, values 0.5 0.4 0.2
+    # delta: 0.9 · 0.4 - 0.5 = -0.14; 0.9 · 0.2 - 0.4 = -0.22; 1 - 0.2 = 0.8
+    # A: 0.8; -0.22 + 0.72 · 0.8 = 0.356; -0.14 + 0.72 · 0.356 = 0.11632
+    tokens = experience(torch.tensor([[0, 1, 1, 0, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    values = torch.tensor([0.5, 0.4, 0.2])
+    advantages, returns = adv.gae(tokens, adv.outcome(tokens), values, gamma=0.9, lam=0.8)
+    close(advantages, [0.11632, 0.356, 0.8])
+    close(returns, [0.61632, 0.756, 1.0])
+
+
+def test_the_baseline_does_not_see_the_action():
+    tokens = experience(torch.tensor([[0, 0, 1, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    outputs = torch.tensor([[9.0, 0.5, 0.25, 7.0]])  # what a critic says having read each position
+    values = tokens.before(outputs)
+    assert values.tolist() == [0.5, 0.25]
+    outputs[0, 3] = -100.0  # having read the last action
+    assert tokens.before(outputs).equal(values)
+    advantages, _ = adv.gae(tokens, adv.outcome(tokens), values)
+    close(advantages, [0.5, 0.75])
+
+
+def by_the_loop(mask, rewards, values, gamma, lam):
+    """The page's formulas in their padded form, row by row and position by position: return, GAE."""
+    returns, advantages = torch.zeros_like(rewards), torch.zeros_like(rewards)
+    for row in range(len(mask)):
+        running = value_next = advantage = 0.0
+        for position in reversed(range(mask.shape[1])):
+            running = float(rewards[row, position]) + gamma * running
+            if mask[row, position]:
+                returns[row, position] = running
+                delta = float(rewards[row, position]) + gamma * value_next - float(values[row, position])
+                advantage = delta + gamma * lam * advantage
+                value_next = float(values[row, position])
+                advantages[row, position] = advantage
+    return returns, advantages
+
+
+def test_random_batches_equal_the_padded_loops():
+    for seed in range(5):
+        torch.manual_seed(seed)
+        mask = torch.rand(4, 30) < 0.4
+        mask[:, 0], mask[:, 9] = False, True
+        tokens = experience(mask, torch.randn(4), torch.zeros(4))
+        rewards, values = torch.randn(len(tokens.row)).double(), torch.randn(len(tokens.row)).double()
+        wanted, wanted_gae = by_the_loop(mask, tokens.padded(rewards), tokens.padded(values), 0.97, 0.9)
+        close(tokens.padded(adv.reinforce_plus_plus(tokens, rewards, gamma=0.97)), wanted.tolist())
+        found, returns = adv.gae(tokens, rewards, values, gamma=0.97, lam=0.9)
+        close(tokens.padded(found), wanted_gae.tolist())
+        close(returns, (found + values).tolist())
+
+
+def test_steps_weigh_so_that_trajectories_weigh_the_same():
+    mask = torch.tensor([[0, 1], [0, 1], [0, 1], [0, 1]])
+    order = torch.tensor([0, 1, 1, 1])
+    tokens = experience(mask, torch.tensor([1.0, 1.0, NAN]), torch.tensor([0, 1, 1]), trajectory=order)
+    close(adv.step_weights(tokens), [2.0, 2 / 3, 2 / 3, 2 / 3])  # two rows a trajectory on average
+    options = AdvantageOptions("grpo", normalize_by_steps=True)
+    close(estimate(tokens, adv.outcome(tokens), options).advantages, [2.0, 2 / 3, 2 / 3, 2 / 3])
+
+
+def test_whitening_can_be_asked_for_and_declined():
+    close(by_outcome("rloo", [2.0, 4.0, 6.0], [0, 1, 2], whiten_advantages=True), [-1.0, 0.0, 1.0])
+    close(by_outcome("reinforce_plus_plus", [2.0, 4.0], [0, 0], whiten_advantages=False), [2.0, 4.0])
+
+
+def test_an_estimator_says_what_it_lacks():
+    tokens = one_token_each([1.0], [0])
+    for name, text in (("gae", "adv_estimator=gae needs the critic"), ("remax", "adv_estimator=remax needs")):
+        with check.assertRaisesRegex(ValueError, text):
+            estimate(tokens, adv.outcome(tokens), AdvantageOptions(name))
+    with check.assertRaisesRegex(ValueError, "lam must be from 0 to 1"):
+        AdvantageOptions(lam=1.5)
+
+
+def test_a_batch_of_failures_gives_nothing():
+    tokens = one_token_each([NAN, NAN], [0, 0])
+    for name in ("grpo", "rloo", "reinforce_plus_plus"):
+        assert estimate(tokens, adv.outcome(tokens), AdvantageOptions(name)).advantages.shape == (0,)
