@@ -7,6 +7,14 @@ import pytest
 pytest_plugins = ["tests.stack_fixtures"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def untracked():
+    """Nothing goes to Weights & Biases; the tests of that say otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "disabled")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch):
     """No setting of the person who runs the tests reaches them."""

@@ -15,6 +15,7 @@ from webgym_cli.roles.locate import interpreter, role_environment
 def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     monkeypatch.setattr(doctor, "driver_answers", lambda: False)
 
 
@@ -74,11 +75,14 @@ def test_a_driver_is_needed_only_for_cuda():
 
 
 def test_the_key_is_never_shown(monkeypatch):
-    assert examine()["wandb key"].status == "warn"
-    assert examine("algorithm_config.report_to=none")["wandb key"].status == "ok"
+    assert examine()["wandb"].status == "ok"
+    monkeypatch.delenv("WANDB_MODE")
+    assert examine()["wandb"].status == "warn"
+    assert examine("log_config.tracking=disabled")["wandb"].status == "ok"
     monkeypatch.setenv("WANDB_API_KEY", "secret-value")
     parts = examine()
-    assert parts["wandb key"].status == "ok"
+    assert parts["wandb"].status == "ok"
+    assert "online (key: WANDB_API_KEY)" in parts["wandb"].version
     assert "secret-value" not in str(parts)
 
 

@@ -290,12 +290,17 @@ def wandb(role):
     (package / "__init__.py").touch()
 
 
-def test_wandb_without_a_key_stays_offline(ready, role):
+def test_wandb_without_a_key_stays_offline(ready, role, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
     wandb(role)
     plan = ready(report_to="wandb")
     assert (plan.env["WANDB_MODE"], plan.env["WANDB_PROJECT"]) == ("offline", "rl")
     assert "WANDB_API_KEY is not set" in plan.notes[0]
-    assert "WANDB_MODE" not in ready(report_to="wandb", environ={"WANDB_API_KEY": "k"}).env
+    assert ready(report_to="wandb", environ={"WANDB_API_KEY": "k"}).env["WANDB_MODE"] == "online"
+    offline = ready(report_to="wandb", environ={"WANDB_API_KEY": "k", "WANDB_MODE": "offline"})
+    assert (offline.env["WANDB_MODE"], offline.overrides.get("report_to")) == ("offline", None)
+    disabled = ready(report_to="wandb", environ={"WANDB_API_KEY": "k", "WANDB_MODE": "disabled"})
+    assert ("WANDB_MODE" in disabled.env, disabled.overrides["report_to"]) == (False, "none")
 
 
 def test_wandb_that_is_not_installed_is_left_out(ready):

@@ -11,7 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import deepspeed_file
 from webgym_cli.prepare.train_config import train_config, wandb_env
 from webgym_cli.store import checkpoints
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, run_id
 
 CPU = {"bf16": False, "dataloader_num_workers": 0, "report_to": "none", "deepspeed_config_filename": None}
 SMALL = CPU | {
@@ -76,7 +76,7 @@ def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, dig
         samples=len(samples),
     )
     (run.dataset / "train_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    (run.dataset / "wandb_env.sh").write_text(wandb_env(settings, run_id=None))
+    (run.dataset / "wandb_env.sh").write_text(wandb_env(settings, run_id=run_id(run, settings)))
     newest = checkpoints.current(run)
     prepared = {
         "iteration": newest.version if newest else 0,

@@ -56,12 +56,13 @@ def _register() -> None:
     from webgym_cli.cli.setup import setup
     from webgym_cli.cli.show import show
     from webgym_cli.cli.status import status
+    from webgym_cli.cli.track import track
     from webgym_cli.cli.train import train
 
     panels: dict[str, tuple[Callable[..., None], ...]] = {
         "Pipeline": (rollout, judge, prepare, train, loop, resume, serve),
         "Look": (status, inspect_buffer, show, diff, report, compare),
-        "Exchange": (export_sharegpt, import_, gc),
+        "Exchange": (export_sharegpt, import_, track, gc),
         "Set up": (setup, doctor, init_model),
     }
     for panel, commands in panels.items():

@@ -68,6 +68,7 @@ def loop(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.order import Loop, Phase, plan_loop
     from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.tracking.plan import plan_tracking
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
@@ -80,7 +81,7 @@ def loop(
     }
     plan = plan_loop(directory, settings, phase=Phase(phase), **options)
     if dry_run:
-        output.show(plan.to_json())
+        output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
     if followed(directory, settings, output):
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
@@ -27,13 +28,14 @@ from webgym_cli.store.index.query import open_index, refresh_index
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
 from webgym_cli.testing.scripted_judge import judge_settings
+from webgym_cli.tracking.execute import Tracker
 from webgym_cli.train.execute import execute as execute_training
 from webgym_cli.train.plan import plan_training
 
 
 @dataclass(slots=True)
 class Pipeline:
-    """The stages of one run, in one process. An async context manager: leaving it stops the server."""
+    """The stages of one run, in one process. An async context manager: leaving it stops server and tracking."""
 
     run: RunDir
     settings: Settings
@@ -42,20 +44,27 @@ class Pipeline:
     sink: EventSink
     serving: Serving = field(init=False)
     """The server of the current policy."""
+    tracker: Tracker = field(init=False)
+    """Takes what is recorded to Weights & Biases."""
 
     def __post_init__(self) -> None:
         """Start nothing."""
         self.serving = Serving(self.run, self.settings, self.logs, self.sink)
+        self.tracker = Tracker(self.run, self.settings, self.logs, self.sink)
 
     async def __aenter__(self) -> Pipeline:
         """Mend what a crash left: between two renames, or between a training and the note of it."""
         repair_link(self.run, self.settings)
         self._note_trainings()
+        self.tracker.note()
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
-        """Stop the server."""
-        await self.serving.stop()
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        """Stop the server; hand over what was recorded, unless a signal is what ended the work."""
+        try:
+            await self.serving.stop()
+        finally:
+            await self.tracker.close(in_time=kind is None or issubclass(kind, Exception))
 
     async def collect(self, split: Split, policy: str, episodes: int | None = None) -> Event:
         """Collect what the current iteration owes and return the summary."""
@@ -98,12 +107,14 @@ class Pipeline:
             prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
         seconds = round(time.monotonic() - began, 2)
         record(self.run, {"event": "prepare", **prepared.model_dump(mode="json"), "seconds": seconds})
+        self.tracker.note()
         return prepared
 
     async def train(self) -> None:
         """Train on the dataset; the new policy is served from the next rollout on."""
         prepare_stage.renew_training(self.run, self.settings, self.sink)
-        plan = plan_training(self.run, self.settings)
+        reached = await self.tracker.make_way()
+        plan = plan_training(self.run, self.settings, None if reached else {**os.environ, "WANDB_MODE": "offline"})
         await self.serving.make_room()
         await execute_training(plan, self.run, self.settings, self.logs, self.sink)
         self._note_trainings()
@@ -112,6 +123,7 @@ class Pipeline:
         """Keep an event in the run's metrics and show it, in words where there are any."""
         record(self.run, event)
         self.sink({**event, "message": message} if message else event)
+        self.tracker.note()
 
     async def _roll_out(self, plan: RolloutPlan, policy: str) -> Event:
         """Run what is owed in this process."""

@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import RoleError
 from webgym_cli.roles.inspect import packages
 from webgym_cli.roles.locate import ROLES, configured, driver_answers, resolve_device, role_home, role_python
+from webgym_cli.roles.wandb_mode import key_source, wandb_mode
 
 Status = Literal["ok", "warn", "missing"]
 
@@ -122,9 +123,10 @@ def _disk(settings: Settings) -> Part:
 
 
 def _wandb(settings: Settings) -> Part:
-    variable = settings.log_config.wandb_key_env_var
-    if settings.algorithm_config.report_to != "wandb":
-        return Part("wandb key", "ok", "not used (algorithm_config.report_to)")
-    if os.environ.get(variable) or os.environ.get("WANDB_API_KEY"):
-        return Part("wandb key", "ok", "set")
-    return Part("wandb key", "warn", "not set: training is logged offline", fix=f"export {variable}=...")
+    part = _package("wandb")
+    mode, reason = wandb_mode(settings, os.environ)
+    told = replace(part, version=f"{part.version} {mode} ({reason})".strip())
+    if part.status != "ok" or mode != "offline" or key_source(settings, os.environ):
+        return told
+    fix = f"export {settings.log_config.wandb_key_env_var}=..., or -s log_config.tracking=disabled"
+    return replace(told, status="warn", fix=fix)

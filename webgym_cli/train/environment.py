@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RoleError, UsageError
 from webgym_cli.jobs import devices
+from webgym_cli.roles.wandb_mode import wandb_environment, wandb_mode, with_key
 
 DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of our own environment that would mislead the role's interpreter."""
@@ -67,20 +68,19 @@ def reporting(
     """Return variables, overrides and a remark about where the training is reported to."""
     if config.get("report_to") != "wandb":
         return {}, {}, ""
+    mode, reason = wandb_mode(settings, environ)
+    if mode == "disabled":
+        return {}, {"report_to": "none"}, f"{reason}: nothing is reported to Weights & Biases"
     if not _has_wandb(python):
         return {}, {"report_to": "none"}, "wandb is not installed in the train environment: nothing is reported to it"
-    env = dict(wandb_env)
-    variable = settings.log_config.wandb_key_env_var
-    if environ.get(variable) or environ.get("WANDB_API_KEY") or environ.get("WANDB_MODE"):
-        return env, {}, ""
-    return env | {"WANDB_MODE": "offline"}, {}, f"{variable} is not set: Weights & Biases is kept offline, in the logs"
+    env = {**wandb_env, **wandb_environment(mode, environ)}
+    env["WANDB_FINISH_TIMEOUT"] = f"{settings.log_config.wait_seconds:g}"
+    return env, {}, "" if mode == "online" else f"{reason}: Weights & Biases is kept offline, in the logs"
 
 
 def child_environment(env: Mapping[str, str], settings: Settings, python: Path) -> dict[str, str]:
     """Return the whole environment of the trainer. The key reaches it by inheritance, never through a file or flag."""
-    merged = {name: value for name, value in os.environ.items() if name not in DROPPED} | dict(env)
-    if key := os.environ.get(settings.log_config.wandb_key_env_var):
-        merged["WANDB_API_KEY"] = key
+    merged = with_key({name: value for name, value in os.environ.items() if name not in DROPPED}, settings) | dict(env)
     merged["PATH"] = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
     return merged
 

@@ -1,0 +1,58 @@
+"""`webgym track`, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tracking.conftest import happened, new_run
+from webgym_cli.cli.app import app
+from webgym_cli.config.load import load
+from webgym_cli.errors import JobError, MissingStageError, UsageError
+
+
+@pytest.fixture
+def run(tmp_path):
+    found = new_run(tmp_path / "run", load())
+    happened(found, 0)
+    return found
+
+
+def asked(*arguments):
+    found = CliRunner().invoke(app, ["track", *map(str, arguments)])
+    if found.exception and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    return found
+
+
+def test_a_dry_run_tells_what_would_be_sent_where(run, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    told = json.loads(asked(run.root, "--dry-run", "--json", "-s", "log_config.entity_name=team").stdout)
+    assert {key: told[key] for key in ("event", "mode", "reason", "entity", "project", "events")} == {
+        "event": "track",
+        "mode": "offline",
+        "reason": "WANDB_MODE=offline",
+        "entity": "team",
+        "project": "rl",
+        "events": 5,
+    }
+    assert len(told["id"]) == 16
+    assert not run.logs.exists()
+
+
+def test_what_is_sent_is_not_sent_again(run, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert [json.loads(asked(run.root, "--json").stdout)["events"] for _ in range(2)] == [5, 0]
+
+
+def test_refusals_name_the_reason(run, tmp_path, monkeypatch):
+    with pytest.raises(MissingStageError):
+        asked(tmp_path / "none")
+    with pytest.raises(UsageError, match="WANDB_MODE=disabled"):
+        asked(run.root)
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_API_KEY", "short")
+    with pytest.raises(JobError, match=r"Weights & Biases: .*tracking\.log"):
+        asked(run.root)

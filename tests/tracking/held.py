@@ -1,0 +1,27 @@
+"""Stands for a command at work that is tracked: hands over what is new, says so, and then has more to do for ever.
+
+python -m tests.tracking.held RUN
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from webgym_cli.jobs.signals import run_async
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.store.run import new_attempt, open_run
+
+
+async def work(path: Path) -> None:
+    """Hold the pipeline open."""
+    run, settings = open_run(path)
+    async with Pipeline(run, settings, new_attempt(run), lambda event: None):
+        sys.stdout.write("held\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    run_async(work(Path(sys.argv[1])))
