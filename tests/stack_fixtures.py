@@ -50,11 +50,11 @@ def second_model_dir(tiny_model_dir, tmp_path_factory):
 async def policy_server(tiny_model_dir, tmp_path_factory):
     """One vLLM server for all tests; those that swap its weights put the old ones back."""
     from webgym_cli.serve.execute import PolicyServer
-    from webgym_cli.serve.plan import plan_server
+    from webgym_cli.serve.plan import plan_servers
 
     python = needs("serve")
     settings = load(overrides=["serve.port=0", "serve.max_model_len=4096", "policy_config.max_new_tokens=256"])
-    plan = plan_server(settings, str(tiny_model_dir), python, device(settings))
+    (plan,) = plan_servers(settings, str(tiny_model_dir), python, device(settings))
     server = PolicyServer(plan, tmp_path_factory.mktemp("serve"), lambda event: None)
     await server.start()
     yield server

@@ -1,6 +1,7 @@
 """One policy over several real HTTP servers: who gets which request, and what happens when they fail."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,62 @@ async def test_the_counters_tell_how_long_requests_took(hosts, over):
     )
     assert (requests, failures, opened, shut) == (2, 0, 0, 0)
     assert 0 < seconds < 60
+
+
+# --- episodes stay with their server
+
+
+def asks(episode):
+    return replace(PROMPT, episode=episode)
+
+
+async def test_an_episode_stays_with_its_server(hosts, over):
+    policy = over(*hosts)
+    for _ in range(4):
+        for episode in ("first", "second", "third"):
+            await policy.reply(asks(episode))
+    await policy.reply(asks("fourth"))
+    assert "".join(hosts[0].log) == "abc" * 4 + "a"
+
+
+async def test_it_leaves_a_server_that_is_much_busier(hosts, over):
+    busy, idle = hosts[:2]
+    policy = over(busy, idle)
+    await policy.reply(asks("it"))
+    busy.gate.clear()
+    waiting = []
+    for count in range(1, balance.LOYALTY + 2):
+        waiting.append(asyncio.create_task(policy.reply(asks("it"))))
+        await busy.until(lambda count=count: busy.asked == 1 + count)
+    assert idle.asked == 0
+    await policy.reply(asks("it"))
+    assert (busy.asked, idle.asked) == (2 + balance.LOYALTY, 1)
+    await policy.reply(asks("it"))  # where it is now at home
+    assert idle.asked == 2
+    busy.gate.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_it_leaves_a_server_that_is_down_and_stays_away(hosts, over):
+    down, up = hosts[:2]
+    policy = over(down, up)
+    await policy.reply(asks("it"))
+    down.status = 500
+    await policy.reply(asks("it"))
+    assert hosts[0].log == ["a", "a", "b"]
+    down.status = 200
+    await policy.reply(asks("it"))
+    assert hosts[0].log[3:] == ["b"]
+
+
+async def test_the_servers_of_many_episodes_are_forgotten(hosts, over, monkeypatch):
+    monkeypatch.setattr(balance, "_EPISODES", 2)
+    policy = over(*hosts)
+    for episode in ("first", "second", "third", "first"):
+        await policy.reply(asks(episode))
+    assert "".join(hosts[0].log) == "abca"
+    await policy.reply(asks("third"))
+    assert hosts[0].log[-1] == "c"
 
 
 # --- servers that fail

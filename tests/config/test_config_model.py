@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from webgym_cli.config.learn import AlgorithmSettings
 from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
+from webgym_cli.config.settle import settle
 from webgym_cli.config.shipped import config_file, deepspeed_file, requirements_file, shipped_root
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.store.run import RunDir, create_or_open, open_run
@@ -129,7 +130,7 @@ def test_known_keys_are_those_of_the_settings():
         ("seed=1", ["seed"]),
         ("tasks.train=miniwob:click-test", ["tasks.train"]),
         ("context_config.history_window=3", ["context_config.history_window"]),
-        ("policy_config.base_model=x", ["policy_config.base_model"]),
+        ("policy_config.base_model=x", ["policy_config.base_model", "policy_config.template"]),
         ("image.image_max_pixels=1000", ["image.image_max_pixels"]),
         ("policy_config.temperature=0", []),
         ("rollout.episodes=3", []),
@@ -137,7 +138,7 @@ def test_known_keys_are_those_of_the_settings():
     ],
 )
 def test_what_a_run_keeps(override, changed):
-    assert changed_frozen_keys(Settings(), load(overrides=[override])) == changed
+    assert changed_frozen_keys(load(), load(overrides=[override])) == changed
 
 
 def test_each_frozen_name_is_a_setting():
@@ -147,7 +148,7 @@ def test_each_frozen_name_is_a_setting():
 
 def test_a_run_refuses_changes_by_name(tmp_path):
     run = RunDir(tmp_path / "run")
-    create_or_open(run, Settings())
+    create_or_open(run, load())
     before = run.config.read_bytes()
     with pytest.raises(SettingsError, match=r"keeps these settings: seed, context_config\.history_window$"):
         create_or_open(run, load(overrides=["seed=1", "context_config.history_window=2", "rollout.episodes=3"]))
@@ -156,7 +157,7 @@ def test_a_run_refuses_changes_by_name(tmp_path):
 
 def test_a_run_takes_other_changes_and_keeps_its_provenance(tmp_path):
     run = RunDir(tmp_path / "run")
-    create_or_open(run, Settings())
+    create_or_open(run, load())
     born = run.provenance.read_bytes()
     create_or_open(run, load(overrides=["rollout.episodes=3"], run_config=run.config))
     assert open_run(run.root)[1].rollout.episodes == 3
@@ -175,9 +176,8 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sample
 @settings(max_examples=30, deadline=None)
 @given(name=text, args=st.lists(text, max_size=2), extra=st.dictionaries(text, text | st.integers(), max_size=2))
 def test_settings_survive_the_run_directory(name, args, extra, tmp_path_factory):
-    made = Settings.model_validate(
-        {"log_config": {"run_name": name}, "browser": {"args": args}, "train": {"extra": extra}}
-    )
+    told = {"log_config": {"run_name": name}, "browser": {"args": args}, "train": {"extra": extra}}
+    made = settle(Settings.model_validate(told))
     run = RunDir(Path(tmp_path_factory.mktemp("run")))
     create_or_open(run, made)
     assert open_run(run.root)[1] == made

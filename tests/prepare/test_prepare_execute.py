@@ -53,6 +53,7 @@ def run(tmp_path):
 def chosen(model, *overrides):
     return settings(
         f"policy_config.base_model={model}",
+        "policy_config.template=qwen3_vl_nothink",
         "algorithm_config.bf16=false",
         "algorithm_config.deepspeed_config_filename=null",
         "algorithm_config.positive_samples_to_train=25",

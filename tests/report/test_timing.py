@@ -105,3 +105,64 @@ def test_of_many_bars_the_newest_are_drawn_and_all_are_told():
 )
 def test_times_in_words(seconds, text):
     assert hours(seconds) == text
+
+
+SERVE = {"event": "serve", "seconds": 20, "at": at(20)}
+LONG = [
+    SERVE,  # 0-20
+    {"event": "evaluation", "iteration": 0, "seconds": 30, "at": at(50), "judge_tail_seconds": 4},  # 20-46, judge to 50
+    {"event": "rollout", "iteration": 0, "seconds": 50, "at": at(100), "policy": "model", "judge_tail_seconds": 10},
+    {"event": "prepare", "iteration": 0, "model_name": "m", "seconds": 15, "at": at(120)},  # 105-120
+    {"event": "sleep", "seconds": 5, "at": at(126)},  # 121-126
+    {"event": "train", "iteration": 0, "name": "m", "seconds": 60, "at": at(190)},  # 130-190
+    {"event": "serve", "seconds": 4, "at": at(199)},  # within the wake: a restart
+    {"event": "wake", "seconds": 8, "at": at(200)},  # 192-200
+    {"event": "rollout", "iteration": 1, "seconds": 30, "at": at(230), "policy": "oracle"},
+    {"event": "judge", "seconds": 7, "at": at(240)},  # 233-240
+]
+
+
+def test_gpus_are_idle_when_no_policy_acts_and_no_trainer_trains():
+    assert timing(LONG)["gpu"] == {
+        "busy_seconds": 26 + 40 + 60,
+        "idle_seconds": 240 - 126,
+        "idle_share": round(114 / 240, 4),
+        "causes": {
+            "server_start": 20 + 4,
+            "new_weights": 5 + 8 - 4,
+            "prepare": 15,
+            "judge": 4 + 10 + 7,
+            "expert": 30,
+            "nothing": 5 + 1 + 4 + 2 + 3,
+        },
+    }
+
+
+def test_several_replicas_start_at_once():
+    other = {"event": "serve", "seconds": 12, "at": at(24)}
+    assert timing([SERVE, other])["gpu"]["causes"]["server_start"] == 24
+    assert timing([SERVE, other])["stages"] == {}
+
+
+def test_a_server_that_starts_while_another_policy_acts_leaves_no_gpu_idle():
+    rollout = {"event": "rollout", "iteration": 0, "seconds": 20, "at": at(20), "judge_tail_seconds": 99}
+    found = timing([SERVE, rollout])["gpu"]
+    assert (found["busy_seconds"], found["causes"]["server_start"]) == (0, 20)  # all of it was judging
+    found = timing([SERVE, {**rollout, "judge_tail_seconds": "x"}])["gpu"]
+    assert (found["busy_seconds"], found["idle_seconds"], found["idle_share"]) == (20, 0, 0)
+
+
+def test_without_events_nothing_is_told():
+    assert timing([])["gpu"]["idle_share"] is None
+
+
+def test_idle_gpus_are_on_the_page(tmp_path):
+    run = made(tmp_path / "run")
+    note(run, *LONG)
+    section = next(section for section in sections(facts(run)) if section.id == "time")
+    (table,) = (figure.table for figure in section.figures if figure.title == "Idle GPUs")
+    assert table.rows[:3] == (
+        ("at work", "2.1 min", "52.5 %"),
+        ("idle", "114 s", "47.5 %"),
+        ("idle: server start", "24 s", "10 %"),
+    )

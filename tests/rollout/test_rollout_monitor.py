@@ -262,6 +262,17 @@ def test_a_judgement_settles_what_was_not_known(monitor):
     assert monitor.summary()["judged"] == 4
 
 
+def test_the_judges_tail_is_what_follows_the_last_episode(monitor, clock):
+    clock.seconds += 5
+    monitor.take(made(0, UNKNOWN))
+    clock.seconds += 8
+    assert monitor.summary()["judge_tail_seconds"] == 0  # nothing was judged: something else took that time
+    monitor.judged(made(0, SOLVED))
+    assert (monitor.summary()["judge_tail_seconds"], monitor.summary()["seconds"]) == (8, 13)
+    monitor.take(made(1))
+    assert monitor.summary()["judge_tail_seconds"] == 0
+
+
 def test_a_judgement_that_failed_takes_an_earlier_command_s_episode_back(clock):
     monitor = Monitor(planned_rollout(numbers=range(6, 10)), 4, clock=clock)  # 0 to 5 are stored
     assert monitor.snapshot()["done"] == 6

@@ -20,7 +20,7 @@ from webgym_cli.jobs.guard import descendants
 from webgym_cli.serve.client import ServerClient, known_image
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.failure import reason
-from webgym_cli.serve.plan import plan_server
+from webgym_cli.serve.plan import plan_servers
 from webgym_cli.serve.weights import digest, tied_embeddings
 
 PATIENCE = 60
@@ -87,7 +87,7 @@ def pretend(tmp_path, model_folder):
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
         settings = load(overrides=["serve.port=0", "serve.stop_grace=1", *overrides])
-        return PolicyServer(plan_server(settings, str(model), python, "cpu"), tmp_path / "logs", sink)
+        return PolicyServer(plan_servers(settings, str(model), python, "cpu")[0], tmp_path / "logs", sink)
 
     return make
 
@@ -265,7 +265,7 @@ async def ask_forever(server, request):
 @pytest.mark.stack
 async def test_a_server_that_is_killed_is_noticed(policy_server, tmp_path):
     settings = load(overrides=["serve.port=0", "serve.max_model_len=4096", "policy_config.max_new_tokens=256"])
-    plan = plan_server(settings, policy_server.model, Path(policy_server.plan.python), policy_server.plan.device)
+    (plan,) = plan_servers(settings, policy_server.model, Path(policy_server.plan.python), policy_server.plan.device)
     server = PolicyServer(plan, tmp_path, lambda event: None)
     await server.start()
     try:

@@ -6,14 +6,22 @@ from pathlib import Path
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.serve.plan import is_loopback, plan_server
+from webgym_cli.errors import SettingsError
+from webgym_cli.jobs import devices
+from webgym_cli.serve.plan import is_loopback, plan_servers
 
 PYTHON = Path("/env/bin/python")
 _LIMITS = "--limit-mm-per-prompt"
+MODEL = "Qwen/Qwen3-VL-8B-Instruct"
 
 
-def planned(*overrides, model="Qwen/Qwen3-VL-8B-Instruct", device="cpu", cpus=8):
-    return plan_server(load(overrides=overrides), str(model), PYTHON, device, cpus)
+def fleet(*overrides, model=MODEL, device="cpu", cpus=8, **more):
+    return plan_servers(load(overrides=overrides), str(model), PYTHON, device, cpus=cpus, **more)
+
+
+def planned(*overrides, **more):
+    (plan,) = fleet(*overrides, **more)
+    return plan
 
 
 def value(plan, flag):
@@ -37,7 +45,7 @@ def test_cpu_avoids_the_traps_of_the_cpu_backend():
 
 
 def test_cuda_has_webgyms_launch_settings():
-    plan = planned("serve.data_parallel_size=8", device="cuda")
+    plan = planned("serve.data_parallel_size=8", device="cuda", gpus=tuple("01234567"))
     expected = {
         "--max-num-seqs": "512",
         "--gpu-memory-utilization": "0.95",
@@ -45,10 +53,98 @@ def test_cuda_has_webgyms_launch_settings():
         "--tensor-parallel-size": "1",
         "--data-parallel-size": "8",
         "--dtype": "auto",
+        "--mm-processor-cache-gb": "4",
     }
     assert {flag: value(plan, flag) for flag in expected} == expected
-    assert "--enforce-eager" not in plan.argv()
+    # vLLM's own choice is right for GPUs: cached prefixes, split prefills, asynchronous scheduling
+    left = {"--enforce-eager", "--no-enable-prefix-caching", "--max-num-batched-tokens", "--reasoning-parser"}
+    assert not left & set(plan.argv())
+    assert "CUDA_VISIBLE_DEVICES" not in plan.env
     assert not any(name.startswith(("VLLM_CPU", "OMP", "TORCHDYNAMO")) for name in plan.env)
+
+
+def test_a_thinking_model_has_its_parser():
+    assert value(planned("policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking"), "--reasoning-parser") == "deepseek_r1"
+    whole = planned("policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking", "serve.reasoning_parser=none")
+    assert "--reasoning-parser" not in whole.argv()
+
+
+def test_settings_of_the_engine():
+    some = ["serve.max_num_batched_tokens=9000", "serve.enforce_eager=true", "serve.prefix_caching=false"]
+    plan = planned(*some, "serve.mm_processor_cache_gb=0", device="cuda", gpus=())
+    assert {"--enforce-eager", "--no-enable-prefix-caching"} <= set(plan.argv())
+    assert (value(plan, "--max-num-batched-tokens"), value(plan, "--mm-processor-cache-gb")) == ("9000", "0")
+    assert value(planned("serve.max_num_batched_tokens=99999"), "--max-num-batched-tokens") == "99999"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "overrides", "shares"),
+    [
+        ("", [], [None]),
+        ("0", [], [None]),
+        ("01", [], ["0", "1"]),
+        ("01234567", ["serve.tensor_parallel_size=4"], ["0,1,2,3", "4,5,6,7"]),
+        ("01234567", ["serve.tensor_parallel_size=2", "serve.data_parallel_size=2"], ["0,1,2,3", "4,5,6,7"]),
+        ("0123", ["serve.replicas=2"], ["0", "1"]),
+        ("0123", ["serve.replicas=1"], [None]),
+    ],
+)
+def test_gpus_are_shared_out(gpus, overrides, shares):
+    plans = fleet(*overrides, device="cuda", gpus=tuple(gpus))
+    assert [plan.env.get("CUDA_VISIBLE_DEVICES") for plan in plans] == shares
+    assert [plan.port for plan in plans] == [8999 + number for number in range(len(shares))]
+    assert [plan.replica for plan in plans] == list(range(len(shares)))
+
+
+def test_the_gpus_are_those_that_we_may_use(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a1,GPU-b2")
+    assert [plan.env["CUDA_VISIBLE_DEVICES"] for plan in fleet(device="cuda")] == ["GPU-a1", "GPU-b2"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(devices, "present", lambda: 3)
+    assert [plan.env["CUDA_VISIBLE_DEVICES"] for plan in fleet(device="cuda")] == ["0", "1", "2"]
+
+
+def test_too_few_gpus_are_refused():
+    with pytest.raises(SettingsError, match=r"serve\.replicas: 2 servers on 2 GPUs each need 4, 3 can be used"):
+        fleet("serve.replicas=2", "serve.tensor_parallel_size=2", device="cuda", gpus=tuple("012"))
+
+
+def test_replicas_need_ports():
+    with pytest.raises(SettingsError, match=r"serve\.port: 2 replicas have no ports from 65535 on"):
+        fleet("serve.port=65535", device="cuda", gpus=tuple("01"))
+    assert fleet("serve.port=65534", device="cuda", gpus=tuple("01"))[1].port == 65535
+
+
+def test_replicas_on_a_cpu_share_its_cores():
+    plans = fleet("serve.replicas=2", "serve.port=0")
+    assert [plan.env["OMP_NUM_THREADS"] for plan in plans] == ["2", "2"]
+    assert [plan.port for plan in plans] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("device", "overrides", "how"),
+    [
+        ("cuda", [], "sleep"),
+        ("cuda", ["serve.host=0.0.0.0"], "stop"),
+        ("cpu", [], "keep"),
+        ("cpu", ["serve.between_phases=stop"], "stop"),
+        ("cuda", ["serve.between_phases=keep"], "keep"),
+    ],
+)
+def test_what_a_server_does_between_phases(device, overrides, how):
+    plan = planned(*overrides, device=device, gpus=(), phases=True)
+    assert plan.rest.how == how
+    assert ("--enable-sleep-mode" in plan.argv()) == (how == "sleep")
+    assert planned(*overrides, device=device, gpus=()).rest.how == "keep"  # nothing comes between
+
+
+@pytest.mark.parametrize(
+    ("device", "host", "why"),
+    [("cpu", "127.0.0.1", "vLLM sleeps on GPUs only"), ("cuda", "0.0.0.0", "0.0.0.0 is no loopback address")],
+)
+def test_a_sleep_that_is_not_possible_is_refused(device, host, why):
+    with pytest.raises(SettingsError, match=f"serve.between_phases: sleep is not possible here: {why}"):
+        planned("serve.between_phases=sleep", f"serve.host={host}", device=device, gpus=(), phases=True)
 
 
 def test_logprobs_are_those_of_the_sampled_distribution():

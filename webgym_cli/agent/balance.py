@@ -1,4 +1,7 @@
-"""Several policy servers as one policy: each request goes to the healthy server that has the fewest to answer.
+"""Several policy servers as one policy: an episode stays with its server, a new one goes to the least busy.
+
+The server that has answered an episode before has its screenshots prepared and encoded, and its prompt's beginning
+computed. It is left for the healthy server that has the fewest requests to answer when it is down, or much busier.
 
 A request that a server fails to answer is repeated on another one. A server that fails again and again is left alone
 for a while (`breaker`). One process shares nothing with others: each rank of a rollout on many nodes balances its own
@@ -8,6 +11,7 @@ requests, by what it sees itself.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +25,10 @@ from webgym_cli.records.failure import FailureKind
 
 BREATHER = 0.5
 """Seconds before a request goes again to a server that has just failed it; twice as many the next time."""
+LOYALTY = 4
+"""So many more requests than the least busy server may an episode's server have to answer before it is left."""
+_EPISODES = 16384
+"""Episodes whose server is remembered: more than any rollout has under way."""
 _WORDS = 160
 """Characters of each server's last failure that are told when none is left."""
 
@@ -68,6 +76,8 @@ class BalancedPolicy:
         self._repeats = limits.policy_retries
         self._patience = limits.policy_timeout
         self._sent = 0
+        self._homes: OrderedDict[str, _Server] = OrderedDict()
+        """By episode: the server that was asked last."""
         self._news = asyncio.Event()
         """Set when a server admits requests again."""
 
@@ -79,7 +89,7 @@ class BalancedPolicy:
         """
         failed: list[_Server] = []
         while True:
-            server = await self._next(failed)
+            server = await self._next(failed, prompt)
             try:
                 return await self._ask(server, prompt)
             except BoundaryError as error:
@@ -103,19 +113,19 @@ class BalancedPolicy:
             if not revival.cancelled():
                 revival.result()
 
-    async def _next(self, failed: list[_Server]) -> _Server:
+    async def _next(self, failed: list[_Server], prompt: Prompt) -> _Server:
         """Return the server for a request that these servers, once or more, have failed."""
-        server = await self._free(failed)
+        server = await self._free(failed, prompt)
         if server not in failed:
             return server
         await asyncio.sleep(BREATHER * 2 ** (failed.count(server) - 1))
-        return await self._free(failed)
+        return await self._free(failed, prompt)
 
-    async def _free(self, failed: list[_Server]) -> _Server:
+    async def _free(self, failed: list[_Server], prompt: Prompt) -> _Server:
         """Return the best of the servers that admit a request; wait for one if need be."""
         try:
             async with asyncio.timeout(self._patience):
-                while (server := self._best(failed)) is None:
+                while (server := self._best(failed, prompt)) is None:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
@@ -124,9 +134,21 @@ class BalancedPolicy:
             raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, message) from None
         return server
 
-    def _best(self, failed: list[_Server]) -> _Server | None:
-        free = (server for server in self._servers if server.breaker.admits)
-        return min(free, key=lambda one: (failed.count(one), one.outstanding, one.used), default=None)
+    def _best(self, failed: list[_Server], prompt: Prompt) -> _Server | None:
+        free = [server for server in self._servers if server.breaker.admits]
+        least = min(free, key=lambda one: (failed.count(one), one.outstanding, one.used), default=None)
+        home = self._homes.get(prompt.episode)
+        if least is None or home is None or home in failed or not home.breaker.admits:
+            return least
+        return home if home.outstanding - least.outstanding <= LOYALTY else least
+
+    def _settle(self, prompt: Prompt, server: _Server) -> None:
+        """Remember that a server knows an episode."""
+        if prompt.episode:
+            self._homes[prompt.episode] = server
+            self._homes.move_to_end(prompt.episode)
+            if len(self._homes) > _EPISODES:
+                self._homes.popitem(last=False)
 
     async def _ask(self, server: _Server, prompt: Prompt) -> Reply:
         """Send a request to a server and note how it ended. Nothing may be awaited between the choice and this."""
@@ -134,6 +156,7 @@ class BalancedPolicy:
         term, began = server.breaker.enter(), loop.time()
         worked: bool | None = None
         self._sent += 1
+        self._settle(prompt, server)
         server.used, server.requests, server.outstanding = self._sent, server.requests + 1, server.outstanding + 1
         try:
             reply = await server.policy.reply(prompt)

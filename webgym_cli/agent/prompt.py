@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from webgym_cli.agent.complete import COMPLETE
@@ -36,6 +36,8 @@ class Prompt:
 
     messages: tuple[Message, ...]
     images: tuple[str, ...]
+    episode: str = field(default="", compare=False)
+    """The episode that asks: several servers keep its requests together. Never sent; empty: nobody's."""
 
     @property
     def digest(self) -> str:

@@ -46,20 +46,21 @@ def serve(
     from webgym_cli.errors import Terminated
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.roles.locate import resolve_device, role_python
-    from webgym_cli.serve.plan import plan_server
+    from webgym_cli.serve.plan import plan_servers
     from webgym_cli.store.checkpoints import policy_path
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     weights = model or str(policy_path(directory, settings))
     device = resolve_device(settings.roles.device)
-    plan = plan_server(settings, weights, role_python(settings, "serve"), device)
+    plans = plan_servers(settings, weights, role_python(settings, "serve"), device)
     if dry_run:
-        output.show(plan.to_json())
+        for plan in plans:
+            output.show(plan.to_json())
         return
     with output.progress() as board:
         try:
-            run_async(_serve(plan, _log_folder(directory.logs), board))
+            run_async(_serve(plans, settings.serve.restarts, _log_folder(directory.logs), board))
         except (KeyboardInterrupt, Terminated):
             output.note("vLLM is stopped")
             raise
@@ -72,12 +73,12 @@ def _log_folder(logs: Path) -> Path:
     return logs / f"serve_{os.getpid()}"
 
 
-async def _serve(plan: ServerPlan, logs: Path, sink: EventSink) -> None:
-    from webgym_cli.serve.execute import PolicyServer
+async def _serve(plans: list[ServerPlan], restarts: int, logs: Path, sink: EventSink) -> None:
+    from webgym_cli.serve.fleet import Fleet
 
-    server = PolicyServer(plan, logs, sink)
+    fleet = Fleet(plans, logs, sink, restarts=restarts)
     try:
-        await server.start()
-        await server.watch()
+        await fleet.serve(plans[0].model)
+        await fleet.watch()
     finally:
-        await server.stop()
+        await fleet.stop()

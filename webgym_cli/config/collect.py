@@ -39,8 +39,8 @@ class PolicySettings(Section):
 
     base_model: str = "Qwen/Qwen3-VL-8B-Instruct"
     """Where the first policy comes from: a local folder or a Hugging Face id."""
-    template: str = "qwen3_vl_nothink"
-    """LLaMA-Factory's template for this model family (`qwen3_vl` for the thinking models)."""
+    template: str = "auto"
+    """LLaMA-Factory's template for this model; `auto`: that of its family, as its files or its name tell."""
     max_new_tokens: int = Field(default=3072, ge=1)
     """Longest response, in tokens."""
     temperature: float = Field(default=1.0, ge=0)
@@ -51,9 +51,9 @@ class PolicySettings(Section):
     """How many of the likeliest tokens are sampled from; -1 or 0: all."""
     min_p: float = Field(default=0.0, ge=0, le=1)
     """Tokens less likely than this share of the likeliest one are left out; 0: none."""
-    thinking: bool = False
+    thinking: bool | None = None
     """The model thinks before it acts: what stands before `</think>` is no action and leaves the history; a response
-    that never closes its thought is truncated."""
+    that never closes its thought is truncated. null: as its chat template or its name tells."""
 
 
 class ContextSettings(Section):

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from pydantic_settings import SettingsError as SourceError
 
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
+from webgym_cli.config.settle import FOLLOW, settle
 from webgym_cli.config.shipped import config_file
 from webgym_cli.errors import SettingsError
 
@@ -53,10 +54,12 @@ def load_with_sources(
             _put(merged, key, value)
             sources[key] = source
     try:
-        settings = Settings.model_validate(merged)
+        told = Settings.model_validate(merged)
     except ValidationError as error:
         raise _explain(error, sources) from None
-    known = flatten(settings.model_dump(mode="json"))
+    settings = settle(told)
+    known, before = (flatten(found.model_dump(mode="json")) for found in (settings, told))
+    sources |= {key: f"model {told.policy_config.base_model}" for key in FOLLOW if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}
 
 

@@ -142,8 +142,8 @@ class Pipeline:
             require_reachable(cluster, self.settings, policy)
             acting = await self._acting(policy)
             if policy == VLLM:
-                url = seen_from_afar(acting.base_urls[0], self.settings.serve.host, cluster.here)
-                acting = acting.model_copy(update={"base_urls": (url,)})
+                urls = tuple(seen_from_afar(url, self.settings.serve.host, cluster.here) for url in acting.base_urls)
+                acting = acting.model_copy(update={"base_urls": urls})
             environment = environment_of(plan)
             rollout = ScaleOut(plan, self.run, self.settings, cluster, open_parts, acting, environment, self.sink)
             return await rollout.execute(self._watch(policy), self._unjudged(plan))
@@ -152,7 +152,7 @@ class Pipeline:
         """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""
         if policy == ORACLE:
             return Acting()
-        base_urls = (await self.serving.current(),) if policy == VLLM else policy_urls(policy)
+        base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
         newest = current(self.run)
         return Acting(base_urls=base_urls, name=newest.name if newest else self.settings.policy_config.base_model)
 

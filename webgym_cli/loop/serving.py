@@ -1,4 +1,4 @@
-"""The server of the run's current policy, over the stages: up for rollouts, out of the trainer's way."""
+"""The servers of the run's current policy, over the stages: up for rollouts, out of the trainer's way."""
 
 from __future__ import annotations
 
@@ -7,48 +7,59 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
-from webgym_cli.records.events import EventSink
+from webgym_cli.jobs.gpu import open_nvml
+from webgym_cli.records.events import Event, EventSink
 from webgym_cli.roles.locate import resolve_device, role_python
-from webgym_cli.serve.execute import PolicyServer
-from webgym_cli.serve.plan import plan_server
+from webgym_cli.serve.fleet import Fleet
+from webgym_cli.serve.plan import plan_servers
 from webgym_cli.store.checkpoints import policy_path
+from webgym_cli.store.metrics import record
 from webgym_cli.store.run import RunDir
+
+TIMED = ("serve", "swap", "sleep", "wake", "stop")
+"""Events of the servers that the run's metrics keep, those of them that tell `seconds`: the report counts idle GPUs."""
 
 
 @dataclass(slots=True)
 class Serving:
-    """Our own vLLM server, started when it is first needed."""
+    """Our own vLLM servers, started when they are first needed."""
 
     run: RunDir
     settings: Settings
     logs: Path
     """Where `vllm.log` goes."""
     sink: EventSink
-    _server: PolicyServer | None = field(default=None)
+    _fleet: Fleet | None = field(default=None)
 
-    async def current(self) -> str:
-        """Serve the current policy: start the server, or give a running one the new weights. Return its base URL."""
+    async def current(self) -> tuple[str, ...]:
+        """Serve the current policy, by a start, a waking or new weights. Return the servers' base URLs."""
         model = policy_path(self.run, self.settings)
         weights = str(model.resolve() if model.is_dir() else model)
-        if self._server is None:
+        if self._fleet is None:
             python, device = role_python(self.settings, "serve"), resolve_device(self.settings.roles.device)
-            self._server = PolicyServer(plan_server(self.settings, weights, python, device), self.logs, self.sink)
-            await self._server.start()
-        elif weights != self._server.model:
-            await self._server.swap(weights)
-        return self._server.base_url
+            plans = plan_servers(self.settings, weights, python, device, phases=True)
+            nvml = open_nvml() if device == "cuda" else None
+            self._fleet = Fleet(plans, self.logs, self._note, restarts=self.settings.serve.restarts, nvml=nvml)
+        await self._fleet.serve(weights)
+        return self._fleet.base_urls
 
     def watch(self) -> Awaitable[None] | None:
-        """Return what waits for as long as the server runs and raises when it dies; None where none runs."""
-        return self._server.watch() if self._server else None
+        """Return what waits for as long as a server runs and raises when the last one dies; None where none runs."""
+        return self._fleet.watch() if self._fleet else None
 
     async def make_room(self) -> None:
-        """Give the GPU to the trainer: both don't fit into its memory. On a CPU the server stays up."""
-        if resolve_device(self.settings.roles.device) == "cuda":
-            await self.stop()
+        """Give the GPUs to the trainer, as `serve.between_phases` says."""
+        if self._fleet is not None:
+            await self._fleet.rest()
 
     async def stop(self) -> None:
-        """Stop the server, if it runs."""
-        if self._server is not None:
-            server, self._server = self._server, None
-            await server.stop()
+        """Stop the servers, if they run."""
+        if self._fleet is not None:
+            fleet, self._fleet = self._fleet, None
+            await fleet.stop()
+
+    def _note(self, event: Event) -> None:
+        """Show an event, and keep it where it tells how long the servers were no use to anyone."""
+        if event["event"] in TIMED and "seconds" in event:
+            record(self.run, {key: value for key, value in event.items() if key != "message"})
+        self.sink(event)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from webgym_cli.config.learn import AlgorithmSettings
 from webgym_cli.config.model import Settings
+from webgym_cli.config.settle import require_template
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.sampling import seed_of
 from webgym_cli.records.dataset import TRAIN, VALIDATION
@@ -43,7 +44,7 @@ def train_config(
         "mask_history": True,
         "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
-        "template": settings.policy_config.template,
+        "template": require_template(settings),
         "image_min_pixels": settings.image.image_min_pixels,
         "image_max_pixels": settings.image.image_max_pixels,
         "output_dir": str(output_dir),

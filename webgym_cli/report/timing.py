@@ -1,4 +1,8 @@
-"""Where a run's time went, from the events of its stages: hours, idle time, and what they cost. Pure but for `read`."""
+"""Where a run's time went, from the events of its stages: hours, idle time, and what they cost. Pure but for `read`.
+
+Two kinds of idle time are told. Of the run: no stage was at work. Of the GPUs: no policy acted and no trainer trained,
+which is also so while a server starts, gets new weights, a dataset is prepared or judgements are awaited.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +21,10 @@ from webgym_cli.store.run import RunDir
 
 STAGES = ("evaluation", "rollout", "judge", "prepare", "train")
 """The stages that leave an event, in the order of an iteration."""
+START, WEIGHTS = ("serve",), ("swap", "wake", "sleep", "stop")
+"""The events of our servers: one came up, or changed its weights or made room for the trainer."""
+EXPERT = "oracle"
+"""The policy that is none."""
 HOUR = 3600
 
 
@@ -36,8 +44,13 @@ class Span:
 
 
 def read(run: RunDir) -> list[Event]:
-    """Return the stages' events in the order of time; those without a readable time are left out."""
-    found = [event for name in STAGES for event in events(run, name) if _moment(event.get("at")) is not None]
+    """Return the events of stages and servers in the order of time; those without a readable time are left out."""
+    found = [
+        event
+        for name in (*STAGES, *START, *WEIGHTS)
+        for event in events(run, name)
+        if _moment(event.get("at")) is not None
+    ]
     return sorted(found, key=lambda event: _moment(event["at"]) or 0.0)
 
 
@@ -64,9 +77,10 @@ def timing(found: Sequence[Event]) -> dict[str, Any]:
 
     Times in seconds. A stage whose events don't tell has None; what it took then counts as idle.
     """
-    told = spans(found)
+    every = spans(found)
+    told = [span for span in every if span.stage in STAGES]
     ends = [moment for event in found if (moment := _moment(event["at"])) is not None]
-    first, last = min([*ends, *(span.start for span in told)], default=0.0), max(ends, default=0.0)
+    first, last = min([*ends, *(span.start for span in every)], default=0.0), max(ends, default=0.0)
     wall, covered = last - first, _union(told)
     idle = max(0.0, wall - covered)
     return {
@@ -75,9 +89,44 @@ def timing(found: Sequence[Event]) -> dict[str, Any]:
         "wall_seconds": round(wall, 2),
         "idle_seconds": round(idle, 2),
         "idle_share": round(idle / wall, 4) if wall else None,
+        "gpu": gpu_idle(found, wall),
         "stages": {stage: _stage(stage, found, told) for stage in STAGES if any(e["event"] == stage for e in found)},
         "by_iteration": _by_iteration(told),
         "episode_seconds": _episode_seconds(found),
+    }
+
+
+def gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
+    """Return for how many of the `wall` seconds the GPUs had nothing to do, and why.
+
+    Busy is an acting policy, up to its last episode, and a training. Of what is left, each cause takes what those
+    before it have not: a server's start, its new weights and naps, `prepare`, judgements after the last episode, an
+    expert that needs no GPU; `nothing` is the rest.
+    """
+    acting, experts, tails = _rollouts(found)
+    told = spans(found)
+
+    def of(*names: str) -> list[Span]:
+        return [span for span in told if span.stage in names]
+
+    layers = {
+        "busy": acting + of("train"),
+        "server_start": of(*START),
+        "new_weights": of(*WEIGHTS),
+        "prepare": of("prepare"),
+        "judge": tails + of("judge"),
+        "expert": experts,
+    }
+    seconds, taken, reached = {}, list[Span](), 0.0
+    for name, stretches in layers.items():
+        taken += stretches
+        seconds[name], reached = round(_union(taken) - reached, 2), _union(taken)
+    busy = seconds.pop("busy")
+    return {
+        "busy_seconds": busy,
+        "idle_seconds": round(max(0.0, wall - busy), 2),
+        "idle_share": round(max(0.0, wall - busy) / wall, 4) if wall else None,
+        "causes": {**seconds, "nothing": round(max(0.0, wall - reached), 2)},
     }
 
 
@@ -97,6 +146,18 @@ def cost(times: dict[str, Any], gpus: int, price: float | None) -> dict[str, Any
         "idle": of(times["idle_seconds"]),
         "total": of(times["wall_seconds"]),
     }
+
+
+def _rollouts(found: Sequence[Event]) -> tuple[list[Span], list[Span], list[Span]]:
+    """Return the stretches in which a policy acted, in which an expert did, and in which only judgements came."""
+    acting, experts, tails = list[Span](), list[Span](), list[Span]()
+    for event in found:
+        for span in spans([event]) if event["event"] in ("rollout", "evaluation") else ():
+            tail = min(_seconds(event.get("judge_tail_seconds")) or 0.0, span.seconds)
+            mine = experts if event.get("policy") == EXPERT else acting
+            mine.append(replace(span, end=span.end - tail))
+            tails.append(replace(span, start=span.end - tail))
+    return acting, experts, tails
 
 
 def _stage(stage: str, found: Sequence[Event], told: Sequence[Span]) -> dict[str, Any]:

@@ -224,13 +224,15 @@ def _time(facts: dict[str, Any]) -> Section:
         figures.append(bars("Time by iteration", rows, list(times["stages"]), hours))
     if times["stages"]:
         figures.append(Figure("Time and cost", "", (), False, _cost_table(facts), _cost_note(facts["cost"])))
+        figures.append(Figure("Idle GPUs", "", (), False, _idle_table(times["gpu"], times["wall_seconds"])))
     if spent := times["episode_seconds"]:
         figures.append(
             bars("Where the episodes' time goes", [(k, {k: v}) for k, v in spent.items()], list(spent), hours)
         )
     note = (
         "Idle is the time between the first and the last stage that no stage covers: starting servers, loading models, "
-        "and pauses between commands. Episodes run side by side, so their own times add up to more."
+        "and pauses between commands. GPUs are idle whenever no policy acts and no trainer trains. Episodes run side "
+        "by side, so their own times add up to more."
     )
     return Section("time", "Time", tuple(figures), note)
 
@@ -254,6 +256,13 @@ def _cost_table(facts: dict[str, Any]) -> Table:
             )
         )
     return Table(("", "times", "time", "share", "GPU hours", "cost"), tuple(rows))
+
+
+def _idle_table(gpu: dict[str, Any], wall: float) -> Table:
+    causes = {f"idle: {name.replace('_', ' ')}": seconds for name, seconds in gpu["causes"].items()}
+    lines = {"at work": gpu["busy_seconds"], "idle": gpu["idle_seconds"], **causes}
+    rows = ((name, hours(seconds), percent(seconds / wall) if wall else NONE) for name, seconds in lines.items())
+    return Table(("", "time", "share"), tuple(rows))
 
 
 def _cost_note(spent: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webgym_cli.agent.parse import ParseError, parse
 from webgym_cli.agent.prompt import render
@@ -51,7 +51,7 @@ class EpisodeRun:
             interaction_mode=context.interaction_mode,
             history_window=context.history_window,
             max_images=context.max_images,
-            thinking=self.settings.policy_config.thinking,
+            thinking=bool(self.settings.policy_config.thinking),
         )
 
     async def run(self) -> Trajectory:
@@ -130,6 +130,7 @@ class EpisodeRun:
                 url=view.url, title=title, screenshot=screenshot, elements=view.elements, notices=view.notices
             )
             prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
+            prompt = replace(prompt, episode=self.owed.episode.id)
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
             reply = await self.actor.act(prompt, self.environment)

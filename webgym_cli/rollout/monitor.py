@@ -60,10 +60,13 @@ class Monitor:
     _done: Group = field(default_factory=Group)
     _cut: Group = field(default_factory=Group)
     _finishing: Rate = field(init=False)
+    _acted: float = field(init=False)
+    """When the last episode gave its slot back."""
 
     def __post_init__(self) -> None:
         """Start the clock."""
         self.started = self.clock()
+        self._acted = self.started
         self._stages = Stages(self.clock)
         self._finishing = Rate(self.started, width=60.0, kept=5)
 
@@ -101,6 +104,7 @@ class Monitor:
     def take(self, trajectory: Trajectory) -> Event:
         """Count a stored trajectory, whose episode thereby gives its slot back, and return its event."""
         self._stages.end(trajectory.episode)
+        self._acted = self.clock()
         outcome = trajectory.outcome
         self.steps += len(trajectory.steps)
         if outcome.failure:
@@ -207,8 +211,12 @@ class Monitor:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the facts about this command's own episodes."""
-        seconds = self.clock() - self.started
+        """Return the facts about this command's own episodes.
+
+        `judge_tail_seconds`: for how long judgements came when no episode acted any more.
+        """
+        end = self.clock()
+        seconds = end - self.started
         return {
             "collected": self.finished,
             "steps": self.steps,
@@ -221,6 +229,7 @@ class Monitor:
             "cut": self._cut.count,
             **({"cut_bias": cut_bias(self._done, self._cut)} if self._cut.count else {}),
             "judged": self.judgements,
+            "judge_tail_seconds": round(end - self._acted, 2) if self.judgements else 0.0,
             **({"servers": found} if (found := self.servers()) else {}),
             "stages": self._stages.facts(),
         }

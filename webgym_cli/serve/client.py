@@ -94,6 +94,25 @@ class ServerClient:
         body = {"method": "reload_weights", "kwargs": {"weights_path": folder}, "timeout": deadline}
         await self._post("/collective_rpc", body, deadline=deadline + HEALTH_TIMEOUT)
 
+    async def sleep(self, level: int, deadline: float) -> None:
+        """End what is asked, give the GPU memory back and keep the process; in so many seconds.
+
+        Level 1 keeps the weights in the machine's memory, level 2 drops them.
+        """
+        await self._post(f"/sleep?level={level}&mode=abort", deadline=deadline)
+        if not await self._sleeps(deadline):
+            raise ServerCallError("/is_sleeping: it is awake after it was sent to sleep")
+
+    async def wake_weights(self, deadline: float) -> None:
+        """Take memory for the weights again. After level 2 they are undefined until they are loaded."""
+        await self._post("/wake_up?tags=weights", deadline=deadline)
+
+    async def wake_cache(self, deadline: float) -> None:
+        """Take memory for the key-value cache again, and answer requests from now on."""
+        await self._post("/wake_up?tags=kv_cache", deadline=deadline)
+        if await self._sleeps(deadline):
+            raise ServerCallError("/is_sleeping: it sleeps after it was woken")
+
     async def reset_caches(self) -> None:
         """Forget everything that the previous weights computed."""
         answer = await self._post("/reset_prefix_cache")
@@ -123,9 +142,16 @@ class ServerClient:
             return {}
         return dict(answer.json()["checksums"])
 
+    async def _sleeps(self, deadline: float) -> bool:
+        answer = await self._call("GET", "/is_sleeping", None, deadline)
+        return bool(answer.json()["is_sleeping"])
+
     async def _post(self, path: str, body: dict[str, Any] | None = None, deadline: float = CALL_TIMEOUT) -> Any:
+        return await self._call("POST", path, body, deadline)
+
+    async def _call(self, method: str, path: str, body: dict[str, Any] | None, deadline: float) -> Any:
         try:
-            answer = await self._http.post(path, json=body, timeout=deadline)
+            answer = await self._http.request(method, path, json=body, timeout=deadline)
         except httpx.HTTPError as error:
             raise ServerCallError(f"{path}: {type(error).__name__} {error}".rstrip()) from error
         if answer.status_code != httpx.codes.OK:

@@ -5,44 +5,60 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 
 from webgym_cli.errors import JobError
+from webgym_cli.jobs.gpu import GpuMemory, Nvml
 from webgym_cli.jobs.process import Job
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import Event, EventSink
 from webgym_cli.serve import failure, ports
-from webgym_cli.serve.client import Fingerprint, ServerCallError, ServerClient
+from webgym_cli.serve.client import ServerClient
+from webgym_cli.serve.engine import Engine
+from webgym_cli.serve.gpus import held_gib
 from webgym_cli.serve.plan import ServerPlan, base_url, local_address
-from webgym_cli.serve.weights import check_model, digest, is_hub_id, tied_embeddings
+from webgym_cli.serve.weights import Digests, check_model
 
 POLL_SECONDS = 1.0
 """Between two health checks, and between two looks at whether the server lives."""
 LOG = "vllm.log"
+NOT_RUNNING = "the server is not running"
 DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of our own environment that would mislead the role's interpreter."""
 
 
 class PolicyServer:
-    """One vLLM server. `start` it once; then `swap` its weights and `stop` it as often as needed.
+    """One vLLM server. `serve` weights with it and let it `rest` as often as needed; `stop` it at the end.
 
     It never outlives this process, however this process ends.
     """
 
     def __init__(
-        self, plan: ServerPlan, logs: Path, sink: EventSink, client: type[ServerClient] = ServerClient
+        self,
+        plan: ServerPlan,
+        logs: Path,
+        sink: EventSink,
+        client: type[ServerClient] = ServerClient,
+        *,
+        digests: Digests | None = None,
+        nvml: Nvml | None = None,
     ) -> None:
-        """Start nothing. `logs` is the folder of `vllm.log`."""
+        """Start nothing. `logs` is the folder of `vllm.log`.
+
+        `digests`: shared with other servers of the same weights. `nvml`: tells what a sleeping server still holds.
+        """
         self.plan = plan
-        self.log = logs / LOG
+        self.log = logs / (f"vllm_{plan.replica}.log" if plan.replica else LOG)
         """What vLLM says; a restart goes on writing there."""
         self._sink = sink
         self._client = client
+        self._digests = digests or Digests()
+        self._nvml = nvml
         self._job: Job | None = None
         self._port = plan.port
         self._model = plan.model
-        self._digest = ""
-        self._fingerprints: dict[str, Fingerprint] = {}
-        """By digest of the weights: what a server answers with them."""
+        self._asleep = False
+        self._engine = Engine(plan, self._connect)
 
     @property
     def base_url(self) -> str:
@@ -58,6 +74,27 @@ class PolicyServer:
     def pid(self) -> int | None:
         """Process id of the guard that the server runs under; None when it is stopped."""
         return self._job.pid if self._job else None
+
+    async def serve(self, model: str) -> None:
+        """Serve these weights, whatever that takes: a start, waking up, new weights, or nothing.
+
+        Raises as `start`; nothing runs afterwards unless it returned.
+        """
+        if self._job is None:
+            self._model = model
+            await self.start()
+        elif self._asleep:
+            await self._renew(model, waking=True)
+        elif model != self._model:
+            await self.swap(model)
+
+    async def rest(self) -> None:
+        """Make room for a training in the way that the plan says; a sleep that fails is a stop."""
+        if self._job is None or self._asleep or self.plan.rest.how == "keep":
+            return
+        began = time.monotonic()
+        if self.plan.rest.how == "stop" or not await self._sleeps(began):
+            await self._stop_for_training(began)
 
     async def start(self) -> None:
         """Start the server and wait until it is healthy.
@@ -94,20 +131,7 @@ class PolicyServer:
         Every other case is a restart. Afterwards the server answers with the new weights, or an error was raised and
         it is stopped.
         """
-        model = check_model(model)
-        began = time.monotonic()
-        wanted = await asyncio.to_thread(digest, model)
-        why = await self._in_place(model, wanted)
-        if why:
-            self._sink({"event": "swap_failed", "reason": why, "message": f"weights not swapped in place: {why}"})
-            await self.stop()
-            self._model = model
-            await self.start()
-        self._model, self._digest = model, wanted
-        how, seconds = "restart" if why else "in_place", round(time.monotonic() - began, 2)
-        words = "by a restart" if why else "in place"
-        message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
-        self._sink({"event": "swap", "seconds": seconds, "how": how, "model": model, "message": message})
+        await self._renew(model, waking=False)
 
     async def watch(self) -> None:
         """Wait for as long as the server runs. Raises `JobError` when it dies; returns after `stop`."""
@@ -121,12 +145,25 @@ class PolicyServer:
 
     async def stop(self) -> None:
         """Stop the server and all its processes. Safe to call again."""
-        job, self._job = self._job, None
+        job, self._job, self._asleep = self._job, None, False
         if job is not None:
             await job.stop()
 
     def _connect(self) -> ServerClient:
         return self._client(self.base_url.removesuffix("/v1"), self.plan.served_name)
+
+    async def _ask(self, change: Awaitable[str]) -> str:
+        """Await a change of the engine and return why it failed; cut short, the server is of no use to anyone."""
+        try:
+            return await change
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _restart(self, model: str) -> None:
+        await self.stop()
+        self._model = model
+        await self.start()
 
     async def _until_healthy(self, job: Job, began: float) -> None:
         total = self.plan.startup_timeout
@@ -148,43 +185,58 @@ class PolicyServer:
 
     async def _remember(self) -> None:
         """Take the fingerprint of the weights that a fresh server has."""
-        self._digest = await asyncio.to_thread(digest, self._model)
-        try:
-            async with self._connect() as client:
-                self._fingerprints[self._digest] = await client.fingerprint(checksums=self.plan.dev_mode)
-        except ServerCallError as error:  # it serves; only swaps in place can't be verified
-            message = f"vLLM did not answer the known prompts, new weights will need a restart: {error}"
-            self._sink({"event": "no_fingerprint", "reason": str(error), "message": message})
+        if why := await self._engine.remember(self._model, await self._digests.of(self._model)):
+            message = f"vLLM did not answer the known prompts, new weights will need a restart: {why}"
+            self._sink({"event": "no_fingerprint", "reason": why, "message": message})
 
-    async def _in_place(self, model: str, wanted: str) -> str:
-        """Swap in place and return an empty text, or why that is not possible or did not work."""
-        if self._job is None or self._job.poll() is not None:
-            return "the server is not running"
-        if wanted == self._digest:
-            return ""
-        before = self._fingerprints.get(self._digest)
-        if is_hub_id(wanted) or not self.plan.dev_mode or before is None:
-            return "it needs a local folder, a server on loopback and a fingerprint"
-        if self.plan.device == "cpu" and await asyncio.to_thread(tied_embeddings, model):
-            # seen with 0.32: reload_weights leaves the packed copy that the CPU backend made of the output layer
-            return "vLLM on a CPU keeps the old output layer of a model with tied embeddings"
-        try:
-            async with self._connect() as client:
-                await client.pause(self.plan.startup_timeout)
-                await client.reload_weights(model, self.plan.startup_timeout)
-                await client.reset_caches()
-                await client.resume()
-                now = await client.fingerprint(checksums=True)
-        except ServerCallError as error:
-            return str(error)
-        except BaseException:  # half-swapped and paused: of no use to anyone
-            await self.stop()
-            raise
-        return self._verify(wanted, before, now)
+    async def _sleeps(self, began: float) -> bool:
+        """Send the server to sleep and tell whether its GPU memory is free."""
+        why = await self._ask(self._engine.sleep()) if self._runs() else NOT_RUNNING
+        why = why or await self._still_held()
+        seconds = round(time.monotonic() - began, 2)
+        if why:
+            message = f"vLLM does not sleep, it is stopped: {why}"
+            self._sink({"event": "sleep_failed", "reason": why, "message": message})
+        else:
+            self._asleep = True
+            message = f"vLLM sleeps after {seconds} s: its GPU memory is free, its process stays"
+            self._sink({"event": "sleep", "seconds": seconds, "level": self.plan.rest.level, "message": message})
+        return not why
 
-    def _verify(self, wanted: str, before: Fingerprint, now: Fingerprint) -> str:
-        """Return why a fingerprint can't be that of the wanted weights; remember it otherwise."""
-        if not now.differs(before):
-            return "vLLM still answers like the previous weights"
-        known = self._fingerprints.setdefault(wanted, now)
-        return "" if now.matches(known) else "vLLM answers unlike these weights did before"
+    async def _still_held(self) -> str:
+        """Say how much GPU memory a sleeping server holds if that is too much; nothing where NVML can't tell."""
+        held = await asyncio.to_thread(held_gib, self._nvml, self.pid) if self.pid else None
+        limit = self.plan.rest.memory_gb
+        return "" if held is None or held <= limit else f"it holds {held:.1f} GiB (serve.sleep_memory_gb={limit:g})"
+
+    async def _stop_for_training(self, began: float) -> None:
+        """Stop the server and wait until its GPU memory is free. Raises `JobError` when it stays taken."""
+        memory = GpuMemory(self._sink, self._nvml)
+        if self.pid:
+            await asyncio.to_thread(memory.note, self.pid)
+        await self.stop()
+        await memory.freed()
+        seconds = round(time.monotonic() - began, 2)
+        message = f"vLLM is stopped after {seconds} s, the training gets the GPU"
+        self._sink({"event": "stop", "seconds": seconds, "message": message})
+
+    async def _renew(self, model: str, *, waking: bool) -> None:
+        """Serve other weights, or the same after a sleep: in place where that can be verified, else by a restart."""
+        model = check_model(model)
+        began = time.monotonic()
+        wanted = await self._digests.of(model)
+        change = self._engine.wake if waking else self._engine.swap
+        why = await self._ask(change(model, wanted)) if self._runs() else NOT_RUNNING
+        if why:
+            failed: Event = {"event": "wake_failed"} if waking else {"event": "swap_failed"}
+            self._sink({**failed, "reason": why, "message": f"weights not loaded in place: {why}"})
+            await self._restart(model)
+        self._model, self._asleep = model, False
+        how, seconds = "restart" if why else "in_place", round(time.monotonic() - began, 2)
+        words = "by a restart" if why else "awake again" if waking else "in place"
+        message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
+        done: Event = {"event": "wake"} if waking else {"event": "swap"}
+        self._sink({**done, "seconds": seconds, "how": how, "model": model, "message": message})
+
+    def _runs(self) -> bool:
+        return self._job is not None and self._job.poll() is None

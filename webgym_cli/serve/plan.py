@@ -8,14 +8,36 @@ import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.settle import AUTO, NONE
+from webgym_cli.errors import SettingsError
+from webgym_cli.jobs.devices import VARIABLE
+from webgym_cli.serve.gpus import gpus_here, shares
 
 MODULE = "vllm.entrypoints.openai.api_server"
 """Run as a module: the `vllm` command refuses the CPU build, whose distribution has another name."""
 ANY_PORT = 0
 """Port that means: take a free one."""
+LAST_PORT = 65535
+
+
+How = Literal["keep", "sleep", "stop"]
+"""What a server may do between two phases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """How a server makes room between two phases."""
+
+    how: How
+    level: int
+    """Of the sleep: 1 keeps the weights in the machine's memory, 2 drops them."""
+    timeout: float
+    """Deadline of falling asleep and of each step of waking, in seconds."""
+    memory_gb: float
+    """GiB that a sleeping server may hold on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +64,10 @@ class ServerPlan:
     """Whether weights can be swapped in place."""
     startup_timeout: float
     stop_grace: float
+    rest: Rest
+    """What it does while a training needs the GPUs."""
+    replica: int = 0
+    """Its number among the servers of this machine, from 0."""
 
     @property
     def base_url(self) -> str:
@@ -70,8 +96,48 @@ class ServerPlan:
         }
 
 
-def plan_server(settings: Settings, model: str, python: Path, device: str, cpus: int | None = None) -> ServerPlan:
-    """Return the plan for a model on `cpu` or `cuda`. `cpus` are this machine's, unless given."""
+def plan_servers(
+    settings: Settings,
+    model: str,
+    python: Path,
+    device: str,
+    *,
+    phases: bool = False,
+    cpus: int | None = None,
+    gpus: tuple[str, ...] | None = None,
+) -> list[ServerPlan]:
+    """Return the plans of this machine's servers for a model on `cpu` or `cuda`: one a replica.
+
+    `phases`: trainings come between; `cpus`, `gpus`: this machine's, unless given. Raises `SettingsError` for a sleep
+    that is not possible and for more replicas than GPUs, `UsageError` for a `CUDA_VISIBLE_DEVICES` that names no GPU.
+    """
+    serve = settings.serve
+    if device == "cpu":
+        split: list[tuple[str, ...]] = [()] * (serve.replicas or 1)
+    else:
+        each = serve.tensor_parallel_size * serve.data_parallel_size
+        split = shares(gpus_here(os.environ) if gpus is None else gpus, serve.replicas, each)
+    if serve.port + len(split) - 1 > LAST_PORT:
+        raise SettingsError(
+            f"serve.port: {len(split)} replicas have no ports from {serve.port} on", hint="name a lower one"
+        )
+    rest = _rest(settings, device) if phases else _rested("keep", settings)
+    cores = (cpus or os.cpu_count() or 1) // len(split)
+    return [
+        _plan_server(settings, model, python, device, rest, cores, number, share) for number, share in enumerate(split)
+    ]
+
+
+def _plan_server(
+    settings: Settings,
+    model: str,
+    python: Path,
+    device: str,
+    rest: Rest,
+    cpus: int,
+    number: int,
+    gpus: tuple[str, ...],
+) -> ServerPlan:
     serve = settings.serve
     loopback = is_loopback(serve.host)
     env = {
@@ -80,22 +146,41 @@ def plan_server(settings: Settings, model: str, python: Path, device: str, cpus:
         # swaps in place need the developer endpoints; those let anyone who can connect run methods of the engine
         "VLLM_SERVER_DEV_MODE": "1" if loopback else "0",
     }
-    if device == "cpu":
-        env |= _cpu_env(settings, cpus or os.cpu_count() or 1)
+    env |= _cpu_env(settings, cpus) if device == "cpu" else {}
+    env |= {VARIABLE: ",".join(gpus)} if gpus else {}
+    asleep = ("--enable-sleep-mode",) if rest.how == "sleep" else ()
     return ServerPlan(
         python=str(python),
         model=model,
         device=device,
         host=serve.host,
-        port=serve.port,
+        port=serve.port + number if serve.port != ANY_PORT else ANY_PORT,
         served_name=serve.served_model_name,
-        args=(*_common_args(settings), *(_cpu_args(settings) if device == "cpu" else _cuda_args(settings))),
+        args=(*_common_args(settings), *(_cpu_args if device == "cpu" else _cuda_args)(settings), *asleep),
         extra_args=serve.extra_args,
         env=env,
         dev_mode=loopback,
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
+        rest=rest,
+        replica=number,
     )
+
+
+def _rest(settings: Settings, device: str) -> Rest:
+    """Return how the servers make room. Raises `SettingsError` for a sleep that is not possible."""
+    asked, host = settings.serve.between_phases, settings.serve.host
+    usual: How = "keep" if device == "cpu" else "sleep" if is_loopback(host) else "stop"
+    how = usual if asked == "auto" else asked
+    if how == "sleep" and (device == "cpu" or not is_loopback(host)):
+        why = "vLLM sleeps on GPUs only" if device == "cpu" else f"{host} is no loopback address"
+        raise SettingsError(f"serve.between_phases: sleep is not possible here: {why}", hint="leave it auto")
+    return _rested(how, settings)
+
+
+def _rested(how: How, settings: Settings) -> Rest:
+    serve = settings.serve
+    return Rest(how, serve.sleep_level, serve.sleep_timeout, serve.sleep_memory_gb)
 
 
 def is_loopback(host: str) -> bool:
@@ -127,6 +212,9 @@ def _common_args(settings: Settings) -> list[str]:
         *("--tensor-parallel-size", str(serve.tensor_parallel_size)),
         *("--data-parallel-size", str(serve.data_parallel_size)),
         *("--limit-mm-per-prompt", _images(settings)),
+        *("--mm-processor-cache-gb", f"{serve.mm_processor_cache_gb:g}"),
+        *(() if serve.prefix_caching else ("--no-enable-prefix-caching",)),
+        *(("--reasoning-parser", serve.reasoning_parser) if serve.reasoning_parser not in (AUTO, NONE) else ()),
         *("--seed", str(settings.seed)),
         # of the distribution that was sampled from: after temperature, top-k, top-p and min-p
         *("--logprobs-mode", "processed_logprobs"),
@@ -154,7 +242,10 @@ def _cpu_args(settings: Settings) -> list[str]:
         "--enforce-eager",
         # a request with a seed whose prefill is split kills vLLM's CPU engine: each prefill must fit into one step
         "--no-enable-chunked-prefill",
-        *("--max-num-batched-tokens", str(max(serve.max_model_len, serve.max_num_seqs))),
+        *(
+            "--max-num-batched-tokens",
+            str(max(serve.max_num_batched_tokens or 0, serve.max_model_len, serve.max_num_seqs)),
+        ),
         *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
     ]
 
@@ -174,7 +265,13 @@ def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
 
 def _cuda_args(settings: Settings) -> list[str]:
     serve = settings.serve
-    return ["--gpu-memory-utilization", str(serve.gpu_memory_utilization), "--dtype", serve.dtype]
+    tokens = serve.max_num_batched_tokens
+    return [
+        *("--gpu-memory-utilization", str(serve.gpu_memory_utilization)),
+        *("--dtype", serve.dtype),
+        *(("--max-num-batched-tokens", str(tokens)) if tokens else ()),
+        *(("--enforce-eager",) if serve.enforce_eager else ()),
+    ]
 
 
 def _offline(model: str) -> dict[str, str]:

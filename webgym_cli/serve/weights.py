@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterator
@@ -56,6 +57,22 @@ def digest(model: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+class Digests:
+    """Digests of models, each read once however many servers ask. Lives in one event loop."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], str] = {}
+        self._lock = asyncio.Lock()
+
+    async def of(self, model: str) -> str:
+        """Return the `digest` of a model as its files are now."""
+        key = await asyncio.to_thread(_stamp, model)
+        async with self._lock:
+            if key not in self._known:
+                self._known[key] = await asyncio.to_thread(digest, model)
+            return self._known[key]
+
+
 def is_hub_id(found: str) -> bool:
     """Whether a digest is that of a model on the hub."""
     return found.startswith(HUB)
@@ -67,6 +84,12 @@ def tied_embeddings(model: str) -> bool:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     said = (config.get("tie_word_embeddings"), config.get("text_config", {}).get("tie_word_embeddings"))
     return True in said or not any("lm_head" in name for name in _tensors(folder))
+
+
+def _stamp(model: str) -> tuple[str, ...]:
+    """Return what changes whenever a folder's weights are written anew."""
+    stats = ((file.name, file.stat()) for file in weight_files(Path(model)))
+    return (model, *(f"{name} {found.st_ino} {found.st_size} {found.st_mtime_ns}" for name, found in stats))
 
 
 def _tensors(folder: Path) -> Iterator[str]:

@@ -1,0 +1,152 @@
+"""Speaks the HTTP of vLLM 0.32's server as far as we use it, without a model: its "weights" are a file's bytes.
+
+Run in place of the real one. It does what `behave.json` beside the model's folder says at that moment:
+`sleep` or `wake`: "refuses", "hangs" or "dies"; `reload`: "stale" (answers 200, loads nothing).
+"""
+
+import hashlib
+import json
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+FOREVER = threading.Event()
+DROPPED = "undefined"
+
+
+class Engine:
+    """What the real engine keeps: weights, and which of its memory is asleep."""
+
+    def __init__(self, argv):
+        self.argv = argv
+        self.folder = Path(argv[argv.index("--model") + 1])
+        self.behaviour = self.folder.parent / "behave.json"
+        self.weights = self.read(self.folder)
+        self.kept = ""
+        self.asleep = set()
+        self.awake = threading.Event()
+        self.awake.set()
+        self.calls = []
+
+    def read(self, folder):
+        return hashlib.sha256((Path(folder) / "model.safetensors").read_bytes()).hexdigest()
+
+    def misbehave(self, about):
+        """Do what was asked for and return True when the request is to be refused."""
+        told = json.loads(self.behaviour.read_text()).get(about) if self.behaviour.is_file() else None
+        if told == "hangs":
+            FOREVER.wait()
+        if told == "dies":
+            os._exit(1)
+        return told
+
+    def sleep(self, query):
+        level = int(query.get("level", ["1"])[0])
+        if not 0 <= level <= 2 or query.get("mode", ["abort"])[0] not in ("abort", "wait", "keep"):
+            return 400, {"error": {"message": "Input should be less than or equal to 2"}}
+        if self.misbehave("sleep") == "refuses" or "--enable-sleep-mode" not in self.argv:
+            return 500, {"error": {"message": "Sleep mode is not enabled."}}
+        self.awake.clear()
+        if level:
+            self.asleep = {"weights", "kv_cache"}
+            self.kept = self.weights if level == 1 else DROPPED
+            self.weights = DROPPED
+        return 200, {"status": "sleeping", "level": level}
+
+    def wake_up(self, query):
+        tags = query.get("tags")
+        if self.misbehave("wake") == "refuses":
+            return 500, {"error": {"message": "EngineCore encountered an issue."}}
+        if tags is None or "weights" in tags:
+            self.weights = self.kept
+        self.asleep -= set(tags or self.asleep)
+        if not self.asleep:
+            self.awake.set()
+        return 200, {"status": "sleeping" if self.asleep else "awake", "tags": tags}
+
+    def rpc(self, body):
+        if "weights" in self.asleep:
+            return 500, {"error": {"message": "CUDA error: an illegal memory access was encountered"}}
+        assert body["method"] == "reload_weights"
+        if self.misbehave("reload") != "stale":
+            self.weights = self.read(body["kwargs"]["weights_path"])
+        return 200, {"results": [None]}
+
+    def answer(self):
+        """Return what these weights say to a known prompt."""
+        ids = list(hashlib.sha256(self.weights.encode()).digest()[:4])
+        return ids, [-number / 100 for number in ids]
+
+    def post(self, path, query, body):
+        """Return status and JSON of a POST."""
+        if path == "/sleep":
+            return self.sleep(query)
+        if path == "/wake_up":
+            return self.wake_up(query)
+        if path == "/collective_rpc":
+            return self.rpc(body)
+        if path == "/pause":
+            self.awake.clear()
+            return 200, {"status": "paused"}
+        if path == "/resume":
+            self.awake.set()
+            return 200, {"status": "resumed"}
+        if path == "/reset_prefix_cache":
+            return 200, {"success": True}
+        if path in ("/reset_mm_cache", "/reset_encoder_cache"):
+            return 200, None
+        if path == "/weight_checker":
+            return 200, {"checksums": {"dp0:pp0:pcp0:tp0:all": self.weights}}
+        if path in ("/v1/completions", "/v1/chat/completions"):
+            self.awake.wait()
+            return 200, {"choices": [self.choice(path)]}
+        return 404, {"detail": "Not Found"}
+
+    def choice(self, path):
+        ids, logprobs = self.answer()
+        if path == "/v1/completions":
+            return {"token_ids": ids, "logprobs": {"token_logprobs": logprobs}}
+        return {"token_ids": ids, "logprobs": {"content": [{"logprob": value} for value in logprobs]}}
+
+    def get(self, path):
+        """Return status and JSON of a GET; `/fake` is ours."""
+        if path == "/health":
+            return 200, None
+        if path == "/is_sleeping":
+            return 200, {"is_sleeping": not self.awake.is_set() or bool(self.asleep)}
+        facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "argv": self.argv}
+        return (200, {**facts, "calls": self.calls}) if path == "/fake" else (404, {"detail": "Not Found"})
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    engine = None
+
+    def do_GET(self):
+        self.reply(*self.engine.get(urlsplit(self.path).path))
+
+    def do_POST(self):
+        at = urlsplit(self.path)
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.engine.calls.append(self.path)
+        self.reply(*self.engine.post(at.path, parse_qs(at.query), json.loads(raw) if raw else None))
+
+    def reply(self, status, body):
+        content = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *args):
+        pass
+
+
+if __name__ == "__main__":
+    Handler.engine = Engine(sys.argv[1:])
+    port = int(sys.argv[sys.argv.index("--port") + 1])
+    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()

@@ -1,0 +1,31 @@
+"""The process that speaks vLLM's HTTP, as an interpreter of the serve role, and questions to it."""
+
+import sys
+from pathlib import Path
+
+import httpx
+
+FAKE = Path(__file__).with_name("fake_vllm.py")
+
+
+def fake_python(folder):
+    """Return an interpreter that runs the fake server whatever module it is to run."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} -S -E {FAKE} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def weights(folder, content):
+    """Make a model's folder with these weights; return it as text."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text("{}")
+    header = b'{"lm_head.weight":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}'
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content)
+    return str(folder)
+
+
+async def look(url):
+    """Return what a fake server tells of itself: `pid`, `gpus`, `argv`, `calls` (the POSTs so far)."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        return (await client.get(f"{url.removesuffix('/v1')}/fake")).json()

@@ -1,0 +1,292 @@
+"""Our servers between two phases, against a process that speaks vLLM's HTTP: sleep, waking, and every way to fail."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.serve.fakes import fake_python, look, weights
+from webgym_cli.config.load import load
+from webgym_cli.errors import JobError, SettingsError
+from webgym_cli.jobs.gpu import Holder
+from webgym_cli.jobs.guard import descendants
+from webgym_cli.serve import execute
+from webgym_cli.serve.fleet import Fleet
+from webgym_cli.serve.plan import plan_servers
+
+PATIENCE = 60
+LOADED = ["/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache"]
+ASKED = ["/v1/completions", "/v1/chat/completions", "/weight_checker"]
+
+
+class Memory:
+    """NVML's word on processes: each of ours holds so many GiB for as long as it lives."""
+
+    def __init__(self, gib):
+        self.gib = gib
+        self.seen = set()
+
+    def holders(self):
+        self.seen |= set(descendants(os.getpid()))
+        return [Holder(pid, 0, int(self.gib * 2**30)) for pid in self.seen if psutil.pid_exists(pid)]
+
+
+@pytest.fixture
+def models(tmp_path):
+    """Three folders of weights, the last with those of the first."""
+    named = (("first", b"one"), ("second", b"two"), ("again", b"one"))
+    return [weights(tmp_path / name, content) for name, content in named]
+
+
+@pytest.fixture
+def behave(tmp_path):
+    """Tell the servers how to behave from now on."""
+    return lambda **how: (tmp_path / "behave.json").write_text(json.dumps(how))
+
+
+@pytest.fixture
+async def fleet(tmp_path, models, monkeypatch):
+    """Returns how to make servers; `events` is what they told."""
+    monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
+    made, python = [], fake_python(tmp_path)
+
+    def make(*overrides, gpus=("0",), nvml=None, restarts=0):
+        settings = load(overrides=["serve.port=0", "serve.stop_grace=2", "serve.sleep_timeout=20", *overrides])
+        plans = plan_servers(settings, models[0], python, "cuda", phases=True, gpus=gpus)
+        events = []
+        made.append(Fleet(plans, tmp_path / "logs", events.append, nvml=nvml, restarts=restarts))
+        made[-1].events = events
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.stop()
+
+
+async def calls(fleet, since=0):
+    """Return the POSTs of the first server, from one of them on."""
+    return (await look(fleet.base_urls[0]))["calls"][since:]
+
+
+async def answers(fleet):
+    """Return what the servers' weights say."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        found = [await client.post(f"{url}/completions", json={}) for url in fleet.base_urls]
+    return [answer.json()["choices"][0]["token_ids"] for answer in found]
+
+
+def told(fleet, *names):
+    """Return the events of these names that are no progress, without times and words."""
+    kept = ("event", "how", "level", "reason")
+    events = [event for event in fleet.events if event["event"] in names and "bar" not in event]
+    return [{key: event[key] for key in kept if key in event} for event in events]
+
+
+async def until(happened):
+    async with asyncio.timeout(PATIENCE):
+        while not happened():  # noqa: ASYNC110 - another process has no event to wait for
+            await asyncio.sleep(0.02)
+
+
+async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
+    one = fleet()
+    await one.serve(models[0])
+    before, pid = await answers(one), (await look(one.base_urls[0]))["pid"]
+    done = len(await calls(one))
+    await one.rest()
+    assert await calls(one, done) == ["/sleep?level=2&mode=abort"]
+    await one.serve(models[1])
+    woken = ["/wake_up?tags=weights", "/collective_rpc", *LOADED, "/wake_up?tags=kv_cache", *ASKED]
+    # it had never woken: first it shows with the old weights that it loads what it had dropped
+    swapped = ["/pause?mode=wait", "/collective_rpc", *LOADED, "/resume", *ASKED]
+    assert await calls(one, done + 1) == woken + swapped
+    assert await answers(one) != before
+    done = len(await calls(one))
+    await one.rest()
+    await one.serve(models[2])
+    assert await calls(one, done + 1) == woken
+    assert await answers(one) == before
+    assert (await look(one.base_urls[0]))["pid"] == pid
+    assert (
+        told(one, "sleep", "wake", "stop", "sleep_failed", "wake_failed")
+        == [
+            {"event": "sleep", "level": 2},
+            {"event": "wake", "how": "in_place"},
+        ]
+        * 2
+    )
+
+
+async def test_level_1_keeps_the_weights(fleet, models):
+    one = fleet("serve.sleep_level=1")
+    await one.serve(models[0])
+    before, done = await answers(one), len(await calls(one))
+    await one.rest()
+    await one.serve(models[0])
+    assert "/collective_rpc" not in await calls(one, done)
+    assert await answers(one) == before
+    await one.rest()
+    await one.serve(models[1])
+    assert await answers(one) != before
+    assert [event["how"] for event in told(one, "wake")] == ["in_place"] * 2
+
+
+async def test_what_sleeps_is_not_sent_to_sleep_again(fleet, models):
+    one = fleet()
+    await one.serve(models[0])
+    await one.rest()
+    await one.rest()
+    assert told(one, "sleep") == [{"event": "sleep", "level": 2}]
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("refuses", "/sleep?level=2&mode=abort: status 500: "),
+        ("hangs", "/sleep?level=2&mode=abort: ReadTimeout"),
+        ("dies", "/sleep?level=2&mode=abort: Re"),
+    ],
+)
+async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, models, behave, how, reason):
+    one = fleet("serve.sleep_timeout=1")
+    await one.serve(models[0])
+    before, pid = await answers(one), one.servers[0].pid
+    behave(sleep=how)
+    await one.rest()
+    assert (one.servers[0].pid, psutil.pid_exists(pid)) == (None, False)
+    failed, stopped = told(one, "sleep_failed", "stop", "sleep")
+    assert failed["reason"].startswith(reason)
+    assert stopped == {"event": "stop"}
+    behave()
+    await one.serve(models[1])
+    assert await answers(one) != before
+    assert len(told(one, "serve")) == 2
+
+
+@pytest.mark.parametrize(
+    ("about", "how", "reason"),
+    [
+        ("wake", "refuses", "/wake_up?tags=weights: status 500: "),
+        ("wake", "hangs", "/wake_up?tags=weights: ReadTimeout"),
+        ("wake", "dies", "/wake_up?tags=weights: Re"),
+        ("reload", "stale", "vLLM answers unlike these weights did before"),
+    ],
+)
+async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave, about, how, reason):
+    one = fleet("serve.sleep_timeout=1")
+    await one.serve(models[0])
+    before, pid = await answers(one), one.servers[0].pid
+    await one.rest()
+    behave(**{about: how})
+    await one.serve(models[1])
+    failed, woken = told(one, "wake_failed", "wake")
+    assert failed["reason"].startswith(reason)
+    assert woken == {"event": "wake", "how": "restart"}
+    assert one.servers[0].pid != pid and not psutil.pid_exists(pid)
+    assert await answers(one) != before
+
+
+async def test_stale_weights_of_one_that_had_woken_before(fleet, models, behave):
+    one = fleet("serve.sleep_level=1")
+    await one.serve(models[0])
+    await one.rest()
+    behave(reload="stale")
+    await one.serve(models[1])
+    assert told(one, "wake_failed")[0]["reason"] == "vLLM still answers like the previous weights"
+    behave()
+    assert told(one, "wake") == [{"event": "wake", "how": "restart"}]
+
+
+async def test_one_that_died_asleep_is_started_anew(fleet, models):
+    one = fleet()
+    await one.serve(models[0])
+    before = await answers(one)
+    await one.rest()
+    os.kill((await look(one.base_urls[0]))["pid"], signal.SIGKILL)
+    await until(lambda: one.servers[0]._job.poll() is not None)
+    await one.serve(models[0])
+    assert told(one, "wake_failed")[0]["reason"] == "the server is not running"
+    assert await answers(one) == before
+
+
+async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, models):
+    one = fleet("serve.sleep_memory_gb=4", nvml=Memory(5))
+    await one.serve(models[0])
+    await one.rest()
+    failed, stopped = told(one, "sleep_failed", "stop", "sleep")
+    # the guard and the server under it: both count
+    assert failed["reason"] == "it holds 10.0 GiB (serve.sleep_memory_gb=4)"
+    assert (stopped, one.servers[0].pid) == ({"event": "stop"}, None)
+
+
+async def test_a_little_memory_is_no_reason(fleet, models):
+    one = fleet("serve.sleep_memory_gb=4", nvml=Memory(1))
+    await one.serve(models[0])
+    await one.rest()
+    assert told(one, "sleep_failed", "stop", "sleep") == [{"event": "sleep", "level": 2}]
+
+
+async def test_stop_and_keep_are_what_they_say(fleet, models):
+    stops, keeps = fleet("serve.between_phases=stop"), fleet("serve.between_phases=keep")
+    for one in (stops, keeps):
+        await one.serve(models[0])
+        assert "--enable-sleep-mode" not in (await look(one.base_urls[0]))["argv"]
+        await one.rest()
+    assert [one.servers[0].pid is None for one in (stops, keeps)] == [True, False]
+    assert told(stops, "stop", "sleep_failed") == [{"event": "stop"}]
+    before = await answers(keeps)
+    await keeps.serve(models[1])
+    assert told(keeps, "swap") == [{"event": "swap", "how": "in_place"}]
+    assert await answers(keeps) != before
+
+
+async def test_replicas_have_gpus_ports_and_logs_of_their_own(fleet, models, tmp_path):
+    three = fleet("serve.tensor_parallel_size=2", gpus=("4", "5", "6", "7", "8", "9", "3"))
+    await three.serve(models[0])
+    found = [await look(url) for url in three.base_urls]
+    assert [one["gpus"] for one in found] == ["4,5", "6,7", "8,9"]
+    assert len({one["pid"] for one in found}) == len(set(three.base_urls)) == 3
+    assert sorted(log.name for log in (tmp_path / "logs").iterdir()) == ["vllm.log", "vllm_1.log", "vllm_2.log"]
+    before = await answers(three)
+    assert before[0] == before[1] == before[2]
+    await three.rest()
+    await three.serve(models[1])
+    after = await answers(three)
+    assert after[0] == after[1] == after[2] != before[0]
+    assert [event["how"] for event in told(three, "wake")] == ["in_place"] * 3
+
+
+async def test_a_replica_that_dies_is_started_again_while_the_others_serve(fleet, models):
+    two = fleet(gpus=("0", "1"), restarts=1)
+    await two.serve(models[0])
+    await two.serve(models[1])
+    before, urls = await answers(two), two.base_urls
+    stays, dies = [(await look(url))["pid"] for url in urls]
+    watch = asyncio.ensure_future(two.watch())
+    os.kill(dies, signal.SIGKILL)
+    await until(lambda: len(told(two, "serve")) == 3)
+    assert told(two, "replica")[0]["reason"].startswith("vLLM ended while it was serving")
+    assert two.base_urls == urls
+    assert await answers(two) == before
+    assert (await look(urls[0]))["pid"] == stays
+    os.kill((await look(urls[1]))["pid"], signal.SIGKILL)
+    await until(lambda: len(told(two, "replica")) == 2)
+    assert [event["again"] for event in two.events if event["event"] == "replica"] == [True, False]
+    os.kill(stays, signal.SIGKILL)
+    with pytest.raises(JobError, match="while it was serving"):
+        await asyncio.wait_for(watch, PATIENCE)
+    await two.serve(models[1])  # the next iteration has both again
+    assert await answers(two) == before
+
+
+async def test_one_replica_that_does_not_start_stops_all(fleet, models):
+    two = fleet(gpus=("0", "1"))
+    (Path(models[0]) / "model.safetensors").unlink()
+    with pytest.raises(SettingsError, match="it has no weights"):
+        await two.serve(models[0])
+    assert [server.pid for server in two.servers] == [None, None]

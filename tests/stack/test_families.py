@@ -1,0 +1,40 @@
+"""The names in the table of families are LLaMA-Factory's and vLLM's own."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.config.test_families import HUB
+from tests.stack_fixtures import needs
+from webgym_cli.config.families import FAMILIES
+
+pytestmark = pytest.mark.stack
+
+_TEMPLATES = """
+import json
+from llamafactory.data.template import TEMPLATES, ReasoningTemplate
+from llamafactory.extras.constants import DEFAULT_TEMPLATE, SUPPORTED_MODELS, DownloadSource
+ids = {sources[DownloadSource.DEFAULT]: DEFAULT_TEMPLATE[name] for name, sources in SUPPORTED_MODELS.items()
+       if DownloadSource.DEFAULT in sources and name in DEFAULT_TEMPLATE}
+print(json.dumps({"templates": list(TEMPLATES), "models": ids}))
+"""
+_PARSERS = "import json; from vllm.reasoning import ReasoningParserManager as m; print(json.dumps(m.list_registered()))"
+
+
+def said(role, code):
+    out = subprocess.run([needs(role), "-c", code], capture_output=True, text=True, check=True, timeout=300).stdout
+    return json.loads(out.splitlines()[-1])
+
+
+def test_templates_are_llamafactorys_and_the_ones_it_takes_itself():
+    found = said("train", _TEMPLATES)
+    ours = {template for family in FAMILIES for template in (family.template, family.thinking_template) if template}
+    assert ours <= set(found["templates"])
+    named = [(model, template) for model, template, _ in HUB if model in found["models"]]
+    assert len(named) >= 18
+    assert named == [(model, found["models"][model]) for model, _ in named]
+
+
+def test_parsers_are_vllms():
+    assert {family.reasoning_parser for family in FAMILIES} - {""} <= set(said("serve", _PARSERS))

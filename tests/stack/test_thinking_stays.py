@@ -1,0 +1,88 @@
+"""A model that thinks before it acts is trained and served as one in every iteration."""
+
+import shutil
+
+import pytest
+
+from tests.agent.policy_host import PROMPT
+from tests.records.made import png, shot
+from tests.stack_fixtures import needs
+from tests.train.train_data import SMALL, prepare, rows
+from tests.train.training import FIRST, train
+from webgym_cli.agent.policy import ChatPolicy
+from webgym_cli.agent.wire import EncodedImages
+from webgym_cli.config.families import recognise
+from webgym_cli.config.load import load
+from webgym_cli.serve.fleet import Fleet
+from webgym_cli.serve.plan import plan_servers
+from webgym_cli.store.run import RunDir, create_or_open
+
+pytestmark = pytest.mark.stack
+ASKS = "'<|im_start|>assistant\\n'"
+THINKS = "'<|im_start|>assistant\\n<think>\\n'"
+SERVED = ("serve.port=0", "serve.max_model_len=2048", "policy_config.max_new_tokens=24", "roles.device=cpu")
+
+
+@pytest.fixture(scope="module")
+def thinker(tiny_model_dir, tmp_path_factory):
+    """The tiny model with a chat template that opens the thought, as those of thinking models do."""
+    folder = tmp_path_factory.mktemp("thinker") / "model"
+    shutil.copytree(tiny_model_dir, folder)
+    chat = folder / "chat_template.jinja"
+    assert chat.read_text().count(ASKS) == 1
+    chat.write_text(chat.read_text().replace(ASKS, THINKS))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(thinker):
+    small = [f"algorithm_config.{name}={value}" for name, value in SMALL.items() if value is not None]
+    small = [text.replace("False", "false") for text in small]
+    none = ["algorithm_config.deepspeed_config_filename=null", "algorithm_config.num_train_epochs=1"]
+    return load(
+        overrides=[f"policy_config.base_model={thinker}", *small, *none, *SERVED, f"roles.train={needs('train')}"]
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(settings, tmp_path_factory):
+    """One training on responses with thoughts."""
+    run, samples = RunDir(tmp_path_factory.mktemp("run") / "run"), rows(tmp_path_factory.mktemp("images"), 4)
+    for sample in samples:
+        for turn in sample["conversations"]:
+            if turn["from"] == "gpt":
+                turn["value"] = f"<think>\nit is there\n</think>\n\n{turn['value']}"
+    create_or_open(run, settings)
+    prepare(run, settings, samples, FIRST)
+    return train(run, settings)
+
+
+def test_the_settings_follow_the_model(settings):
+    policy = settings.policy_config
+    assert (policy.template, policy.thinking, settings.serve.reasoning_parser) == ("qwen3_vl", True, "deepseek_r1")
+
+
+def test_a_checkpoint_keeps_the_chat_template_of_its_base(thinker, trained):
+    for name in ("chat_template.jinja", "generation_config.json", "tokenizer.json"):
+        assert (trained.folder / name).exists() == (thinker / name).exists()
+    assert (trained.folder / "chat_template.jinja").read_text() == (thinker / "chat_template.jinja").read_text()
+    known = recognise(str(trained.folder))
+    assert (known.family.template_for(thinking=known.thinks), known.thinks) == ("qwen3_vl", True)
+
+
+async def test_its_server_opens_the_thought_and_its_response_is_whole(settings, trained, tmp_path):
+    plans = plan_servers(settings, str(trained.folder), needs("serve"), "cpu", phases=True)
+    fleet = Fleet(plans, tmp_path, lambda event: None)
+    try:
+        await fleet.serve(str(trained.folder))
+        images = EncodedImages({shot(0).sha256: png(0)}.__getitem__)
+        (url,) = fleet.base_urls
+        policy = ChatPolicy(url, "policy", settings.policy_config, settings.rollout, images)
+        reply = await policy.reply(PROMPT)
+        await policy.close()
+    finally:
+        await fleet.stop()
+    assert len(reply.generation.token_ids) <= 24
+    assert reply.text.startswith("<think>\n")
+    assert reply.generation.finish_reason == "length"
+    assert "</think>" not in reply.text  # what was cut within its thought stays open

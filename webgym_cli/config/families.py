@@ -1,0 +1,179 @@
+"""The model families that are known: what follows from a model's family in training and in serving.
+
+LLaMA-Factory renders a conversation by a template that has to be named, and a model that thinks before it acts has to
+be read in another way than one that answers at once. Both stand in the model's own files; of a model on the hub, its
+name tells them too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OPEN, CLOSE = "<think>", "</think>"
+_ASKED = "what is asked"
+"""Stands for the user's message when a chat template is tried."""
+_SAYS_THINKING = re.compile(r"thinking", re.IGNORECASE)
+_SAYS_AT_ONCE = re.compile(r"instruct|(?:^|[-_])(?:it|chat)(?:$|[-_])", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models that are trained and served alike."""
+
+    name: str
+    types: tuple[str, ...]
+    """`model_type` in their `config.json`."""
+    names: str
+    """Pattern of their names, lower case."""
+    template: str
+    """LLaMA-Factory's template for those that answer at once."""
+    thinking_template: str = ""
+    """The one for those that think first; empty: the same."""
+    reasoning_parser: str = ""
+    """vLLM's parser for the thoughts of those that think first; empty: their responses come whole."""
+
+    def template_for(self, *, thinking: bool) -> str:
+        """Return LLaMA-Factory's template."""
+        return self.thinking_template if thinking and self.thinking_template else self.template
+
+
+# vLLM's parsers named after the families drop and move text: for them a `<tool_call>` within a thought ends it. This
+# one cuts at `</think>` and nowhere else, so that what was sampled can be put together again.
+_EXACT = "deepseek_r1"
+
+FAMILIES = (
+    # one that has the `model_type` of another family stands before it: its name then tells them apart
+    Family("MiMo-VL", ("qwen2_5_vl",), r"mimo-vl-.*-rl", "mimo_vl"),
+    Family("Qwen2-VL, Qwen2.5-VL", ("qwen2_vl", "qwen2_5_vl"), r"qwen2(?:\.5)?-vl|qvq|mimo-vl-.*-sft", "qwen2_vl"),
+    Family("Qwen3-VL", ("qwen3_vl", "qwen3_vl_moe"), r"qwen3-vl", "qwen3_vl_nothink", "qwen3_vl", _EXACT),
+    Family("Qwen3.5", ("qwen3_5", "qwen3_5_moe"), r"qwen3\.5", "qwen3_5_nothink", "qwen3_5", _EXACT),
+    Family("Qwen2, Qwen2.5 (text)", ("qwen2",), r"qwen2(?:\.5)?-\d", "qwen"),
+    Family("Qwen3 (text)", ("qwen3", "qwen3_moe"), r"qwen3-\d", "qwen3_nothink", "qwen3", _EXACT),
+    Family("InternVL", ("internvl", "internvl_chat"), r"internvl(?:2_5|3)(?:\D|$)", "intern_vl"),
+    Family("Gemma 3n", ("gemma3n",), r"gemma-3n", "gemma3n"),
+    Family("Gemma 3", ("gemma3",), r"medgemma|gemma-3-", "gemma3"),
+    Family("Llama 3.2 Vision", ("mllama",), r"llama-3\.2-\d+b-vision", "mllama"),
+    Family("Llama 4", ("llama4",), r"llama-4", "llama4"),
+    Family("GLM-4.1V", ("glm4v",), r"glm-4\.1v", "glm4v", reasoning_parser=_EXACT),
+    Family("GLM-4.5V, GLM-4.6V", ("glm4v_moe",), r"glm-4\.[56]v", "glm4_5v", reasoning_parser=_EXACT),
+    Family("MiniCPM-V 4.6", ("minicpmv4_6",), r"minicpm-v-4[._]6", "minicpm_v_4_6", reasoning_parser=_EXACT),
+    Family("MiniCPM-V", ("minicpmv",), r"minicpm-v-", "minicpm_v", reasoning_parser=_EXACT),
+    Family("MiniCPM-o", ("minicpmo",), r"minicpm-o-", "minicpm_o"),
+    Family("Ministral 3", ("ministral3",), r"ministral-3", "ministral3"),
+    Family("Mistral Small 3", ("mistral3",), r"mistral-small-3", "mistral_small"),
+    Family("Pixtral", ("pixtral",), r"pixtral", "pixtral"),
+)
+"""Every template here is one of LLaMA-Factory's, every parser one of vLLM's: tests hold them to both."""
+
+_TOLD_BY_PARTS: dict[tuple[Any, Any], str] = {("llava", "pixtral"): "pixtral", ("mistral3", "ministral3"): "ministral3"}
+"""Families that share a `model_type` and differ in that of their vision or language model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a model's files, or its name, tell."""
+
+    family: Family
+    thinks: bool | None
+    """Whether it thinks before it answers; None: nothing tells."""
+
+
+def recognise(model: str) -> Known | None:
+    """Return the family of a model: a local folder, or a hub id, by its files where they were loaded before.
+
+    None for a model of no known family. Never asks the network.
+    """
+    folder = _folder(model)
+    config = _json(folder / "config.json") if folder else {}
+    family = _by_type(config, model) if config else _by_name(model)
+    return Known(family, _thinks(model, folder)) if family else None
+
+
+def opens_thought(template: str) -> bool | None:
+    """Return whether a chat template begins the answer within a thought; None where it can't be tried."""
+    said = _rendered(template)
+    return None if said is None else said.rfind(OPEN) > said.rfind(CLOSE)
+
+
+def _by_type(config: Mapping[str, Any], model: str) -> Family | None:
+    parts = (config, config.get("vision_config"), config.get("text_config"))
+    kind, eyes, text = (part.get("model_type") if isinstance(part, dict) else None for part in parts)
+    kind = next((_TOLD_BY_PARTS[kind, part] for part in (eyes, text) if (kind, part) in _TOLD_BY_PARTS), kind)
+    found = [family for family in FAMILIES if kind in family.types]
+    named = (family for family in found if re.search(family.names, Path(model).name.lower()))
+    # the last of several is the one that the others' names are exceptions of
+    return next(named, found[-1] if found else None)
+
+
+def _by_name(model: str) -> Family | None:
+    name = model.rsplit("/", 1)[-1].lower()
+    return next((family for family in FAMILIES if re.search(family.names, name)), None)
+
+
+def _thinks(model: str, folder: Path | None) -> bool | None:
+    template = _chat_template(folder) if folder else ""
+    opened = opens_thought(template) if template else None
+    if opened:
+        return True
+    name = Path(model).name
+    if _SAYS_THINKING.search(name):
+        return True
+    return False if _SAYS_AT_ONCE.search(name) else None
+
+
+def _folder(model: str) -> Path | None:
+    """Return where a model's files are on this machine: its folder, or the hub's cache."""
+    if os.path.isdir(model):  # noqa: PTH112 - a name too long for a path is none, no error
+        return Path(model)
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
+    try:
+        found = cache / "snapshots" / (cache / "refs" / "main").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return found if found.is_dir() else None
+
+
+def _chat_template(folder: Path) -> str:
+    """Return the chat template that a server would use; empty where there is none."""
+    try:
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        told = (_json(folder / name).get("chat_template") for name in ("chat_template.json", "tokenizer_config.json"))
+        return next((text for text in told if isinstance(text, str)), "")
+
+
+def _json(file: Path) -> dict[str, Any]:
+    """Return a file's object; empty where it has none, which is for those to tell that need it."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _rendered(template: str) -> str | None:
+    """Return what a chat template puts after the user's message, where the answer begins."""
+    from jinja2 import TemplateError
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    # as transformers renders them; a template is foreign code
+    jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    jinja.globals["strftime_now"] = lambda form: form
+    for content in ([{"type": "text", "text": _ASKED}], _ASKED):
+        try:
+            said = jinja.from_string(template).render(
+                messages=[{"role": "user", "content": content}], add_generation_prompt=True, bos_token="", eos_token=""
+            )
+        except (TemplateError, TypeError, ValueError, AttributeError, KeyError):
+            continue
+        if _ASKED in said:
+            return said.rpartition(_ASKED)[2]
+    return None

@@ -1,0 +1,124 @@
+"""Our servers on this machine: one, or several replicas that share an iteration's requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from pathlib import Path
+
+from webgym_cli.errors import JobError, WebGymError
+from webgym_cli.jobs.gpu import Nvml
+from webgym_cli.records.events import EventSink
+from webgym_cli.serve.client import ServerClient
+from webgym_cli.serve.execute import PolicyServer
+from webgym_cli.serve.plan import ServerPlan
+from webgym_cli.serve.weights import Digests
+
+
+class Fleet:
+    """All servers of a policy, with the same weights each. What is said of one holds for all, at the same time.
+
+    `serve` weights and let them `rest` as often as needed, `watch` them in between, and `stop` them at the end. They
+    never outlive this process.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[ServerPlan],
+        logs: Path,
+        sink: EventSink,
+        *,
+        restarts: int = 0,
+        client: type[ServerClient] = ServerClient,
+        nvml: Nvml | None = None,
+    ) -> None:
+        """Start nothing. `restarts`: how often `watch` starts a dead replica again while others serve."""
+        digests = Digests()
+        self.servers = [PolicyServer(plan, logs, sink, client, digests=digests, nvml=nvml) for plan in plans]
+        """One a plan."""
+        self._sink = sink
+        self._restarts = restarts
+        self._up: set[int] = set()
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """OpenAI base URLs; the ports are known from the start on."""
+        return tuple(server.base_url for server in self.servers)
+
+    async def serve(self, model: str) -> None:
+        """Serve these weights with every replica. Raises as `PolicyServer.serve`; then none runs."""
+        try:
+            await _together(server.serve(model) for server in self.servers)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def rest(self) -> None:
+        """Make room for a training."""
+        await _together(server.rest() for server in self.servers)
+
+    async def watch(self) -> None:
+        """Wait for as long as one serves. Of several, those that die are started again with the current weights.
+
+        Raises `JobError` when the last one has died.
+        """
+        self._up = set(range(len(self.servers)))
+        await _together(self._mind(number) for number in range(len(self.servers)))
+
+    async def stop(self) -> None:
+        """Stop all servers and all their processes. Safe to call again."""
+        await asyncio.gather(*(server.stop() for server in self.servers))
+
+    async def _mind(self, number: int) -> None:
+        """Watch one replica, and start it again as often as that is allowed."""
+        server, left = self.servers[number], self._restarts
+        while True:
+            try:
+                await server.watch()
+                return
+            except JobError as error:
+                died = error
+            self._up.discard(number)
+            await server.stop()  # what is left of it
+            if not self._up:
+                raise died
+            self._tell(server, died, again=left > 0)
+            if not left or not await self._revived(server):
+                return
+            left -= 1
+            self._up.add(number)
+
+    async def _revived(self, server: PolicyServer) -> bool:
+        """Start a dead replica at its old address, where those look for it that ask it."""
+        address = server.base_url
+        try:
+            await server.start()
+            if server.base_url != address:
+                await server.stop()
+                raise JobError(f"{address} is in use")
+        except WebGymError as error:
+            self._tell(server, error, again=False)
+            return False
+        return True
+
+    def _tell(self, server: PolicyServer, error: WebGymError, *, again: bool) -> None:
+        left_out = f"policy server {server.base_url}: it is left out until the next weights: {error}"
+        message = f"policy server {server.base_url}: it is started again: {error}" if again else left_out
+        self._sink(
+            {"event": "replica", "url": server.base_url, "again": again, "reason": str(error), "message": message}
+        )
+
+
+async def _together(works: Iterable[Awaitable[None]]) -> None:
+    """Await all; the first error ends the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        unfinished = [task for task in tasks if not task.done()]
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()

@@ -1,0 +1,50 @@
+"""Which GPUs each server gets, by the names that CUDA knows them by, and what it holds of their memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from webgym_cli.errors import SettingsError
+from webgym_cli.jobs import devices
+from webgym_cli.jobs.gpu import Nvml
+from webgym_cli.jobs.guard import descendants
+
+
+def gpus_here(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the GPUs that we may use: those that are named to us, else all of this machine; empty where none is known.
+
+    Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that names none.
+    """
+    named = devices.named(environ)
+    return tuple(str(number) for number in range(devices.present())) if named is None else named
+
+
+def shares(gpus: tuple[str, ...], replicas: int | None, each: int) -> list[tuple[str, ...]]:
+    """Return the GPUs of each replica, `each` of them; of a single one no names: the choice is CUDA's.
+
+    `replicas`: None takes as many as the GPUs carry. Raises `SettingsError` when there are too few GPUs.
+    """
+    count = replicas or max(1, len(gpus) // each)
+    if count == 1:
+        return [()]
+    if len(gpus) < count * each:
+        raise SettingsError(
+            f"serve.replicas: {count} servers on {each} GPUs each need {count * each}, {len(gpus)} can be used",
+            hint="take fewer with -s serve.replicas=N; null takes as many as fit",
+        )
+    return [gpus[first : first + each] for first in range(0, count * each, each)]
+
+
+def held_gib(nvml: Nvml | None, root: int) -> float | None:
+    """Return the GiB that a process tree holds on the GPU where it holds most.
+
+    None where that can't be told: without NVML, and in a container whose process numbers the driver doesn't know.
+    """
+    if nvml is None:
+        return None
+    tree, by_gpu = {root, *descendants(root)}, defaultdict[int, int](int)
+    for holder in nvml.holders():
+        if holder.pid in tree:
+            by_gpu[holder.gpu] += holder.bytes
+    return max(by_gpu.values()) / 2**30 if any(by_gpu.values()) else None
