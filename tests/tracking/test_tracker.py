@@ -15,7 +15,9 @@ import pytest
 from tests.tracking.conftest import KEY, happened, new_run
 from tests.tracking.offline_file import segments
 from webgym_cli.config.load import load
+from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.signals import run_async
+from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.store.run import new_attempt, run_id
 from webgym_cli.store.screenshots import png_size
 from webgym_cli.tracking.execute import LOG, Tracker
@@ -168,6 +170,25 @@ def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, sile
     assert track(run, settings()) == []
     (file,) = segments(run)
     assert len(file.history) == 5
+
+
+def test_a_trainer_stays_offline_where_the_server_did_not_answer(run, silent, monkeypatch):
+    seen = []
+
+    def plan(run, settings, environ):
+        seen.append(environ)
+        raise WebGymError("planned")
+
+    async def train():
+        async with Pipeline(run, settings("log_config.wait_seconds=3"), new_attempt(run), seen.append) as pipeline:
+            await pipeline.train()
+
+    monkeypatch.setattr("webgym_cli.loop.pipeline.plan_training", plan)
+    with pytest.raises(WebGymError, match="planned"):
+        run_async(train())
+    failed, environ = seen
+    assert failed["event"] == "tracking_failed"
+    assert (environ["WANDB_MODE"], environ["WANDB_API_KEY"]) == ("offline", KEY)
 
 
 def test_a_key_that_is_no_key_is_told_once(run, monkeypatch):

@@ -84,11 +84,13 @@ class Tracker:
 
     async def close(self, *, in_time: bool) -> None:
         """End: `in_time` after handing over everything, else at once. The next command sends what was not sent."""
-        if in_time and self.plan.enabled:
-            await self._settle()
-        if self._job is not None:
-            job, self._job = self._job, None
-            await job.stop()
+        try:
+            if in_time and self.plan.enabled:
+                await self._settle()
+        finally:
+            if self._job is not None:
+                job, self._job = self._job, None
+                await job.stop()
 
     async def _settle(self, *, probe: bool = False) -> None:
         """Hand over everything within the time that there is; with `probe`, look for the server in any case."""
