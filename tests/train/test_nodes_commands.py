@@ -84,8 +84,24 @@ def test_stopping_node_0_stops_all_with_its_exit_code(two, number, code):
     two.resumed()
 
 
-def test_a_run_without_a_dataset_ends_both_alike(two):
+def test_a_loop_is_followed_and_the_follower_writes_nothing_of_the_run(two):
+    before = {path.name for path in two.run.root.iterdir()}
+    other = two.start(1, "loop", two.run.root, "-s", "train.node_timeout=1")
+    assert other.finish() == 4
+    message, hint = refused(other)
+    assert message == "node 0 is not heard from for 1 s (train.node_timeout)"
+    assert hint.startswith(f"NODE_RANK=0 must run the same command on {two.run.root}")
+    assert {path.name for path in two.run.root.iterdir()} - before == {"nodes"}
+
+
+def test_a_missing_dataset_is_told_at_once(two):
     (two.run.dataset / "prepared.json").unlink()
     first = two.start(0)
     assert first.finish() == 3
     assert refused(first)[1] == f"webgym prepare {two.run.root}"
+
+
+def test_a_node_without_a_rank_is_refused(two):
+    command = Command(two.folder, "train", two.run.root, NNODES="2")
+    assert command.finish() == 2
+    assert refused(command)[0].startswith("NNODES is 2, but NODE_RANK is not set")
