@@ -1,11 +1,13 @@
 """A dry run prints a plan and changes nothing."""
 
 import json
+import re
 
 import pytest
 import typer.main
 
 from tests.cli.runs import filled, model, tree, webgym
+from tests.docs.pages import ROOT
 from tests.imports.foreign import agentlab_episode
 from webgym_cli.cli.app import app
 from webgym_cli.store.state import begin
@@ -54,6 +56,11 @@ def able():
 def test_what_writes_or_runs_something_has_a_dry_run():
     pipeline = {"rollout", "judge", "prepare", "train", "loop", "resume", "serve"}
     assert pipeline | {"import", "export-sharegpt", "gc", "setup", "init-model", "report"} <= set(able())
+
+
+def test_the_page_names_them():
+    told = (ROOT / "docs/shell.md").read_text().split("## Dry runs")[1].split("The")[0]
+    assert sorted(re.findall(r"`([a-z][a-z-]*)`", told)) == able()
 
 
 @pytest.mark.parametrize("name", [name for name in able() if name != "train"])
