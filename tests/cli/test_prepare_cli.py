@@ -9,6 +9,7 @@ import pytest
 from tests.prepare.buffer import fill
 from tests.records.made import CRASHED, UNSOLVED, trajectory
 from webgym_cli.config.load import load
+from webgym_cli.store.metrics import events
 from webgym_cli.store.run import RunDir, create_or_open
 
 
@@ -51,3 +52,16 @@ def test_a_band_that_is_none_is_refused(run):
     assert said.returncode == 2
     assert "filters.bands" in said.stderr and "'easy', 'medium' or 'hard'" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+def test_it_is_recorded_like_a_loop_s_and_draws_again_when_it_is_said_again(tmp_path, tiny_model_dir):
+    told = [f"policy_config.base_model={tiny_model_dir}", "algorithm_config.bf16=false"]
+    own = RunDir(tmp_path / "own")
+    create_or_open(own, load((), told))
+    fill(own, trajectory(0), trajectory(1))
+    for _ in range(2):
+        said = prepare(own)
+        assert said.returncode == 0, said.stderr
+    noted = list(events(own, "prepare"))
+    assert len(noted) == 2
+    assert all(event["train_samples"] + event["val_samples"] == 4 and event["seconds"] >= 0 for event in noted)

@@ -25,21 +25,26 @@ def prepare(
     """
     from webgym_cli.cli.index import opened
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.prepare.execute import execute
-    from webgym_cli.prepare.plan import plan_dataset, refuse_empty
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.prepare.plan import plan_dataset
+    from webgym_cli.records.dataset import Prepared
     from webgym_cli.store.run import open_run
 
     open_run(run)
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
-    with opened(directory, output, kept=not dry_run) as index:
-        plan = plan_dataset(directory, settings, index)
-        if dry_run:
-            output.show(plan.to_json())
-            return
-        refuse_empty(plan, directory)
-        with stage("prepare", directory, settings, output) as at:
-            prepared = execute(plan, directory, settings, at.sink)
+    if dry_run:
+        with opened(directory, output, kept=False) as index:
+            output.show(plan_dataset(directory, settings, index).to_json())
+        return
+    with stage("prepare", directory, settings, output) as at:
+
+        async def work() -> Prepared:
+            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
+                return pipeline.prepare(again=True)
+
+        prepared = run_async(work())
     output.note(
         f"{prepared.train_samples} training and {prepared.val_samples} validation samples in {directory.dataset}"
     )

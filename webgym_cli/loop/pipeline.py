@@ -95,13 +95,13 @@ class Pipeline:
         refresh_index(self.run, self.sink)
         return summary
 
-    def prepare(self) -> Prepared:
-        """Write the dataset of the current iteration, unless just that one is there."""
+    def prepare(self, *, again: bool = False) -> Prepared:
+        """Write the dataset of the current iteration, unless just that one is there; or `again` even so."""
         began = time.monotonic()
         with open_index(self.run, progress=self.sink) as index:
             plan = plan_dataset(self.run, self.settings, index)
             ready = prepare_stage.read_prepared(self.run)
-            if ready is not None and ready.plan_digest == plan.digest(self.settings):
+            if ready is not None and ready.plan_digest == plan.digest(self.settings) and not again:
                 return ready
             refuse_empty(plan, self.run)
             prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
