@@ -15,6 +15,7 @@ from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.task import Task
+from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import (
     Element,
     Generation,
@@ -24,6 +25,7 @@ from webgym_cli.records.trajectory import (
     Score,
     Screenshot,
     Step,
+    ToolResult,
     Trajectory,
 )
 from webgym_cli.store.blocklist import Block
@@ -36,7 +38,8 @@ FORMATS = ROOT / "docs/data-formats.md"
 RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
-        *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, Action, Generation, Outcome, Score),
+        *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
+        *(Outcome, Score),
         *(Judgement, Verdict, Task, Episode, Prepared, Checkpoint, Block, RankStatus, Underway, Recoded),
     )
 }

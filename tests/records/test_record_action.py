@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName
 
 POINT = {"coordinate": (500, 1000)}
 COMPLETE = [
@@ -50,4 +50,5 @@ def test_an_action_without_them_is_none(values):
 
 
 def test_the_vocabulary_is_closed():
-    assert {name.value for name in ActionName} == {values["name"] for values in COMPLETE}
+    assert {name.value for name in WEB_ACTIONS} == {values["name"] for values in COMPLETE}
+    assert set(ActionName) - set(WEB_ACTIONS) == {ActionName.CALL}

@@ -15,7 +15,7 @@ from webgym_cli.store.run import RunDir
 
 
 def asked(number):
-    return {"instruction": f"Do {number}.", "start_url": f"https://site{number}.com/", "environment": "tools"}
+    return {"instruction": f"Do {number}.", "start_url": f"https://site{number}.com/", "environment": "webarena"}
 
 
 class World:

@@ -62,6 +62,10 @@ class ScriptedEnvironment:
     actions: list[Action] = field(default_factory=list)
     closed: int = 0
 
+    @property
+    def tools(self) -> None:
+        return None
+
     async def reset(self, task: Task, seed: int) -> tuple[str, View]:
         self.task, self.seed = task, seed
         self.pool.running += 1
@@ -87,6 +91,9 @@ class ScriptedEnvironment:
 
     async def answer(self, text: str) -> Score | None:
         return self.pool.script.answer_score
+
+    async def out_of_steps(self) -> Score | None:
+        return None
 
     async def expert_action(self) -> Action:
         return CLICK

@@ -51,7 +51,7 @@ async def test_what_is_cut_is_stored_and_owed(world, stuck):
     bias = summary["cut_bias"]
     assert (bias["finished"]["episodes"], bias["finished"]["mean_steps"]) == (6, 4.0)
     assert (bias["cut"]["episodes"], bias["cut"]["mean_steps"]) == (2, 2.0)
-    assert bias["sites"] == {"tools": [2, 6]} or bias["sites"] == {"site3.com": [2, 0]}
+    assert bias["sites"] == {"webarena": [2, 6]} or bias["sites"] == {"site3.com": [2, 0]}
     assert "2 of 8 episodes were cut after 2.0 steps" in bias["words"]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from webgym_cli.agent.calls import conversation
 from webgym_cli.agent.complete import COMPLETE
 from webgym_cli.agent.foreign import safe_text
 from webgym_cli.agent.layout import Window
@@ -63,14 +64,16 @@ def system_prompt(mode: InteractionMode, version: PromptVersion = PromptVersion.
 
 def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[Step], current: Observation) -> Prompt:
     """Return the prompt for the current observation, given the finished steps of the episode."""
+    if spec.tools is not None:
+        return Prompt(*conversation(spec, instruction, past, current))
     window = Window(spec, instruction, start_url, past, current)
     layout = LAYOUTS[spec.version]
     messages = [Message(role="system", content=system_prompt(spec.interaction_mode, spec.version))]
     images: list[str] = []
     for index in range(window.first, len(past) + 1):
-        picture = IMAGE if index >= window.first_image else NO_IMAGE
-        if picture == IMAGE:
-            images.append(window.observation(index).screenshot.sha256)
+        shown = [seen.sha256 for seen in window.observation(index).pictures] if index >= window.first_image else []
+        picture = IMAGE * len(shown) or NO_IMAGE
+        images += shown
         head = layout.head(window) if index == window.first else ""
         messages.append(Message(role="user", content=picture + head + layout.turn(window, index)))
         if index < len(past):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, InteractionMode
 
 FUNCTIONS: dict[InteractionMode, str] = {
     InteractionMode.COORDINATES: "computer_use",
@@ -14,7 +14,7 @@ FUNCTIONS: dict[InteractionMode, str] = {
 """The function's name in each mode."""
 
 CALL_NAMES: dict[InteractionMode, dict[ActionName, str]] = {
-    mode: {name: name.value for name in ActionName} for mode in InteractionMode
+    mode: {name: name.value for name in WEB_ACTIONS} for mode in InteractionMode
 }
 CALL_NAMES[InteractionMode.COORDINATES][ActionName.CLICK] = "left_click"
 """What an action is called inside a tool call: as its key, but `left_click` in coordinates mode."""
@@ -84,6 +84,8 @@ def render_call(action: Action, mode: InteractionMode) -> str:
 
 def describe(action: Action) -> str:
     """Return an action in a few words, for the summary of older steps."""
+    if action.calls:
+        return ", ".join(f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in action.calls)
     if action.element_id is not None:
         target = f"[{action.element_id}]"
     elif action.coordinate is not None:

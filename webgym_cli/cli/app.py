@@ -37,7 +37,7 @@ def root(
 
 def _register() -> None:
     """Add the commands, in the order of the pipeline."""
-    from webgym_cli.cli import config, fixture, tasks
+    from webgym_cli.cli import config, fixture, tasks, tools
     from webgym_cli.cli.compare import compare
     from webgym_cli.cli.diff import diff
     from webgym_cli.cli.doctor import doctor
@@ -69,7 +69,7 @@ def _register() -> None:
         for command in commands:
             name = command.__name__.strip("_").replace("_", "-")
             app.command(name, cls=Manual, rich_help_panel=panel)(command)
-    for group in (tasks.app, fixture.app, config.app):
+    for group in (tasks.app, tools.app, fixture.app, config.app):
         app.add_typer(group, name=group.info.name, rich_help_panel="Set up")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.collect import (
     BrowserSettings,
     ContextSettings,
@@ -36,6 +37,7 @@ class Settings(Section):
     tasks: TasksSettings = TasksSettings()
     policy_config: PolicySettings = PolicySettings()
     context_config: ContextSettings = ContextSettings()
+    agent: AgentSettings = AgentSettings()
     image: ImageSettings = ImageSettings()
     browser: BrowserSettings = BrowserSettings()
     rollout: RolloutSettings = RolloutSettings()
@@ -58,5 +60,17 @@ class Settings(Section):
         return self
 
 
-FROZEN_FOR_A_RUN = ("seed", "tasks", "context_config", "policy_config.base_model", "policy_config.template", "image")
+FROZEN_FOR_A_RUN = (
+    "seed",
+    "tasks",
+    "context_config",
+    "agent.tools",
+    "agent.reward_name",
+    "agent.system_prompt",
+    "agent.max_turns",
+    "agent.num_chains",
+    "policy_config.base_model",
+    "policy_config.template",
+    "image",
+)
 """Keys that may not change within a run: its data would no longer be comparable."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from webgym_cli.records.action import Action
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Score
+from webgym_cli.tools.toolbox import CallResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +17,14 @@ class View:
 
     url: str
     title: str
-    png: bytes
-    """The screenshot, with marks drawn in set_of_marks mode."""
+    png: bytes = b""
+    """The screenshot, with marks drawn in set_of_marks mode; empty where there is no browser."""
     elements: tuple[Element, ...] = ()
     """The marked elements, ids 0..n-1 in document order; empty in coordinates mode."""
     notices: tuple[str, ...] = ()
     """What the browser told beside the picture since the view before."""
+    results: tuple[CallResult, ...] = ()
+    """What came of the calls of tools since the view before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,17 @@ class StepResult:
     """The environment's own score, once it is over."""
     action_error: str | None = None
     """Why a well-formed action was not carried out (no such element, address not allowed). Not a failure."""
+    answer: str | None = None
+    """The answer, where the action that ended the episode gave one."""
 
 
 class Environment(Protocol):
     """One episode's world. All methods raise `BoundaryError` when infrastructure fails, within their deadlines."""
+
+    @property
+    def tools(self) -> tuple[dict[str, Any], ...] | None:
+        """The schemas of the tools that can be called; None: the world is a page, and is acted on as on the web."""
+        ...
 
     async def reset(self, task: Task, seed: int) -> tuple[str, View]:
         """Start the episode and return its instruction and the first view. The same seed gives the same episode."""
@@ -55,6 +65,10 @@ class Environment(Protocol):
 
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode; None when the environment has no opinion."""
+        ...
+
+    async def out_of_steps(self) -> Score | None:
+        """Score an episode that has used all its steps; None where nothing can be scored."""
         ...
 
     async def expert_action(self) -> Action:

@@ -128,6 +128,11 @@ class MiniWobEnvironment:
         self._instruction = ""
         self._score: Score | None = None
 
+    @property
+    def tools(self) -> None:
+        """There are none."""
+        return None
+
     async def reset(self, task: Task, seed: int) -> tuple[str, View]:
         """Start the episode of a seed on the task's page (its `start_url`, else its `id`)."""
         self._page = (task.start_url or task.id).removesuffix(".html")
@@ -163,6 +168,10 @@ class MiniWobEnvironment:
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode: these pages are solved by acting, so an answer alone is worth 0."""
         return self._score or Score(source="environment", value=0.0, detail="answered, but the page was not solved")
+
+    async def out_of_steps(self) -> Score | None:
+        """Return nothing: what was not finished can't be scored."""
+        return None
 
     async def expert_action(self) -> Action:
         """Return the expert's next action in the pool's interaction mode."""

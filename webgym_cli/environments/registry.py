@@ -9,7 +9,7 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 
-ENVIRONMENTS = ("miniwob", "web", "sites")
+ENVIRONMENTS = ("miniwob", "web", "sites", "tools")
 """The environments that can be made."""
 
 
@@ -27,6 +27,17 @@ def require_experts(tasks: Iterable[Task]) -> None:
             )
 
 
+def require_reward(settings: Settings, tasks: Iterable[Task]) -> None:
+    """Raise `UsageError` for tools or a reward that can't be loaded, or a task without what the reward needs."""
+    asked = [task for task in tasks if task.environment == "tools"]
+    if asked:
+        from webgym_cli.scoring.registry import REWARDS, require_fields
+        from webgym_cli.tools.registry import find_tools
+
+        find_tools(settings.agent.tools)
+        require_fields(REWARDS.find(settings.agent.reward_name), asked)
+
+
 def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
     """Return a pool, not yet started, that makes environments of this name in the settings' interaction mode."""
     if environment == "miniwob":
@@ -41,6 +52,10 @@ def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
         from webgym_cli.environments.sites import SitesPool
 
         return SitesPool(settings, settings.context_config.interaction_mode)
+    if environment == "tools":
+        from webgym_cli.environments.tools import ToolsPool
+
+        return ToolsPool(settings)
     raise UsageError(
         f"there is no environment {environment!r}; there is: {', '.join(ENVIRONMENTS)}",
         hint="correct the tasks' field `environment`",

@@ -98,6 +98,11 @@ class WebEnvironment:
         self._session: BrowserSession | None = None
         self._told = (0, 0)
 
+    @property
+    def tools(self) -> None:
+        """There are none."""
+        return None
+
     async def reset(self, task: Task, seed: int) -> tuple[str, View]:
         """Open the task's start page in a fresh context.
 
@@ -133,6 +138,10 @@ class WebEnvironment:
 
     async def answer(self, text: str) -> Score | None:
         """Return None: the answer is for a judge."""
+        return None
+
+    async def out_of_steps(self) -> Score | None:
+        """Return nothing: what was not finished can't be scored."""
         return None
 
     async def expert_action(self) -> Action:

@@ -176,7 +176,8 @@ class Importing:
     def _store(self, trajectory: Trajectory, verdict: Judgement | None, pictures: list[bytes]) -> None:
         """Store an episode's pictures, its judgement, and last its line, which is what makes it known."""
         store = ScreenshotStore(self.run.screenshots)
-        named = {step.observation.screenshot.sha256: png for step, png in zip(trajectory.steps, pictures, strict=True)}
+        seen = zip(trajectory.steps, pictures, strict=True)
+        named = {shot.sha256: png for step, png in seen for shot in step.observation.pictures}
         for sha256, png in named.items():
             self.report.images += not store.path(sha256).exists()
             if not self.dry:

@@ -129,7 +129,8 @@ def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[
         for count, (start, line) in enumerate(fragments.lines(source.path, Span(0, sizes[number]))):
             try:
                 for step in Trajectory.model_validate_json(line).steps:
-                    named.add(step.observation.screenshot, number, start)
+                    for picture in step.observation.pictures:
+                        named.add(picture, number, start)
             except ValidationError:
                 damage.append(f"{source.path}: byte {start}")
                 for match in _NAMED.finditer(line):

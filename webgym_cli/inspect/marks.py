@@ -40,6 +40,8 @@ def mark_of(step: Step, scale: float = 1.0) -> Mark | None:
     `scale` is the number of screenshot pixels per CSS pixel, in which elements have their boxes.
     """
     size = step.observation.screenshot
+    if size is None:
+        return None
     if step.action is not None and step.action.coordinate is not None:
         x, y = step.action.coordinate
         return Mark(x / NORMALISED * size.width, y / NORMALISED * size.height)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webgym_cli.agent.layout import described
-from webgym_cli.agent.prompt import pieces, render_step
+from webgym_cli.agent.prompt import Prompt, pieces, render_step
 from webgym_cli.agent.tools import describe
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.episode import Told, thought_of, verdicts
 from webgym_cli.inspect.marks import Mark, mark_of, target_of
-from webgym_cli.records.trajectory import Observation, Step, Trajectory
+from webgym_cli.records.trajectory import Screenshot, Step, ToolResult, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class StepView:
     """The screenshot as a data URL; empty when it can't be shown."""
     missing: str
     """Why it can't be shown."""
+    results: tuple[tuple[ToolResult, str, str], ...]
+    """What came of the calls before: each with its image as a data URL, or why that can't be shown."""
     mark: Mark | None
     action: str
     """The action in words, with the element that it named; empty without one."""
@@ -79,22 +81,19 @@ def action_in_words(step: Step) -> str:
 
 def _views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[StepView]:
     for step in trajectory.steps:
-        image, missing = _image(step.observation, store)
+        image, missing = _image(step.observation.screenshot, store)
         thought, said = thought_of(step.response, thinking=trajectory.prompt.thinking)
         prompt = render_step(trajectory, step.index)
-        first = step.index + 1 - len(prompt.images)
-        numbers = iter(range(first, step.index + 1))
+        pictures = _named(trajectory, step, prompt)
         turns = tuple(
-            Turn(
-                message.role,
-                tuple(f"[screenshot of step {next(numbers)}]" if text is None else text for text in pieces(message)),
-            )
+            Turn(message.role, tuple(next(pictures) if text is None else text for text in pieces(message)))
             for message in prompt.messages
         )
         yield StepView(
             step=step,
             image=image,
             missing=missing,
+            results=tuple((result, *_image(result.image, store)) for result in step.observation.results),
             mark=mark_of(step, scale),
             action=action_in_words(step),
             thought=thought.strip(),
@@ -104,10 +103,19 @@ def _views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iter
         )
 
 
-def _image(seen: Observation, store: ScreenshotStore) -> tuple[str, str]:
-    """Return the screenshot as a data URL, or else why there is none."""
+def _named(trajectory: Trajectory, step: Step, prompt: Prompt) -> Iterator[str]:
+    """Return words for the pictures of a prompt, in order."""
+    if trajectory.prompt.tools is not None:
+        return (f"[image {number}]" for number in range(1, len(prompt.images) + 1))
+    return (f"[screenshot of step {number}]" for number in range(step.index + 1 - len(prompt.images), step.index + 1))
+
+
+def _image(shot: Screenshot | None, store: ScreenshotStore) -> tuple[str, str]:
+    """Return a picture as a data URL, or else why it can't be shown; nothing where there is none."""
+    if shot is None:
+        return "", ""
     try:
-        content = store.get(seen.screenshot.sha256)
+        content = store.get(shot.sha256)
     except StoreError as error:
         return "", str(error)
     return data_url(content), ""

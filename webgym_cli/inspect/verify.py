@@ -105,7 +105,8 @@ class _Check:
         self.counts["trajectories"] += 1
         self.counts["steps"] += len(trajectory.steps)
         for step in trajectory.steps:
-            self.references.add(step.observation.screenshot, number, start)
+            for picture in step.observation.pictures:
+                self.references.add(picture, number, start)
         if name in self._ids:
             detail = f"{name} stands in {self._ids[name]}, too"
             self.findings.add(FindingKind.DUPLICATE_ID, source.path, place, detail)

@@ -39,8 +39,11 @@ def whole_sample(trajectory: Trajectory) -> Sample:
     """Return an episode of at least one step as one conversation.
 
     Each turn shows what was new to the policy, with its screenshot; each reply is whole, thoughts included. That is
-    another text than was served: there, older rounds had left the window, and older thoughts the replies.
+    another text than was served: there, older rounds had left the window, and older thoughts the replies. A
+    conversation with tools is served whole, so its last step's sample is it.
     """
+    if trajectory.prompt.tools is not None:
+        return step_sample(trajectory, len(trajectory.steps) - 1)
     spec = trajectory.prompt.model_copy(update={"history_window": len(trajectory.steps), "max_images": None})
     layout = LAYOUTS[spec.version]
     messages = [Message(role="system", content=system_prompt(spec.interaction_mode, spec.version))]
@@ -50,7 +53,7 @@ def whole_sample(trajectory: Trajectory) -> Sample:
         head = "" if index else layout.head(window)
         messages.append(Message(role="user", content=IMAGE + head + layout.turn(window, index)))
         messages.append(reply(trajectory, index))
-    images = tuple(step.observation.screenshot.sha256 for step in trajectory.steps)
+    images = tuple(picture.sha256 for step in trajectory.steps for picture in step.observation.pictures)
     return _sample(trajectory, len(trajectory.steps) - 1, tuple(messages), images)
 
 

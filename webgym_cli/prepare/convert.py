@@ -72,8 +72,9 @@ class Converter:
 
     def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | Drop:
         """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
-        window = min(trajectory.prompt.history_window, index)
-        shots = (step.observation.screenshot for step in trajectory.steps[index - window : index + 1])
+        window = 0 if trajectory.prompt.tools is not None else min(trajectory.prompt.history_window, index)
+        first = 0 if trajectory.prompt.tools is not None else index - window
+        shots = (shot for step in trajectory.steps[first : index + 1] for shot in step.observation.pictures)
         seen = {shot.sha256: shot for shot in shots}
         for smaller in range(window, -1, -1):
             prompt = render_step(trajectory, index, window=smaller)

@@ -1,4 +1,4 @@
-"""The actions of a web agent: one closed vocabulary for both interaction modes."""
+"""The actions of an agent: one closed vocabulary. On the web in both interaction modes; with tools, calls of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from webgym_cli.records.base import Record
+from webgym_cli.records.tool import ToolCall
 
 
 class InteractionMode(StrEnum):
@@ -30,8 +31,12 @@ class ActionName(StrEnum):
     GO_BACK = "go_back"
     NAVIGATE = "navigate"
     ANSWER = "answer"
+    CALL = "call"
+    """Call tools, in the environment `tools` only."""
 
 
+WEB_ACTIONS = tuple(name for name in ActionName if name is not ActionName.CALL)
+"""What can be done in a browser."""
 NORMALISED = 1000
 """Coordinates run from 0 to this number on both axes."""
 POINTING = frozenset({ActionName.CLICK, ActionName.HOVER, ActionName.TYPE})
@@ -42,6 +47,7 @@ NEEDED = {
     ActionName.WAIT: "seconds",
     ActionName.NAVIGATE: "url",
     ActionName.ANSWER: "text",
+    ActionName.CALL: "calls",
 }
 """What else an action needs."""
 
@@ -55,13 +61,15 @@ class Action(Record):
     coordinate: tuple[float, float] | None = None
     """The point (x, y), each 0-1000 (coordinates)."""
     text: str | None = None
-    """What to type, or the answer."""
+    """What to type, or the answer; beside calls of tools, what else was said."""
     direction: Literal["up", "down"] | None = None
     """Where to scroll, by one page."""
     seconds: float | None = Field(default=None, ge=0, le=60)
     """How long to wait."""
     url: str | None = None
     """Where to navigate."""
+    calls: tuple[ToolCall, ...] | None = Field(default=None, min_length=1)
+    """The tools to call, side by side."""
 
     @model_validator(mode="after")
     def _has_its_arguments(self) -> Action:

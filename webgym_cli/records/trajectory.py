@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -41,17 +41,38 @@ class Screenshot(Record):
     """Pixels."""
 
 
+class ToolResult(Record):
+    """What came of one call of a tool."""
+
+    name: str
+    """The tool that was called, or whatever the policy called so."""
+    text: str
+    """What the policy read."""
+    image: Screenshot | None = None
+    """The image that it saw with the text."""
+    error: bool = False
+    """Whether the call failed: no such tool, wrong arguments, an exception, too late. Not a failure."""
+
+
 class Observation(Record):
     """What the policy saw before it answered."""
 
     url: str
     title: str = ""
-    screenshot: Screenshot
-    """The image that was sent to the policy (with marks in set_of_marks mode)."""
+    screenshot: Screenshot | None = None
+    """The image that was sent to the policy (with marks in set_of_marks mode); None where there is no browser."""
     elements: tuple[Element, ...] = ()
     """The marked elements; empty in coordinates mode."""
     notices: tuple[str, ...] = ()
     """What the browser told beside the picture: dialogs that were answered, downloads that were refused."""
+    results: tuple[ToolResult, ...] = ()
+    """What came of the calls of the step before, in their order."""
+
+    @property
+    def pictures(self) -> tuple[Screenshot, ...]:
+        """All that was there to see: the screenshot, the images of results."""
+        shown = (self.screenshot, *(result.image for result in self.results))
+        return tuple(picture for picture in shown if picture is not None)
 
 
 class ParseErrorKind(StrEnum):
@@ -93,7 +114,7 @@ class Step(Record):
     action_error: str | None = None
     """Why the environment refused a well-formed action (no such element, address not allowed, ...)."""
     page_changed: bool | None = None
-    """Whether the next screenshot differs; None for the last step."""
+    """Whether the next screenshot differs; None for the last step, and without screenshots."""
     prompt_digest: str
     """SHA-256 of the messages that were sent (JSON, images by their SHA-256)."""
     generation: Generation = Generation()
@@ -155,6 +176,10 @@ class PromptSpec(Record):
     """Screenshots at most, the newest; None: one for every round of the window."""
     thinking: bool = False
     """Whether the model thinks first: its thoughts leave the history."""
+    tools: tuple[dict[str, Any], ...] | None = None
+    """The schemas of the tools that could be called, where the episode is a conversation with tools; else None."""
+    system_prompt: str = ""
+    """What stands before the tools; empty: our own words."""
 
 
 class Trajectory(Record):

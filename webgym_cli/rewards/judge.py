@@ -103,7 +103,7 @@ def facts_of(trajectory: Trajectory) -> tuple[str, ...]:
 
 def distinct(steps: Sequence[Step]) -> list[int]:
     """Return the indices of the screenshots that differ from the one after them; the last is always among them."""
-    shots = [step.observation.screenshot.sha256 for step in steps]
+    shots = [step.observation.screenshot for step in steps]
     return [index for index, shot in enumerate(shots) if index + 1 == len(shots) or shot != shots[index + 1]]
 
 

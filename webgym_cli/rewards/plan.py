@@ -149,6 +149,8 @@ def _skip(trajectory: Trajectory, newest: Judgement | None, chosen: Selection, d
     outcome = trajectory.outcome
     if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
         return Skip.INFRASTRUCTURE
+    if trajectory.prompt.tools is not None:
+        return Skip.ENVIRONMENT  # a judge goes by screenshots
     if not needs_judge(trajectory) and not (chosen is Selection.ALL and outcome.stop is Stop.ANSWERED):
         return Skip.ENVIRONMENT
     failed = (newest.failure if newest else outcome.failure) is FailureKind.JUDGE_FAILED

@@ -180,9 +180,10 @@ def _shown(trajectory: Trajectory, indices: Sequence[int]) -> tuple[Screenshot, 
     return tuple(
         Screenshot(
             f"Screenshot at step {index + 1}{' (the last one)' if index == last else ''}:",
-            trajectory.steps[index].observation.screenshot.sha256,
+            picture.sha256,
         )
         for index in indices
+        for picture in trajectory.steps[index].observation.pictures
     )
 
 

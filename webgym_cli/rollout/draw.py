@@ -34,7 +34,8 @@ class EpisodeDraw:
             return cls(settings, split, iteration, Sampler(tasks, f"{settings.seed}/test"))
         part = "train" if settings.tasks.no_repeats else f"train/{iteration}"
         ratio = settings.tasks.difficulty_ratio if settings.tasks.sampler == "ratio" else None
-        return cls(settings, split, iteration, Sampler(tasks, f"{settings.seed}/{part}", ratio))
+        chains = settings.agent.num_chains
+        return cls(settings, split, iteration, Sampler(tasks, f"{settings.seed}/{part}", ratio, chains))
 
     def further(
         self,
@@ -96,7 +97,7 @@ class EpisodeDraw:
 
     def _episode(self, number: int, task: Task, drawn: Drawn, repeat: int) -> Episode:
         """Make an episode. Training has seeds below `SEEDS`, tests from it on: no test page is ever trained on."""
-        test = self.split is Split.TEST
+        test, in_turns = self.split is Split.TEST, task.environment == "tools"
         limits = self.settings.rollout.test_max_steps if test else self.settings.rollout.train_max_steps
         return Episode(
             id=f"{self.split}-{self.iteration:04d}-{number:05d}",
@@ -104,7 +105,7 @@ class EpisodeDraw:
             iteration=self.iteration,
             task=task,
             seed=drawn.seed + (SEEDS if test else 0),
-            max_steps=getattr(limits, task.band.value),
+            max_steps=self.settings.agent.max_turns if in_turns else getattr(limits, task.band.value),
             position=drawn.position,
             repeat=repeat,
         )

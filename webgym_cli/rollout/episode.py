@@ -7,15 +7,26 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from webgym_cli.agent.calls import parse_calls
 from webgym_cli.agent.parse import ParseError, parse
 from webgym_cli.agent.prompt import render
+from webgym_cli.agent.reply import Reply
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, StepResult, View
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Observation, Outcome, PromptSpec, Score, Step, Trajectory
+from webgym_cli.records.trajectory import (
+    Observation,
+    Outcome,
+    PromptSpec,
+    Score,
+    Screenshot,
+    Step,
+    ToolResult,
+    Trajectory,
+)
 from webgym_cli.rollout.actors import Actor
 from webgym_cli.rollout.monitor import EpisodeStage, Monitor
 from webgym_cli.rollout.plan import Owed
@@ -52,6 +63,8 @@ class EpisodeRun:
             history_window=context.history_window,
             max_images=context.max_images,
             thinking=bool(self.settings.policy_config.thinking),
+            tools=self.environment.tools,
+            system_prompt="" if self.environment.tools is None else self.settings.agent.system_prompt,
         )
 
     async def run(self) -> Trajectory:
@@ -106,6 +119,7 @@ class EpisodeRun:
             self.monitor.stepped(episode.id, number, episode.max_steps, view.url)
             if action is None:
                 self._keep(step, view, view, 0.0)
+                view = replace(view, results=())
                 continue
             if action.name is ActionName.ANSWER:
                 self._keep(step, view, None, 0.0)
@@ -117,26 +131,21 @@ class EpisodeRun:
             step = step.model_copy(update={"action_error": result.action_error})
             self._keep(step, view, result.view, time.monotonic() - start)
             if result.done or result.view is None:
-                return self._outcome(Stop.TERMINATED, result.score)
+                return self._outcome(Stop.TERMINATED, result.score, result.answer)
             view = result.view
-        return self._outcome(Stop.STEP_LIMIT, None)
+        return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
 
     async def _decide(self, view: View) -> tuple[Action | None, Step]:
         """Store what is seen, ask the actor, read its response."""
         with self._stage(EpisodeStage.OBSERVE):
-            screenshot = await asyncio.to_thread(self.screenshots.put, view.png)
-            title = view.title.encode(errors="replace").decode()  # half a character can't be stored
-            observation = Observation(
-                url=view.url, title=title, screenshot=screenshot, elements=view.elements, notices=view.notices
-            )
+            observation = await self._observed(view)
             prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
             prompt = replace(prompt, episode=self.owed.episode.id)
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
             reply = await self.actor.act(prompt, self.environment)
         seconds = time.monotonic() - start
-        truncated = reply.generation.finish_reason == "length"
-        parsed = parse(reply.text, self.spec.interaction_mode, truncated=truncated, thinking=self.spec.thinking)
+        parsed = self._parsed(reply)
         step = Step(
             index=len(self.steps),
             observation=observation,
@@ -149,8 +158,33 @@ class EpisodeRun:
         )
         return step.action, step
 
+    async def _observed(self, view: View) -> Observation:
+        """Return the record of a view, its pictures stored."""
+        results = []
+        for came in view.results:
+            image = await self._stored(came.image) if came.image else None
+            results.append(ToolResult(name=came.name, text=came.text, image=image, error=came.error))
+        return Observation(
+            url=view.url,
+            title=view.title.encode(errors="replace").decode(),  # half a character can't be stored
+            screenshot=await self._stored(view.png) if view.png else None,
+            elements=view.elements,
+            notices=view.notices,
+            results=tuple(results),
+        )
+
+    async def _stored(self, png: bytes) -> Screenshot:
+        return await asyncio.to_thread(self.screenshots.put, png)
+
+    def _parsed(self, reply: Reply) -> Action | ParseError:
+        spec, truncated = self.spec, reply.generation.finish_reason == "length"
+        if spec.tools is None:
+            return parse(reply.text, spec.interaction_mode, truncated=truncated, thinking=spec.thinking)
+        limit = self.settings.agent.max_tool_calls
+        return parse_calls(reply.text, limit=limit, truncated=truncated, thinking=spec.thinking)
+
     def _keep(self, step: Step, before: View, after: View | None, seconds: float) -> None:
-        changed = None if after is None else after.png != before.png
+        changed = None if after is None or not after.png else after.png != before.png
         self.steps.append(step.model_copy(update={"page_changed": changed, "environment_seconds": round(seconds, 4)}))
 
     def _stage(self, stage: EpisodeStage) -> AbstractContextManager[None]:

@@ -74,7 +74,9 @@ def reward(
 
     def decorate(given: Callable[..., Any]) -> Reward:
         called = given.__name__ if name is None else name
-        required, optional, takes_all = [], [], False
+        required: list[str] = []
+        optional: list[str] = []
+        takes_all = False
         for parameter in inspect.signature(given).parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
                 takes_all = True

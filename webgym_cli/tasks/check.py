@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any
 
-from webgym_cli.tasks.format import BadTask, parse_object, read_task
+from webgym_cli.tasks.array import BadArray, begins_array, read_array
+from webgym_cli.tasks.format import BadTask, as_object, parse_object, read_task
 from webgym_cli.tasks.rubric import rubric_shape
 from webgym_cli.tasks.site import site_of
 from webgym_cli.tasks.source import fingerprint, numbered_lines, site_hash
@@ -19,7 +22,7 @@ class BadLine:
 
     file: str
     line: int
-    """Its number, from 1."""
+    """Its number, from 1; in a file that is one array, the number of the record."""
     reason: str
 
     def to_json(self) -> dict[str, object]:
@@ -71,17 +74,16 @@ class Checker:
     def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
         """Yield the bad lines of a file as they are met, and fill its report."""
         here: set[int] = set()
-        for number, _, line in numbered_lines(lines):
+        for number, read in _objects(lines):
             try:
-                self._take(line, report, here)
+                self._take(read(), report, here)
             except BadTask as error:
                 report.bad_lines += 1
                 advice = f" ({error.advice})" if error.advice else ""
                 yield BadLine(file, number, f"{error}{advice}")
         self._earlier |= here
 
-    def _take(self, line: bytes, report: FileReport, here: set[int]) -> None:
-        value = parse_object(line)
+    def _take(self, value: dict[str, Any], report: FileReport, here: set[int]) -> None:
         task = read_task(value)
         content = fingerprint(task)
         report.tasks += 1
@@ -94,3 +96,22 @@ class Checker:
         report.rubrics[rubric_shape(value.get("evaluator_reference") if given is None else given)] += 1
         if site := site_of(task.start_url):
             report.sites.add(site_hash(site))
+
+
+def _objects(lines: Iterable[bytes]) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
+    """Yield the number of each line or record, and what reads it or raises `BadTask`."""
+    waiting = iter(lines)
+    first = next(waiting, b"")
+    if not begins_array(first):
+        for number, _, line in numbered_lines(chain((first,), waiting)):
+            yield number, partial(parse_object, line)
+        return
+    try:
+        for number, value in read_array(first + b"".join(waiting)):
+            yield number, partial(as_object, value)
+    except BadArray as error:
+        yield 1, partial(_refuse, str(error))
+
+
+def _refuse(reason: str) -> dict[str, Any]:
+    raise BadTask(reason)

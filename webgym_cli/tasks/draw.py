@@ -35,7 +35,7 @@ class Drawn:
 class Sampler:
     """Draws from a set of tasks: all alike (`uniform`), or so many of each band (`ratio`).
 
-    A stream gives each of its tasks once in random order, then again in another, endlessly, each with a fresh seed.
+    A stream gives each of its tasks in random order, then again in another, endlessly, each with a fresh seed.
     """
 
     tasks: TaskSet
@@ -43,6 +43,8 @@ class Sampler:
     """What seeds the streams: equal names over equal tasks draw the same."""
     ratio: Mapping[Band, float] | None = None
     """Weights of the bands, at least one above 0; None: uniform."""
+    chains: int = 1
+    """How often a task comes in a row."""
 
     def stream_of(self, band: Band) -> Stream:
         """Return the stream that a task of this band comes from."""
@@ -51,8 +53,8 @@ class Sampler:
     def stream(self, which: Stream) -> Iterator[Drawn]:
         """Yield the elements of a stream, endlessly; none where it has no tasks."""
         if which is None:
-            return _endless(range(len(self.tasks)), random.Random(self.name))
-        return _endless(self.tasks.indices(which), random.Random(f"{self.name}/{which}"))
+            return _endless(range(len(self.tasks)), random.Random(self.name), self.chains)
+        return _endless(self.tasks.indices(which), random.Random(f"{self.name}/{which}"), self.chains)
 
     def at(self, which: Stream, positions: Collection[int]) -> Iterator[Drawn]:
         """Yield the elements of a stream at these positions, in the order of the stream."""
@@ -133,9 +135,10 @@ def largest_remainder(weights: Mapping[Band, float], count: int) -> dict[Band, i
     return shares
 
 
-def _endless(members: Sequence[int], generator: random.Random) -> Iterator[Drawn]:
+def _endless(members: Sequence[int], generator: random.Random, chains: int) -> Iterator[Drawn]:
     position = 0
     while members:
         for place in generator.sample(range(len(members)), len(members)):
-            yield Drawn(members[place], generator.randrange(SEEDS), position)
-            position += 1
+            for _ in range(chains):
+                yield Drawn(members[place], generator.randrange(SEEDS), position)
+                position += 1

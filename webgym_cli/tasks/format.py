@@ -1,4 +1,4 @@
-"""Reads one task from JSON: by our own field names (`records/task.py`) or by WebGym's."""
+"""Reads one task from JSON: by our own field names (`records/task.py`), by WebGym's, or as question and answer."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from webgym_cli.records.task import Task
+from webgym_cli.tasks.question_answer import BadQuestion, is_question, read_question
 from webgym_cli.tasks.rubric import BadRubric, carries_more, facts_of
 
 WEBGYM = {
@@ -49,6 +50,11 @@ def parse_object(line: bytes) -> dict[str, Any]:
         value = from_json(line.rstrip(), cache_strings="keys")
     except ValueError as error:
         raise BadTask(f"not JSON: {str(error).replace(' at line 1 column', ' at column')}") from None
+    return as_object(value)
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a value of JSON that is an object. Raises `BadTask`."""
     if not isinstance(value, dict):
         raise BadTask("a task must be a JSON object")
     return value
@@ -56,6 +62,11 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 def read_task(value: dict[str, Any]) -> Task:
     """Return the task of a JSON object, every unknown field kept in `extra`. Raises `BadTask`."""
+    if is_question(value):
+        try:
+            return read_question(value)
+        except BadQuestion as error:
+            raise BadTask(str(error)) from None
     fields, extra, spelling = _sort(value)
     environment = fields.setdefault("environment", _environment(fields, spelling))
     if "rubric" in fields:

@@ -13,13 +13,16 @@ from typing import Protocol
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Band, Task
-from webgym_cli.tasks.format import BadTask, parse_task
+from webgym_cli.tasks.array import BadArray, begins_array, read_array
+from webgym_cli.tasks.format import BadTask, as_object, parse_task, read_task
 from webgym_cli.tasks.site import site_of
 
-MINIWOB, SITES = "miniwob:", "sites:"
+MINIWOB, SITES, ARITHMETIC = "miniwob:", "sites:", "arithmetic:"
 BANDS = tuple(Band)
 """The bands, in the order of their codes in an index."""
 _BOM = b"\xef\xbb\xbf"
+_HEAD = 4096
+"""Bytes by which a file is told to be JSON Lines or an array."""
 
 
 class Reader(Protocol):
@@ -70,7 +73,7 @@ class TaskSet:
     """Tasks that can be drawn, each known by its index: 0 to `len` - 1, in the order of the source."""
 
     source: str
-    """As it was given: a file, `miniwob:...` or `sites:...`."""
+    """As it was given: a file, `miniwob:...`, `sites:...` or `arithmetic:...`."""
     _index: TaskIndex
     _reader: Reader
 
@@ -111,7 +114,9 @@ class TaskSet:
 
 
 def open_tasks(source: str) -> TaskSet:
-    """Return the tasks of `miniwob:all`, `miniwob:a,b`, `sites:all`, `sites:a,b` or a JSON Lines file.
+    """Return the tasks of `miniwob:all`, `miniwob:a,b`, `sites:all`, `sites:a,b`, `arithmetic:train`, or of a file.
+
+    A file has JSON Lines, or is one JSON array.
 
     Every line of a file is read and checked once. Raises `UsageError` with file and line of the first bad one.
     """
@@ -119,6 +124,8 @@ def open_tasks(source: str) -> TaskSet:
         return _in_memory(source, _miniwob(source.removeprefix(MINIWOB)))
     if source.startswith(SITES):
         return _in_memory(source, _sites(source.removeprefix(SITES)))
+    if source.startswith(ARITHMETIC):
+        return _in_memory(source, _arithmetic(source.removeprefix(ARITHMETIC)))
     try:
         return _open_file(source, _version(Path(source)))
     except OSError as error:
@@ -189,6 +196,9 @@ class _MemoryReader:
 def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     path, index, offsets = Path(source), TaskIndex(), array("Q")
     with path.open("rb") as file:
+        if begins_array(file.read(_HEAD)):
+            return _in_memory(source, _in_array(path))
+        file.seek(0)
         for number, offset, line in numbered_lines(file):
             if index.add(_checked(path, number, line)):
                 offsets.append(offset)
@@ -206,6 +216,20 @@ def _checked(path: Path, number: int, line: bytes) -> Task:
         raise UsageError(f"{path}:{number}: {error}", hint=f"mend line {number} of {path}{advice}") from None
 
 
+def _in_array(path: Path) -> list[Task]:
+    """Return the tasks of a file that is one array. Raises `UsageError` that names the record."""
+    place, tasks = "", []
+    try:
+        for number, value in read_array(path.read_bytes()):
+            place = f" record {number}:"
+            tasks.append(read_task(as_object(value)))
+    except (BadArray, BadTask) as error:
+        raise UsageError(f"{path}:{place} {error}", hint=f"all bad records: webgym tasks check {path}") from None
+    if not tasks:
+        raise UsageError(f"{path}: no task in the file", hint="put a record in the array")
+    return tasks
+
+
 def _version(path: Path) -> tuple[int, int]:
     """Return what tells a file from its later self. Raises `OSError`, also for what can't be read twice."""
     status = path.stat()
@@ -215,7 +239,7 @@ def _version(path: Path) -> tuple[int, int]:
 
 
 def _unreadable(path: Path, error: OSError) -> UsageError:
-    hint = "set tasks.train to a task file, to miniwob:all or to sites:all"
+    hint = "set tasks.train to a task file, to miniwob:all, to sites:all or to arithmetic:train"
     return UsageError(f"{path}: the task file can't be read: {error.strerror or error}", hint=hint)
 
 
@@ -239,6 +263,15 @@ def _sites(names: str) -> list[Task]:
     tasks = {task.id: task for task in site_tasks()}
     found = _named(names, list(tasks), "the fixture sites have no task", "-s tasks.train=sites:all")
     return [tasks[name] for name in found]
+
+
+def _arithmetic(name: str) -> list[Task]:
+    from webgym_cli.testing.arithmetic import TRAIN, arithmetic_questions
+
+    parts = {"all": slice(None), "train": slice(TRAIN), "test": slice(TRAIN, None)}
+    if name not in parts:
+        raise UsageError(f"tasks: there is no set arithmetic:{name}", hint=f"there are: {', '.join(parts)}")
+    return [read_task(record) for record in arithmetic_questions()[parts[name]]]
 
 
 def _named(names: str, known: Sequence[str], none_such: str, example: str) -> Sequence[str]:

@@ -254,7 +254,7 @@ def _factorial(value: Number) -> Number:
 
 def _rounded(value: Number, digits: Number = Fraction(0)) -> Number:
     """Round halves away from zero, as people do."""
-    if digits != int(digits) or abs(digits) > 100:
+    if digits != int(digits) or not -100 <= digits <= 100:
         raise BadExpression("round needs a whole number of digits, 100 at most")
     shift = Fraction(10) ** int(digits)
     return Fraction(math.floor(abs(Fraction(value)) * shift + Fraction(1, 2))) / shift * (1 if value >= 0 else -1)

@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from webgym_cli.errors import BoundaryError
@@ -46,7 +46,7 @@ class Workers:
         value = await self._in_thread(function, seconds)
         if not inspect.isawaitable(value):
             return value
-        task = asyncio.ensure_future(value)
+        task = asyncio.ensure_future(_harmless(value))
         return await _within(task, max(0.0, deadline - loop.time()), lambda: None)
 
     async def _in_thread(self, function: Callable[[], Any], seconds: float) -> Any:
@@ -92,6 +92,17 @@ def _run(function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: a
             _tell(loop, future, lambda: future.set_exception(outcome))
         else:
             _tell(loop, future, lambda: future.set_result(value))
+
+
+async def _harmless(value: Awaitable[Any]) -> Any:
+    """Await something of other people's; what would end the loop, or look like our own end, is an error of theirs."""
+    try:
+        return await value
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise _failed(error) from None
 
 
 def _failed(error: BaseException) -> Exception:

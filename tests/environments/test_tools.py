@@ -1,0 +1,191 @@
+import asyncio
+import threading
+
+import pytest
+
+from webgym_cli.config.load import load
+from webgym_cli.environments.registry import make_pool, require_experts, require_reward
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.records.tool import ToolCall
+from webgym_cli.scoring.registry import REWARDS
+
+MINE = '''
+import threading, time
+from webgym_cli.tools import tool, ToolOutput
+from webgym_cli.scoring import reward
+
+@tool
+class Memory:
+    """Remembers."""
+    def __init__(self): self.kept = []
+    def __call__(self, text: str) -> str:
+        self.kept.append(text)
+        return " ".join(self.kept)
+
+SEEN = []
+
+@reward
+def all_of_it(final_response, trajectory, id, question, answer, level=0, **rest):
+    SEEN.append((final_response, [message["role"] for message in trajectory], id, question, answer, level, rest))
+    return {"reward": 0.5, "length": len(trajectory)}
+
+@reward
+async def later(final_response): return 3
+
+@reward
+def failing(final_response): raise KeyError("oops")
+
+@reward
+def nothing(final_response): return None
+
+@reward
+def endless(final_response):
+    while True: pass
+
+@reward
+def picky(final_response, solution): return 1
+'''
+TASK = Task(id="t", instruction="How many?", environment="tools", extra={"answer": "72", "level": 3, "odd": [1]})
+
+
+def calls(*made, text=None):
+    return Action(
+        name=ActionName.CALL, text=text, calls=tuple(ToolCall(name=name, arguments=given) for name, given in made)
+    )
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+@pytest.fixture
+def world(mine):
+    """Return an environment with these tools and this reward of `mine`, or built-in ones."""
+
+    async def made(*tools, reward="math_equal_reward", **limits):
+        given = [f"{mine}:{name}" if name == "Memory" else name for name in tools]
+        scored = reward if reward in REWARDS.built_in else f"{mine}:{reward}"
+        sets = [f"agent.{key}={value}" for key, value in limits.items()]
+        settings = load(overrides=[f"agent.tools={given}".replace("'", '"'), f"agent.reward_name={scored}", *sets])
+        environment = make_pool(settings, "tools").new()
+        assert await environment.reset(TASK, 0) == ("How many?", environment_view())
+        return environment
+
+    return made
+
+
+def environment_view():
+    from webgym_cli.environments.base import View
+
+    return View(url="", title="")
+
+
+async def test_calls_give_results_and_the_answer_its_reward(world):
+    environment = await world("calculator", "answer")
+    assert [schema["function"]["name"] for schema in environment.tools] == ["calculator", "answer"]
+    result = await environment.step(calls(("calculator", {"expression": "48+24"}), ("calculator", {"expression": "/"})))
+    assert [(came.text, came.error) for came in result.view.results] == [
+        ("72", False),
+        ("Error: a number is missing where '/' stands", True),
+    ]
+    assert (result.done, result.score) == (False, None)
+    score = await environment.answer("It is 72.")
+    assert (score.source, score.value, score.detail) == ("environment", 1.0, 'math_equal_reward {"acc": 1.0}')
+
+
+async def test_a_terminal_tool_ends_the_episode_with_its_text(world):
+    environment = await world("calculator", "answer")
+    result = await environment.step(calls(("calculator", {"expression": "1"}), ("answer", {"text": "72"})))
+    assert (result.view, result.done, result.answer) == (None, True, "72")
+    assert result.score.value == 1.0
+
+
+async def test_the_reward_gets_all_there_is_by_name(world, mine):
+    environment = await world("calculator", reward="all_of_it")
+    await environment.step(calls(("calculator", {"expression": "1"}), text="Let me see."))
+    score = await environment.out_of_steps()
+    assert (score.value, score.detail) == (0.5, 'all_of_it {"length": 3}')
+    seen = REWARDS.find(f"{mine}:all_of_it").function.__globals__["SEEN"]
+    assert seen == [("1", ["user", "assistant", "tool"], "t", "How many?", "72", 3, {"odd": [1]})]
+
+
+async def test_out_of_steps_without_a_word_is_an_empty_response(world, mine):
+    environment = await world(reward="all_of_it")
+    await environment.out_of_steps()
+    assert REWARDS.find(f"{mine}:all_of_it").function.__globals__["SEEN"][-1][0] == ""
+
+
+async def test_an_async_reward_is_awaited(world):
+    assert (await (await world(reward="later")).answer("x")).value == 3.0
+
+
+@pytest.mark.parametrize(
+    ("reward", "reason"),
+    [
+        ("failing", "the reward failing failed: KeyError: 'oops'"),
+        ("nothing", "the reward nothing failed: ValueError: a NoneType is no reward"),
+        ("endless", "the reward endless failed: it took more than 0.05 s"),
+    ],
+)
+async def test_a_reward_that_fails_is_a_failure_and_not_a_0(world, reward, reason):
+    environment = await world(reward=reward, reward_timeout=0.05)
+    with pytest.raises(BoundaryError, match=reason) as caught:
+        await environment.answer("72")
+    assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
+
+
+async def test_state_belongs_to_an_episode_and_is_reset_with_it(world):
+    environment = await world("Memory")
+    other = await world("Memory")
+    remembered = [calls(("Memory", {"text": letter})) for letter in "abc"]
+    texts = [(await environment.step(action)).view.results[0].text for action in remembered[:2]]
+    texts.append((await other.step(remembered[2])).view.results[0].text)
+    await environment.reset(TASK, 1)
+    texts.append((await environment.step(remembered[2])).view.results[0].text)
+    assert texts == ["a", "a b", "c", "c"]
+    await environment.close()
+    await environment.close()
+
+
+async def test_an_action_of_the_web_is_refused(world):
+    result = await (await world()).step(Action(name=ActionName.GO_BACK))
+    assert result.action_error == "only tools can be called here"
+
+
+async def test_there_is_no_expert(world):
+    with pytest.raises(UsageError, match="there is no expert"):
+        await (await world()).expert_action()
+    with pytest.raises(UsageError, match="no expert for the environment tools"):
+        require_experts([TASK])
+
+
+async def test_many_episodes_at_once_have_a_thread_for_each_call(world):
+    """A slow tool of one episode holds up no other one."""
+    environments = [await world("calculator") for _ in range(40)]
+    before = threading.active_count()
+    results = await asyncio.gather(
+        *(environment.step(calls(("calculator", {"expression": str(n)}))) for n, environment in enumerate(environments))
+    )
+    assert [result.view.results[0].text for result in results] == [str(n) for n in range(40)]
+    assert threading.active_count() <= before + 40
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["agent.reward_name={mine}:picky"], "picky needs solution, which the task t does not have"),
+        (["agent.reward_name=unknown"], "there is no reward 'unknown'"),
+        (['agent.tools=["calculater"]'], "there is no tool 'calculater'"),
+    ],
+)
+def test_what_can_be_known_before_the_first_episode_is_told_then(mine, overrides, reason):
+    settings = load(overrides=[text.format(mine=mine) for text in overrides])
+    with pytest.raises(UsageError, match=reason):
+        require_reward(settings, [TASK])
+    require_reward(settings, [Task(id="click-test")])

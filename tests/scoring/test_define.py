@@ -1,0 +1,83 @@
+import pytest
+
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.scoring import reward
+from webgym_cli.scoring.define import Verdict, verdict_of
+from webgym_cli.scoring.registry import REWARDS, fields_of, require_fields
+
+
+@reward
+def graded(final_response, answer, bonus=0, *, trajectory=()):
+    """Grade it.
+
+    At length.
+    """
+    return final_response == answer
+
+
+@reward(name="all")
+async def everything(**fields):
+    return fields
+
+
+def test_arguments_are_matched_by_name():
+    assert (graded.name, graded.description) == ("graded", "Grade it.")
+    assert (graded.required, graded.optional, graded.takes_all) == (
+        ("final_response", "answer"),
+        ("bonus", "trajectory"),
+        False,
+    )
+    offered = {"final_response": "a", "answer": "b", "other": 1, "bonus": 2}
+    assert graded.bound(offered) == {"final_response": "a", "answer": "b", "bonus": 2}
+    assert everything.bound(offered) == offered
+    assert graded("x", "x") is True
+
+
+def test_what_a_record_lacks_is_known_before_anything_runs():
+    assert graded.missing({"answer"}) == ()
+    assert graded.missing({"question", "Answer"}) == ("answer",)
+    assert everything.missing(()) == ()
+    tasks = [Task(id="a", extra={"answer": 1}), Task(id="b", extra={"solution": 1})]
+    with pytest.raises(UsageError, match="graded needs answer, which the task b does not have") as caught:
+        require_fields(graded, tasks)
+    assert "solution" in caught.value.hint
+    require_fields(graded, tasks[:1])
+
+
+def test_the_reference_answer_is_the_answer_unless_the_record_has_one():
+    assert fields_of(Task(id="a", reference_answer="7")) == {"answer": "7"}
+    assert fields_of(Task(id="a", reference_answer="7", extra={"answer": 7, "unit": "m"})) == {"answer": 7, "unit": "m"}
+
+
+@pytest.mark.parametrize("given", [lambda *rest: 0, eval("lambda x, /: 0")])
+def test_arguments_without_a_name_are_refused(given):
+    with pytest.raises(UsageError, match="has no name that a field could have"):
+        reward(given)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (1, Verdict(1.0, {})),
+        (True, Verdict(1.0, {})),
+        (0.25, Verdict(0.25, {})),
+        ({"reward": 2, "acc": 1.0, "why": "x"}, Verdict(2.0, {"acc": 1.0, "why": "x"})),
+    ],
+)
+def test_numbers_and_mappings_are_verdicts(value, verdict):
+    assert verdict_of(value) == verdict
+
+
+@pytest.mark.parametrize("value", [None, "1", b"1", float("nan"), float("inf"), {}, {"acc": 1}, {"reward": None}, [1]])
+def test_anything_else_is_none(value):
+    with pytest.raises(ValueError, match=r"reward"):
+        verdict_of(value)
+
+
+def test_every_built_in_reward_can_be_loaded():
+    assert [found.problem for found in REWARDS.known() if found.item is None] == []
+    with pytest.raises(UsageError, match=r"agent\.reward_name: there is no reward 'math'"):
+        REWARDS.find("math")
+    with pytest.raises(UsageError, match="is no reward, it is a Tool"):
+        REWARDS.find("webgym_cli.tools.answer:answer")

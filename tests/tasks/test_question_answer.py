@@ -1,0 +1,107 @@
+import json
+
+import pytest
+
+from webgym_cli.errors import UsageError
+from webgym_cli.tasks.check import Checker, FileReport
+from webgym_cli.tasks.format import BadTask, read_task
+from webgym_cli.tasks.source import open_tasks
+
+RECORDS = [
+    {"question": "How many clips?", "answer": "72"},
+    {"question": "How much?", "answer": 10, "level": 2, "id": 7},
+    {"question": "Which?", "answer": ["a", "b"]},
+]
+
+
+def written(path, text):
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_record_is_a_task_of_the_tools():
+    task = read_task(RECORDS[1])
+    assert (task.id, task.instruction, task.environment) == ("7", "How much?", "tools")
+    assert (task.reference_answer, task.extra) == ("10", {"answer": 10, "level": 2})
+    assert read_task(RECORDS[2]).reference_answer is None
+
+
+def test_a_record_without_an_id_has_one_of_its_content():
+    first, again, other = (read_task({"question": "Q", "answer": answer}) for answer in ("1", "1", "2"))
+    assert first.id == again.id != other.id
+    assert len(first.id) == 16
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"id": "a", "question": "Q", "instruction": "I", "environment": "tools"},
+        {"question": "Q", "task_name": "T", "website": "https://a.com"},
+    ],
+)
+def test_other_tasks_keep_a_question_as_an_unknown_field(record):
+    assert read_task(record).extra == {"question": "Q"}
+
+
+def test_json_lines_and_an_array_are_the_same_tasks(tmp_path):
+    lines = written(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in RECORDS))
+    array = written(tmp_path / "a.json", "\ufeff \n" + json.dumps(RECORDS, indent=2))
+    first, second = open_tasks(lines), open_tasks(array)
+    assert list(first.read(range(3))) == list(second.read(range(3)))
+    assert len(second) == 3
+
+
+def test_an_array_may_hold_tasks_of_any_kind(tmp_path):
+    path = written(tmp_path / "a.json", '[{"id": "click-test", "environment": "miniwob"}]')
+    assert open_tasks(path).task(0).id == "click-test"
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"question": ""}, "question: a text that is not empty is needed"),
+        ({"question": 3}, "question: a text that is not empty is needed"),
+        ({"question": "Q", "id": [1]}, "id: a text or a whole number is needed"),
+        ({"question": "Q", "answer": float("inf")}, "the record can't be stored"),
+        ({"question": "Q \ud83d"}, "the record can't be stored"),
+    ],
+)
+def test_a_wrong_record_is_refused_by_field(record, reason):
+    with pytest.raises(BadTask, match=reason):
+        read_task(record)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('[{"question": "Q"}, {"question": ""}]', r"a\.json: record 2: question: a text"),
+        ('[{"question": "Q"}, 7]', r"a\.json: record 2: a task must be a JSON object"),
+        ('[{"question": "Q"}', r"a\.json: not JSON: EOF"),
+        ("[]", r"a\.json: no task in the file"),
+    ],
+)
+def test_a_wrong_array_is_refused_by_file_and_record(tmp_path, text, reason):
+    with pytest.raises(UsageError, match=reason):
+        open_tasks(written(tmp_path / "a.json", text))
+
+
+def test_arrays_are_checked_record_by_record():
+    text = json.dumps([RECORDS[0], {"question": ""}, RECORDS[0], RECORDS[1], "x"], indent=1).encode()
+    report = FileReport("a.json")
+    bad = list(Checker().check("a.json", text.splitlines(keepends=True), report))
+    assert [(line.line, line.reason) for line in bad] == [
+        (2, "question: a text that is not empty is needed"),
+        (5, "a task must be a JSON object"),
+    ]
+    assert (report.tasks, report.duplicates, report.environments) == (3, 1, {"tools": 3})
+    (broken,) = Checker().check("a.json", [b"[1,"], FileReport("a.json"))
+    assert broken.reason.startswith("not JSON")
+
+
+def test_the_shipped_questions_can_be_named():
+    sets = {name: open_tasks(f"arithmetic:{name}") for name in ("all", "train", "test")}
+    assert {name: len(tasks) for name, tasks in sets.items()} == {"all": 200, "train": 160, "test": 40}
+    asked = {name: {task.instruction for task in tasks.read(range(len(tasks)))} for name, tasks in sets.items()}
+    assert asked["train"] | asked["test"] == asked["all"]
+    with pytest.raises(UsageError, match="there is no set arithmetic:hard"):
+        open_tasks("arithmetic:hard")

@@ -1,0 +1,254 @@
+import enum
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from tests.records.made import png
+from webgym_cli.errors import UsageError
+from webgym_cli.tools import Tool, ToolOutput, tool
+from webgym_cli.tools.define import output_of
+from webgym_cli.tools.schema import BadArguments, checked
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Place(BaseModel):
+    title: str
+    floor: int = 0
+
+
+@tool
+def search(query: str, limit: int = 5, *, kind: Literal["book", "film"] = "book", json: list[str] | None = None) -> str:
+    """Search the catalogue.
+
+    In the whole house.
+
+    Args:
+        query: What to look for,
+            in words.
+        limit (int): How many.
+
+    Returns:
+        Titles.
+    """
+    return f"{query} {limit} {kind} {json}"
+
+
+def test_a_schema_comes_from_signature_and_docstring():
+    assert search.schema == {
+        "type": "function",
+        "function": {
+            "name": "search",
+            "description": "Search the catalogue.\n\nIn the whole house.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "What to look for, in words."},
+                    "limit": {"type": "integer", "default": 5, "description": "How many."},
+                    "kind": {"type": "string", "enum": ["book", "film"], "default": "book"},
+                    "json": {
+                        "anyOf": [{"items": {"type": "string"}, "type": "array"}, {"type": "null"}],
+                        "default": None,
+                    },
+                },
+                "required": ["query"],
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
+def test_a_parameter_without_any_is_an_empty_object():
+    @tool
+    def now() -> str:
+        """Tell the time."""
+        return "now"
+
+    assert now.schema["function"]["parameters"] == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def test_parameters_in_the_style_of_rest():
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add.
+
+        :param a: The first,
+            a number.
+        :param int b: The second.
+        :returns: The sum.
+        """
+        return a + b
+
+    properties = add.schema["function"]["parameters"]["properties"]
+    assert [properties[name]["description"] for name in "ab"] == ["The first, a number.", "The second."]
+    assert add.description == "Add."
+
+
+def test_types_of_all_kinds_and_a_property_called_title():
+    @tool
+    def go(colour: Colour, place: Place, speed: Annotated[float, Field(gt=0)], title: str) -> str:
+        """Go."""
+        return f"{colour.name} {place.title} {speed}"
+
+    parameters = go.schema["function"]["parameters"]
+    assert parameters["properties"]["speed"] == {"type": "number", "exclusiveMinimum": 0}
+    assert parameters["properties"]["title"] == {"type": "string"}
+    assert parameters["$defs"]["Place"]["properties"] == {
+        "title": {"type": "string"},
+        "floor": {"type": "integer", "default": 0},
+    }
+    arguments = checked(go.arguments, {"colour": "red", "place": {"title": "x"}, "speed": "2", "title": "t"})
+    assert go(**arguments) == "RED x 2.0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "the argument query is missing"),
+        ({"query": "a", "lmit": 1}, "there is no argument lmit"),
+        ({"query": "a", "limit": "many"}, "limit: Input should be a valid integer"),
+        ({"query": "a", "kind": "song"}, "kind: Input should be 'book' or 'film'"),
+        ({"query": 3}, "query: Input should be a valid string"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_by_name(arguments, reason):
+    with pytest.raises(BadArguments, match=reason):
+        checked(search.arguments, arguments)
+
+
+def test_arguments_come_in_their_types_and_without_defaults():
+    assert checked(search.arguments, {"query": "a", "limit": "3", "json": ["x"]}) == {
+        "query": "a",
+        "limit": 3,
+        "json": ["x"],
+    }
+
+
+def test_a_tool_is_still_the_function():
+    assert search("a", limit=1) == "a 1 book None"
+    assert isinstance(search, Tool)
+
+
+def test_a_class_is_made_anew_by_each_call_in_python():
+    @tool(name="counter-1", description="Counts.", terminal=True, timeout=2.5, max_length=9)
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def __call__(self, by: int) -> int:
+            """Count.
+
+            Args:
+                by: How far.
+            """
+            self.count += by
+            return self.count
+
+    assert (Counter(by=2), Counter(by=2)) == (2, 2)
+    assert (Counter.name, Counter.stateful, Counter.terminal, Counter.timeout, Counter.max_length) == (
+        "counter-1",
+        True,
+        True,
+        2.5,
+        9,
+    )
+    assert list(Counter.schema["function"]["parameters"]["properties"]) == ["by"]
+    assert Counter.schema["function"]["parameters"]["properties"]["by"]["description"] == "How far."
+
+
+def nameless(text):
+    """Do."""
+
+
+def variadic(*texts: str):
+    """Do."""
+
+
+def undocumented(text: str):
+    return text
+
+
+def unknown_type(text: "Nowhere"):  # noqa: F821
+    """Do."""
+
+
+def without_schema(text: pytest.MonkeyPatch):
+    """Do."""
+
+
+class NoCall:
+    """Do."""
+
+
+class NeedsMore:
+    """Do."""
+
+    def __init__(self, key: str):
+        self.key = key
+
+    def __call__(self) -> str:
+        return self.key
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (nameless, "tool nameless: the parameter text has no type"),
+        (variadic, r"tool variadic: \*texts: ?'?str'? can't be told"),
+        (undocumented, "tool undocumented: the policy is not told what it does"),
+        (unknown_type, "tool unknown_type: its types can't be read: name 'Nowhere'"),
+        (without_schema, "tool without_schema: its parameters have no JSON schema"),
+        (NoCall, "tool NoCall: the class has no __call__"),
+        (NeedsMore, "tool NeedsMore: it is made without arguments, but needs key"),
+    ],
+)
+def test_what_cannot_be_described_is_refused_when_it_is_decorated(given, reason):
+    with pytest.raises(UsageError, match=reason):
+        tool(given)
+
+
+@pytest.mark.parametrize("options", [{"name": "no spaces"}, {"timeout": 0}, {"max_length": -1}])
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(UsageError):
+        tool(**options)(search.make())
+
+
+class Picture:
+    """Saves itself as Pillow's images do."""
+
+    def save(self, target, format):
+        assert format == "PNG"
+        target.write(png())
+
+
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ("text", ToolOutput("text")),
+        (None, ToolOutput("")),
+        (3.5, ToolOutput("3.5")),
+        ({"a": [1, "ä"]}, ToolOutput('{"a": [1, "ä"]}')),
+        (ToolOutput("x", terminal=True), ToolOutput("x", terminal=True)),
+        ({"observation": "x", "status": "terminal"}, ToolOutput("x", None, True)),
+        ({"observation": {"n": 1}, "image": png()}, ToolOutput('{"n": 1}', png())),
+        ({"image": Picture()}, ToolOutput("", png())),
+    ],
+)
+def test_what_a_tool_returns_becomes_its_output(value, output):
+    assert output_of(value) == output
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"observation": "x", "info": 1}, "unknown key info"),
+        ({"image": b"GIF89a"}, "no PNG"),
+        ({"image": "a.png"}, "is a str, neither PNG bytes nor a Pillow image"),
+    ],
+)
+def test_what_is_no_output_is_refused(value, reason):
+    with pytest.raises((TypeError, ValueError), match=reason):
+        output_of(value)

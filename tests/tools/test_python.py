@@ -1,0 +1,183 @@
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from webgym_cli.errors import BoundaryError
+from webgym_cli.tools import python as module
+from webgym_cli.tools import sandbox
+from webgym_cli.tools.python import CPU_SECONDS, OUTPUT, python, run_code
+
+DENIED = "Operation not permitted"
+
+
+def children():
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("1 + 1", "2"),
+        ("x = 3\nx ** 2", "9"),
+        ("print('a')\nNone", "a"),
+        ("'text'", "'text'"),
+        ("", "(no output)"),
+        ("import sys; sys.exit(3)", "(no output)"),
+        ("import statistics; statistics.mean([1, 2, 6])", "3"),
+        ("import sys; print('b', file=sys.stderr)", "b"),
+        ("import threading\nt = threading.Thread(target=print, args=('thread',))\nt.start()\nt.join()", "thread"),
+        ("'\\ud83d'", "'\\ud83d'"),
+    ],
+)
+async def test_code_is_run(code, printed):
+    assert await run_code(code) == printed
+
+
+async def test_an_error_is_shown_with_the_codes_own_lines():
+    assert await run_code("def f():\n    return 1 / 0\nprint('so far')\nf()") == (
+        "so far\nTraceback (most recent call last):\n"
+        '  File "<code>", line 4, in <module>\n  File "<code>", line 2, in f\nZeroDivisionError: division by zero'
+    )
+    assert "SyntaxError" in await run_code("1 +")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import socket; socket.socket()", DENIED),
+        ("import socket; socket.socket(socket.AF_UNIX)", DENIED),
+        ("import socket; socket.socketpair()", DENIED),
+        ("import os; os.fork()", DENIED),
+        ("import subprocess; subprocess.run(['/bin/true'])", DENIED),
+        ("import os; os.execv('/bin/true', ['true'])", "ermi"),
+        ("import os; os.kill(os.getppid(), 9)", DENIED),
+        ("import os; os.chmod('/tmp', 0o700)", DENIED),
+        ("import os; os.utime('/tmp')", DENIED),
+        ("import os; os.memfd_create('x')", DENIED),
+        ("open('/etc/passwd')", "Permission denied"),
+        ("open('/proc/self/environ')", "Permission denied"),
+        ("import os; open(f'/proc/{os.getppid()}/environ')", "Permission denied"),
+        ("open('/tmp/webgym-was-here', 'w')", "Permission denied"),
+        ("open('/dev/null', 'w')", "Permission denied"),
+        ("import os; os.listdir('/')", "Permission denied"),
+        ("import os; os.mkdir('/tmp/webgym-was-here')", "Permission denied"),
+        ("import os; os.unlink(os.__file__)", "Permission denied"),
+        ("open(__import__('os').__file__, 'a')", "Permission denied"),
+        ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))", "rror"),
+        ("x = [0] * 10**9", "MemoryError"),
+        ("import webgym_cli", "ModuleNotFoundError"),
+        ("import pydantic", "ModuleNotFoundError"),
+    ],
+)
+async def test_the_code_reaches_next_to_nothing(code, reason):
+    assert reason in await run_code(code)
+    assert "webgym-was-here" not in os.listdir("/tmp")
+
+
+async def test_no_family_of_sockets_can_be_had():
+    code = (
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n{libc.socket(family, 1, 0) for family in range(46)}"
+    )
+    assert await run_code(code) == "{-1}"
+
+
+async def test_the_environment_is_empty(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    assert "secret" not in await run_code("import os; dict(os.environ)")
+
+
+async def test_computing_is_limited_by_time(monkeypatch):
+    monkeypatch.setattr(module, "CPU_SECONDS", 1)
+    assert await run_code("while True: pass") == "[stopped: more than 1 s of computing]"
+
+
+async def test_waiting_is_limited_by_time():
+    assert (
+        await run_code("print('a', flush=True)\nimport time; time.sleep(60)", wall_seconds=0.5)
+        == "a\n[stopped after 0.5 s]"
+    )
+
+
+async def test_output_is_limited():
+    told = await run_code("while True: print('x' * 99)")
+    assert told.endswith(f"[stopped: more than {OUTPUT} bytes of output]")
+    assert len(told) < OUTPUT + 100
+
+
+async def test_code_that_ignores_signals_is_ended():
+    code = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\nwhile True: signal.pause()"
+    assert await run_code(code, wall_seconds=0.5) == "[stopped after 0.5 s]"
+
+
+async def test_no_process_is_left_by_a_cancelled_call():
+    before = children()
+    call = asyncio.create_task(run_code("import time; time.sleep(60)"))
+    async with asyncio.timeout(20):
+        while not children() - before:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert children() == before
+
+
+async def test_the_code_dies_with_the_process_that_asked(tmp_path):
+    script = (
+        "import asyncio, os, sys\nfrom webgym_cli.tools.python import run_code\n"
+        "print(os.getpid(), flush=True)\nasyncio.run(run_code('import time; time.sleep(600)', wall_seconds=600))\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        __import__("sys").executable, "-c", script, stdout=asyncio.subprocess.PIPE
+    )
+    await process.stdout.readline()
+    asking = psutil.Process(process.pid)
+    async with asyncio.timeout(30):
+        while not (found := asking.children()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    await process.wait()
+    gone, alive = await asyncio.to_thread(psutil.wait_procs, found, 20)
+    assert gone
+    assert not alive
+
+
+async def test_code_cannot_pretend_that_there_was_no_sandbox():
+    assert (
+        await run_code("import os, sys; sys.stderr.write('no sandbox'); sys.stderr.flush(); os._exit(1)")
+        == "no sandbox"
+    )
+
+
+@pytest.fixture
+def without_landlock(monkeypatch, tmp_path):
+    source = Path(sandbox.__file__).read_text()
+    script = tmp_path / "sandbox.py"
+    script.write_text(source.replace("LANDLOCK_RESTRICT = 444", "LANDLOCK_RESTRICT = 9444"))
+    assert script.read_text() != source
+    monkeypatch.setattr(sandbox, "__file__", str(script))
+
+
+async def test_nothing_is_run_without_a_sandbox(without_landlock):
+    reason = "the tool python has no sandbox on this machine: the kernel has no Landlock"
+    with pytest.raises(BoundaryError, match=reason):
+        await run_code("print('run all the same')")
+
+
+def test_the_filter_names_the_calls_by_their_numbers():
+    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+    if not header.is_file() or sandbox.platform.machine() != "x86_64":
+        pytest.skip("no header to compare with")
+    numbers = dict(line.split()[1:3] for line in header.read_text().splitlines() if line.startswith("#define __NR_"))
+    known = {name.removeprefix("__NR_"): int(number) for name, number in numbers.items()}
+    refused = sandbox.refused_calls()
+    assert {name: number for name, number in refused.items() if known.get(name, number) != number} == {}
+    assert {"socket", "execve", "fork", "ptrace", "io_uring_setup", "prlimit64"} <= refused.keys()
+
+
+def test_the_tool_is_told_to_the_policy():
+    assert python.schema["function"]["parameters"]["required"] == ["code"]
+    assert python.timeout > module.WALL_SECONDS > CPU_SECONDS

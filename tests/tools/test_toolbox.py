@@ -1,0 +1,219 @@
+import asyncio
+import threading
+
+import pytest
+
+from tests.records.made import png
+from webgym_cli.config.agent import AgentSettings
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.tool import ToolCall
+from webgym_cli.tools import ToolOutput, tool
+from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
+from webgym_cli.tools.workers import Workers
+
+
+def call(tool, **arguments):
+    return ToolCall(name=tool, arguments=arguments)
+
+
+def box(*tools, **limits):
+    return Toolbox(tools, AgentSettings(**limits), Workers())
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@tool
+class Counter:
+    """Counts the calls of an episode."""
+
+    closed = 0
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, by: int = 1) -> int:
+        self.count += by
+        return self.count
+
+    def close(self):
+        Counter.make.closed += 1
+
+
+async def test_a_call_gives_its_result():
+    assert await box(echo).call_all([call("echo", text="hi")]) == [CallResult("echo", "hi")]
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (call("nothing"), "Error: there is no tool 'nothing'; there are: echo"),
+        (call("echo"), "Error: the argument text is missing"),
+        (call("echo", txt="a"), "Error: the argument text is missing; there is no argument txt"),
+    ],
+)
+async def test_a_wrong_call_is_told_to_the_policy(made, text):
+    (result,) = await box(echo).call_all([made])
+    assert (result.text, result.error, result.terminal) == (text, True, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("no\nsuch thing"), "Error: no such thing"),
+        (KeyError("x"), "Error: KeyError: 'x'"),
+        (ValueError(), "Error: ValueError"),
+        (SystemExit(1), "Error: RuntimeError: SystemExit(1)"),
+        (OSError(2, "gone"), "Error: FileNotFoundError: [Errno 2] gone"),
+    ],
+)
+async def test_what_a_tool_raises_is_told_to_the_policy(error, text):
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise error
+
+    (result,) = await box(fail).call_all([call("fail")])
+    assert (result.text, result.error) == (text, True)
+
+
+async def test_a_failure_of_infrastructure_is_none_of_the_policys():
+    ended = []
+
+    @tool
+    def down() -> str:
+        """Fail."""
+        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, "the service is down")
+
+    @tool
+    async def slow() -> str:
+        """Take a moment."""
+        await asyncio.sleep(0.01)
+        ended.append(True)
+        return ""
+
+    with pytest.raises(BoundaryError, match="the service is down"):
+        await box(down, slow).call_all([call("down"), call("slow")])
+    assert ended == [True]
+
+
+async def test_what_is_no_output_is_a_failure_too():
+    @tool
+    def odd() -> dict[str, str]:
+        """Return nonsense."""
+        return {"observation": "x", "reward": "1"}
+
+    with pytest.raises(BoundaryError, match=r"the tool odd returned what is no output: .* unknown key reward"):
+        await box(odd).call_all([call("odd")])
+
+
+async def test_calls_of_one_turn_run_side_by_side_and_keep_their_order():
+    meeting = threading.Barrier(3, timeout=30)
+
+    @tool
+    def meet(name: str) -> str:
+        """Wait for the others."""
+        meeting.wait()
+        return name
+
+    results = await box(meet).call_all([call("meet", name=name) for name in "abc"])
+    assert [result.text for result in results] == ["a", "b", "c"]
+
+
+async def test_the_state_of_a_tool_belongs_to_one_episode():
+    first, second = box(Counter), box(Counter)
+    results = await first.call_all([call("Counter"), call("Counter", by=5), call("Counter")])
+    assert [result.text for result in results] == ["1", "6", "7"]
+    assert [result.text for result in await first.call_all([call("Counter")])] == ["8"]
+    assert [result.text for result in await second.call_all([call("Counter")])] == ["1"]
+    closed = Counter.make.closed
+    await first.close()
+    await first.close()
+    assert Counter.make.closed == closed + 1
+    assert [result.text for result in await first.call_all([call("Counter")])] == ["1"]
+
+
+async def test_a_call_that_does_not_end_is_given_up_and_its_state_with_it():
+    @tool(timeout=0.05)
+    class Stuck:
+        """Hangs at the second call."""
+
+        def __init__(self):
+            self.count = 0
+
+        def __call__(self) -> int:
+            self.count += 1
+            while self.count == 2:
+                sum(range(1000))
+            return self.count
+
+    tools = box(Stuck)
+    assert [result.text for result in await tools.call_all([call("Stuck"), call("Stuck"), call("Stuck")])] == [
+        "1",
+        "Error: stopped after 0.05 s; its state is lost",
+        "1",
+    ]
+
+
+async def test_the_settings_limit_tools_without_a_limit_of_their_own():
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.Event().wait()
+        return ""
+
+    @tool(max_length=4)
+    def short() -> str:
+        """Return much."""
+        return "abcdefgh"
+
+    results = await box(wait, short, echo, tool_timeout=0.05, tool_max_length=3).call_all(
+        [call("wait"), call("short"), call("echo", text="12345"), call("echo", text="123")]
+    )
+    assert [result.text for result in results] == [
+        "Error: stopped after 0.05 s",
+        "abcd\n[4 more characters are left out]",
+        "123\n[2 more characters are left out]",
+        "123",
+    ]
+
+
+async def test_images_and_the_end_of_an_episode():
+    @tool
+    def draw() -> ToolOutput:
+        """Draw."""
+        return ToolOutput("drawn", png(), terminal=True)
+
+    @tool(terminal=True)
+    def end(well: bool) -> str:
+        """End."""
+        if not well:
+            raise ValueError("not yet")
+        return "done"
+
+    results = await box(draw, end).call_all([call("draw"), call("end", well=False), call("end", well=True)])
+    assert [result.terminal for result in results] == [True, False, True]
+    assert results[0].image == png()
+
+
+async def test_half_a_character_can_be_stored():
+    (result,) = await box(echo).call_all([call("echo", text="a")])
+    assert result.text.encode()
+
+    @tool
+    def half() -> str:
+        """Return half a character."""
+        return "\ud83d"
+
+    (result,) = await box(half).call_all([call("half")])
+    assert result.text == "?"
+
+
+def test_calls_in_openais_form():
+    assert as_openai([call("echo", text="ä")], 3) == [
+        {"id": "call_3", "type": "function", "function": {"name": "echo", "arguments": '{"text": "ä"}'}}
+    ]
