@@ -63,7 +63,8 @@ def test_pieces_make_a_file_and_a_piece_may_come_twice(tmp_path):
     depot.put(sent, 0, b"abcd")
     depot.put(sent, 0, b"abc")
     assert depot.missing(cargo(sent)) == [sent]
-    depot.put(sent, 3, b"def")
+    for _ in range(2):
+        depot.put(sent, 3, b"def")
     assert depot.missing(cargo(sent)) == []
     empty = parcel("/b", b"")
     depot.put(empty, 0, b"")

@@ -123,6 +123,8 @@ class Depot:
 
     def put(self, parcel: Parcel, offset: int, piece: bytes) -> None:
         """Take a piece, in order; the last one is checked and makes the file. A piece may come twice."""
+        if (self._kept / parcel.digest).is_file():
+            return
         unfinished = self._kept / f"{parcel.digest}.part"
         with unfinished.open("r+b" if offset else "wb") as file:
             file.seek(offset)

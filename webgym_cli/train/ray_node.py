@@ -74,6 +74,7 @@ class TrainNode:
 
     def __init__(self) -> None:
         self._job: Job | None = None
+        self._beginning = asyncio.Lock()
         self._folder: Path | None = None
         self._depot: Depot | None = None
         self._beat = 0
@@ -110,19 +111,19 @@ class TrainNode:
     async def begin(self, launch: str, cargo: str) -> None:
         """Start the trainer, once; `cargo` is empty where the run's folder is in sight."""
         self._asked_at = time.monotonic()
-        if self._job is not None:
-            return
-        given, logs = Launch.model_validate_json(launch), Path()
-        if cargo:
-            self._folder = await asyncio.to_thread(self._own_depot.lay_out, Cargo.model_validate_json(cargo))
-            logs = self._folder
-        folder = self._folder or Path(given.folder)
-        rank = self._posting.rank
+        async with self._beginning:
+            if self._job is None:
+                if cargo:
+                    self._folder = await asyncio.to_thread(self._own_depot.lay_out, Cargo.model_validate_json(cargo))
+                self._start(Launch.model_validate_json(launch))
+
+    def _start(self, given: Launch) -> None:
+        folder, rank = self._folder or Path(given.folder), self._posting.rank
         env = given.env | given.rendezvous(rank) | {"HF_DATASETS_CACHE": str(folder / f"datasets_cache.{rank}")}
         self._job = Job.spawn(
             (str(self._python.parent / "llamafactory-cli"), *given.arguments),
             env=child_environment(env, self._posting.settings, self._python) | {"WANDB_DIR": str(folder)},
-            log=(logs if cargo else Path(given.logs)) / f"train.node-{rank}.log",
+            log=(self._folder or Path(given.logs)) / f"train.node-{rank}.log",
             cwd=folder,
             grace=self._posting.settings.train.stop_grace,
         )
