@@ -27,6 +27,39 @@ except BaseException as error:
 """
 
 
+HELD_UP = """
+import asyncio, sys, time
+from webgym_cli.errors import Terminated
+from webgym_cli.jobs.signals import interruptible, run_async
+
+async def main():
+    try:
+        with interruptible():
+            print("up", flush=True)
+            time.sleep(600)
+    finally:
+        await asyncio.sleep(0.3)
+        print("cleaned", flush=True)
+
+try:
+    run_async(main())
+except BaseException as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGTERM, "Terminated"), (signal.SIGINT, "KeyboardInterrupt")], ids=str
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_work_that_holds_up_the_loop_is_broken_into(number, raised, times):
+    process = subprocess.Popen([sys.executable, "-c", HELD_UP], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    for _ in range(times):
+        process.send_signal(number)
+    assert process.communicate(timeout=20)[0].split() == ["cleaned", raised]
+
+
 @pytest.fixture
 def program():
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from webgym_cli.errors import Terminated
 
 T = TypeVar("T")
+_CAUGHT: ContextVar[list[signal.Signals]] = ContextVar("caught")
+"""The signals that came while `run_async` was at work, oldest first."""
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
@@ -24,10 +27,38 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGINT and SIGTERM break into work that holds the event loop up, as they break into an `await`.
+
+    The loop would hear of them only afterwards. Outside of `run_async` they break in by themselves.
+    """
+    caught = _CAUGHT.get(None)
+    if caught is None:
+        yield
+        return
+
+    def on_signal(number: int, _: object) -> None:
+        caught.append(signal.Signals(number))
+        if len(caught) == 1:
+            raise asyncio.CancelledError
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    wakeup = signal.set_wakeup_fd(-1)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+            signal.siginterrupt(number, False)  # as the loop had it
+
+
 async def _supervised(main: Coroutine[Any, Any, T]) -> T:
+    caught: list[signal.Signals] = []
+    _CAUGHT.set(caught)
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
-    caught: list[signal.Signals] = []
 
     def on_signal(number: signal.Signals) -> None:
         caught.append(number)

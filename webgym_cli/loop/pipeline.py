@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
+from webgym_cli.jobs.signals import interruptible
 from webgym_cli.loop.collection import environment_of, open_parts, plan_collection, plan_in_words, summary_in_words
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare import execute as prepare_stage
@@ -98,7 +99,7 @@ class Pipeline:
     def prepare(self, *, again: bool = False) -> Prepared:
         """Write the dataset of the current iteration, unless just that one is there; or `again` even so."""
         began = time.monotonic()
-        with open_index(self.run, progress=self.sink) as index:
+        with interruptible(), open_index(self.run, progress=self.sink) as index:
             plan = plan_dataset(self.run, self.settings, index)
             ready = prepare_stage.read_prepared(self.run)
             if ready is not None and ready.plan_digest == plan.digest(self.settings) and not again:
