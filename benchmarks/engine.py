@@ -83,6 +83,11 @@ class PacedEnvironment:
         self.turn = 0
         """Number of the step that the policy answers next."""
 
+    @property
+    def tools(self) -> tuple[dict[str, Any], ...] | None:
+        """Pass on."""
+        return self._inner.tools
+
     async def reset(self, task: Task, seed: int) -> tuple[str, View]:
         """Start the episode of the seed's script."""
         self.script, self.turn = self._scripts[seed], 0
@@ -106,6 +111,10 @@ class PacedEnvironment:
     async def answer(self, text: str) -> Score | None:
         """Pass on."""
         return await self._inner.answer(text)
+
+    async def out_of_steps(self) -> Score | None:
+        """Pass on."""
+        return await self._inner.out_of_steps()
 
     async def expert_action(self) -> Action:
         """Pass on."""
