@@ -23,7 +23,9 @@ LOST_CONTEXT = (
     "navigated or closed",
 )
 """How the browser says that the page was replaced while it was asked something."""
-PAGE_GONE = ("target closed", "no session with given id", "session closed", "not attached")
+SESSION_GONE = ("session with given id not found", "no session with given id")
+"""How Chrome says that a page closed before it has told of the closing itself."""
+PAGE_GONE = (*SESSION_GONE, "target closed", "session closed", "not attached")
 """How it says that this page closed; another one of the context may be current now."""
 
 

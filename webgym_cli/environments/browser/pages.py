@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from webgym_cli.environments.browser.channel import Link
-from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, close_quietly, says
+from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SESSION_GONE, close_quietly, says
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog, Download, Page
@@ -60,7 +60,8 @@ class Pages:
         if page not in self._open:  # Playwright told of it first
             return True
         link = self.links.get(page)
-        gone = len(self._open) > 1 and (page.is_closed() or (link is not None and not link.is_open))
+        known = says(error, SESSION_GONE) or page.is_closed() or (link is not None and not link.is_open)
+        gone = len(self._open) > 1 and known
         if gone:
             self._closed(page)
         return gone

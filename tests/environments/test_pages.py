@@ -1,0 +1,54 @@
+"""Which page of a context is the current one, when the browser tells of a closing late."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from webgym_cli.environments.browser.pages import Pages
+
+
+class Told:
+    """A context or a page of Playwright's that only hands on what it is told of."""
+
+    def __init__(self):
+        self.heard = {}
+
+    def on(self, event, function):
+        self.heard[event] = function
+
+    def is_closed(self):
+        return False
+
+
+@pytest.fixture
+def pages():
+    """Two pages: an opener and its popup. Of neither was said that it closed."""
+    context, opener, popup = Told(), Told(), Told()
+    found = Pages(context, opener)
+    context.heard["page"](popup)
+    for page in (opener, popup):
+        found.links[page] = SimpleNamespace(is_open=True)
+    return found
+
+
+@pytest.mark.parametrize("words", ["Session with given id not found.", "No session with given id"])
+def test_a_session_that_chrome_does_not_know_is_a_page_that_closed(pages, words):
+    popup = pages.current
+    assert pages.moved_on(popup, RuntimeError(words))
+    assert pages.current is pages.opener is not popup
+    assert not pages.moved_on(pages.opener, RuntimeError(words))  # the last one stays, and gives the error its name
+
+
+@pytest.mark.parametrize("words", ["Execution context was destroyed", "Target closed", "element is not visible"])
+def test_what_a_navigation_may_say_too_is_no_closing_while_the_page_is_known(pages, words):
+    popup = pages.current
+    assert not pages.moved_on(popup, RuntimeError(words))
+    assert pages.current is popup
+
+
+def test_a_closing_that_was_told_first_is_a_move_on(pages):
+    popup = pages.current
+    popup.heard["close"](popup)
+    assert pages.moved_on(popup, RuntimeError("Target closed"))
