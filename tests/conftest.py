@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hypothesis.internal.observability  # noqa: F401  its plugin imports it last, when Python 3.11 may refuse to
 import pytest
 
 pytest_plugins = ["tests.stack_fixtures"]

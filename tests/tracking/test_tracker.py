@@ -149,7 +149,7 @@ def silent(monkeypatch):
 
 def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, silent, monkeypatch):
     happened(run, 0)
-    found = settings("log_config.wait_seconds=6")
+    found = settings("log_config.wait_seconds=15")  # a busy machine takes its time to import wandb
     told = []
 
     async def train():
@@ -163,7 +163,7 @@ def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, sile
     run_async(train())
     assert silent.called.is_set()
     assert [event["event"] for event in told] == ["tracking_failed"]
-    assert "no answer within 6 s" in told[0]["message"]
+    assert "no answer within 15 s" in told[0]["message"]
     assert psutil.Process().children(recursive=True) == []
     assert KEY not in "".join(file.read_text() for file in run.logs.rglob("*.log"))
     monkeypatch.setenv("WANDB_MODE", "offline")

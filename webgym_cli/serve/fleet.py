@@ -39,6 +39,8 @@ class Fleet:
         self._sink = sink
         self._restarts = restarts
         self._up: set[int] = set()
+        self._dead: list[PolicyServer] = []
+        """Of those that died, the one of which something may be left."""
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -48,6 +50,8 @@ class Fleet:
     async def serve(self, model: str) -> None:
         """Serve these weights with every replica. Raises as `PolicyServer.serve`; then none runs."""
         try:
+            while self._dead:
+                await self._dead.pop().stop()
             await _together(server.serve(model) for server in self.servers)
         except BaseException:
             await self.stop()
@@ -79,9 +83,10 @@ class Fleet:
             except JobError as error:
                 died = error
             self._up.discard(number)
-            await server.stop()  # what is left of it
             if not self._up:
-                raise died
+                self._dead.append(server)
+                raise died  # at once: those who asked it fail already, and this is why
+            await server.stop()  # what is left of it
             self._tell(server, died, again=left > 0)
             if not left or not await self._revived(server):
                 return
@@ -115,10 +120,9 @@ async def _together(works: Iterable[Awaitable[None]]) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
-        unfinished = [task for task in tasks if not task.done()]
-        for task in unfinished:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*unfinished, return_exceptions=True)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+            raise error
