@@ -1,0 +1,7 @@
+"""The batch of an iteration for policy-gradient training: stored trajectories as rows of the very tokens of a rollout.
+
+`rl_data/` has three files, which the trainer reads (`train/rl/`), and `dropped.json` for people. One line of
+`trajectories.jsonl` is a trajectory of the batch, with its group and its reward; null: it is masked, for there is none,
+or what it was sampled from can't be told. One line of `rows.jsonl` is a sequence for the model. Greedy and masked
+trajectories have no rows. `rl.json` is written last and says what the batch is of.
+"""

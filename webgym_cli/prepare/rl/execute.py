@@ -1,0 +1,259 @@
+"""Writes a batch: reads one trajectory at a time, into a folder beside, then one rename."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from pydantic import ConfigDict, Field
+
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import StoreError, WebGymError
+from webgym_cli.jobs.collector import rare_collections
+from webgym_cli.prepare.rl.plan import Member, RlPlan
+from webgym_cli.prepare.rl.reasons import Masked
+from webgym_cli.prepare.rl.rows import Row, Tokens, rows, turns
+from webgym_cli.prepare.rl.sampling import Sampling
+from webgym_cli.records.base import Record
+from webgym_cli.records.events import EventSink
+from webgym_cli.store.buffer import read
+from webgym_cli.store.checkpoints import current, policy_path
+from webgym_cli.store.files import read_json, replace_folder, write_json
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+FOLDER = "rl_data"
+"""Beside `llamafactory_data`, in the run."""
+ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
+PROGRESS_EVERY = 50
+"""Trajectories between two progress events."""
+REMEMBERED = 1 << 16
+"""Pictures of which the path is remembered: neighbouring rows share most of theirs."""
+
+
+class RlData(Record):
+    """`rl.json`: written last, so its presence says that the batch is complete."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    iteration: int
+    """The iteration whose training this batch is for."""
+    policy: str
+    """The model that is trained: the checkpoint's name, or the base model."""
+    model: str
+    """Its path, or the base model's hub id."""
+    sampling: Sampling
+    rows: int
+    tokens: int
+    """Of all rows."""
+    trained_tokens: int
+    """Those of them that the policy produced."""
+    digest: str
+    """SHA-256 of `rows.jsonl`."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+@rare_collections()
+def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink) -> RlData:
+    """Write `rl_data/`. The same run and settings give the same files, byte for byte.
+
+    The plan's index must be open still. Raises `SettingsError` where the server did not tell all that is needed,
+    `StoreError` when the disk refuses, and `WebGymError` when no trajectory's tokens can be told: what was there stays.
+    """
+    model, newest = policy_path(run, settings), current(run)
+    folder = run.root / FOLDER
+    building = folder.with_name(f".{FOLDER}.new")
+    tokens = ModelTokens(str(model))
+    try:
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+        with _lines(building / ROWS) as into, _lines(building / TRAJECTORIES) as about:
+            batch = _Batch(plan, run, tokens, into, about, sink)
+            batch.write()
+        data = RlData(
+            iteration=plan.iteration,
+            policy=newest.name if newest else settings.policy_config.base_model,
+            model=str(model.resolve() if model.is_dir() else model),
+            sampling=plan.sampling,
+            rows=batch.tally.rows,
+            tokens=batch.tally.tokens,
+            trained_tokens=batch.tally.trained_tokens,
+            digest=into.digest.hexdigest(),
+        )
+        dropped = _dropped(plan, batch.tally)
+        write_json(building / DROPPED, dropped)
+        write_json(building / SUMMARY, data.model_dump(mode="json", by_alias=True))
+        replace_folder(building, folder)
+    except OSError as error:
+        raise StoreError(
+            f"{building}: can't be written: {error.strerror or error}",
+            hint="free disk space or mend the permissions, then run the same command again",
+        ) from error
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    sink({"event": "rl_data", **data.model_dump(mode="json", by_alias=True), "masked": dropped["masked"]})
+    return data
+
+
+def read_rl_data(run: RunDir) -> RlData | None:
+    """Return what the batch that is there says of itself, or None. Raises `StoreError` when it is damaged."""
+    file = run.root / FOLDER / SUMMARY
+    return RlData.model_validate(read_json(file)) if file.is_file() else None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What was written, and what could not be."""
+
+    rows: int = 0
+    steps: int = 0
+    tokens: int = 0
+    trained_tokens: int = 0
+    masked: Counter[str] = field(default_factory=Counter)
+    """Those whose content tells it: by reason."""
+    damaged: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Lines:
+    """A JSON Lines file that is being written."""
+
+    file: BinaryIO
+    digest: Any = field(default_factory=hashlib.sha256)
+    """Of all that was written."""
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Write a line."""
+        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        self.file.write(line)
+        self.digest.update(line)
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[_Lines]:
+    """Give a file; it is on the disk when the block ends."""
+    with path.open("wb") as file:
+        yield _Lines(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class _Batch:
+    """A batch under way."""
+
+    def __init__(self, plan: RlPlan, run: RunDir, tokens: Tokens, into: _Lines, about: _Lines, sink: EventSink) -> None:
+        self._plan, self._run, self._tokens = plan, run, tokens
+        self._rows, self._trajectories, self._sink = into, about, sink
+        self._store = ScreenshotStore(run.screenshots.resolve())
+        self._located = lru_cache(maxsize=REMEMBERED)(self._locate)
+        self.tally = _Tally()
+
+    def write(self) -> None:
+        """Write all lines. Raises `WebGymError` without any row."""
+        total = self._plan.counts.trajectories
+        for done, member in enumerate(self._plan.members(), 1):
+            self._trajectories.add(_line(member, reward=self._trained(member)))
+            if done % PROGRESS_EVERY == 0 or done == total:
+                self._sink({"event": "rl_data_progress", "bar": "prepare", "done": done, "total": total})
+        if not self.tally.rows:
+            reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(self.tally.masked.items()))
+            raise WebGymError(
+                f"{self._run.root}: the tokens of no trajectory can be told ({reasons})",
+                hint=f"webgym inspect-buffer {self._run.root} --verify",
+            )
+
+    def _trained(self, member: Member) -> float | None:
+        """Write the rows of a trajectory that is to be trained, and return the reward that counts."""
+        if member.masked is not None or member.greedy:
+            return member.reward
+        found = self._rows_of(member)
+        if isinstance(found, Masked):
+            self.tally.masked[found.value] += 1
+            return None
+        for row, images in found:
+            self._rows.add(_row(member, row, images))
+            self.tally.rows += 1
+            self.tally.steps += len(row.steps)
+            self.tally.tokens += len(row.input_ids)
+            self.tally.trained_tokens += len(row.logprobs)
+        return member.reward
+
+    def _rows_of(self, member: Member) -> list[tuple[Row, list[str]]] | Masked:
+        """Return the rows with the paths of their pictures, or why there are none."""
+        try:
+            trajectory = read(self._run, member.place)
+        except StoreError as error:
+            self.tally.damaged.append(str(error))
+            self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})
+            return Masked.DAMAGED
+        told = turns(trajectory, self._tokens)
+        if isinstance(told, Masked):
+            return told
+        found = list(rows(told, merge=self._plan.options.merge_turns))
+        limit = self._plan.options.max_row_tokens
+        if limit is not None and any(len(row.input_ids) > limit for row in found):
+            return Masked.TOO_LONG
+        try:
+            return [(row, [self._located(sha256) for sha256 in row.images]) for row in found]
+        except StoreError:
+            return Masked.IMAGE_MISSING
+
+    def _locate(self, sha256: str) -> str:
+        """Return the path of a picture that is what its name says. Raises `StoreError`."""
+        self._store.get(sha256)
+        return self._store.locate(sha256)
+
+
+def _line(member: Member, reward: float | None) -> dict[str, Any]:
+    return {
+        "id": member.place.id,
+        "number": member.number,
+        "group": member.group,
+        "reward": reward,
+        "task": member.task,
+        "policy": member.policy,
+        "greedy": member.greedy,
+    }
+
+
+def _row(member: Member, row: Row, images: list[str]) -> dict[str, Any]:
+    return {
+        "trajectory": member.place.id,
+        "number": member.number,
+        "group": member.group,
+        "step": row.steps[0],
+        "steps": row.steps,
+        "input_ids": row.input_ids,
+        "mask": row.mask,
+        "logprobs": row.logprobs,
+        "images": images,
+        "sizes": row.sizes,
+    }
+
+
+def _dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
+    """Return the content of `dropped.json`: what the batch is made of, and every reason with its count."""
+    counts = Counter(plan.counts.masked) + tally.masked
+    return {
+        "trajectories": plan.counts.trajectories,
+        "trained": plan.counts.trained - tally.masked.total(),
+        "greedy": plan.counts.greedy,
+        "masked": {reason.value: counts[reason.value] for reason in Masked},
+        "failures": plan.counts.failures,
+        "groups": plan.counts.groups,
+        "group_by": plan.group_by.value,
+        "policies": plan.counts.policies,
+        "steps": plan.counts.steps,
+        "trained_steps": tally.steps,
+        "damaged_lines": [*plan.damaged, *tally.damaged],
+    }

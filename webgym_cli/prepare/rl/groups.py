@@ -1,0 +1,58 @@
+"""Which group each planned episode belongs to, as the plans of the iterations tell."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from webgym_cli.errors import StoreError
+from webgym_cli.prepare.rl.options import GroupBy
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.task import Split
+from webgym_cli.store.files import read_jsonl
+from webgym_cli.store.run import RunDir
+
+
+@dataclass(slots=True)
+class Planned:
+    """The planned episodes, in the order of their plans: some 100 bytes each."""
+
+    episodes: list[str] = field(default_factory=list)
+    """Their ids."""
+    groups: list[int] = field(default_factory=list)
+    """The number of each one's group, counted from 0 by first appearance."""
+
+
+def planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, chains: int) -> Planned:
+    """Read the plans and return the groups; an iteration without a plan has none. Raises `StoreError`."""
+    planned, numbers = Planned(), dict[Hashable, int]()
+    for iteration in iterations:
+        for episode in _plan(run, iteration):
+            key = (iteration, *_key(episode, by, chains))
+            planned.episodes.append(episode.id)
+            planned.groups.append(numbers.setdefault(key, len(numbers)))
+    return planned
+
+
+def _key(episode: Episode, by: GroupBy, chains: int) -> tuple[Hashable, ...]:
+    """Return what an episode shares with those that it is compared with, and with no other of its iteration.
+
+    The task is the planned one: what an environment tells of it later differs from seed to seed. Positions count in a
+    stream, of which there may be one a band: the task tells those apart.
+    """
+    if by is GroupBy.CHAIN:
+        return (episode.task.key, episode.position // chains)
+    return (episode.task.key,) if by is GroupBy.TASK else (episode.task.key, episode.seed)
+
+
+def _plan(run: RunDir, iteration: int) -> Iterator[Episode]:
+    path = run.plan(Split.TRAIN, iteration)
+    if not path.is_file():
+        return
+    try:
+        for value in read_jsonl(path):
+            yield Episode.model_validate(value)
+    except ValidationError as error:
+        raise StoreError(f"{path}: not a plan of this version: {error.errors()[0]['msg']}") from error

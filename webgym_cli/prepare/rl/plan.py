@@ -1,0 +1,244 @@
+"""What a batch will hold: its trajectories in their groups, and why some are masked. Told by the index alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import MissingStageError, StoreError, UsageError, WebGymError
+from webgym_cli.prepare.rl.groups import planned_groups
+from webgym_cli.prepare.rl.options import GroupBy, RlOptions
+from webgym_cli.prepare.rl.reasons import Masked
+from webgym_cli.prepare.rl.rows import untold
+from webgym_cli.prepare.rl.sampling import Sampling, sampling_of
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import Place, iterations
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.run import RunDir
+
+_PLANNED = """
+CREATE OR REPLACE TABLE rl_planned AS
+SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::BIGINT[]) AS team, unnest(range(?)) AS turn
+"""
+_BATCH = """
+CREATE OR REPLACE TABLE rl_batch AS
+WITH ambiguous AS (
+    SELECT id FROM stored WHERE split = 'train' GROUP BY id HAVING count(*) > 1
+), last_attempts AS (
+    SELECT * FROM trajectories WHERE split = 'train' AND iteration IN ({read})
+    QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
+)
+SELECT row_number() OVER (ORDER BY team, turn, id) - 1 AS number, dense_rank() OVER (ORDER BY team) - 1 AS team, turn,
+    id, episode, iteration, task, policy, reward, failure, steps, list_contains(?::VARCHAR[], id) AS greedy,
+    file, start, size, verdict_file, verdict_start, verdict_size,
+    CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
+        WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
+FROM last_attempts LEFT JOIN rl_planned USING (episode)
+"""
+_MEMBERS = """
+SELECT number, team, task, policy, reward, greedy, reason, id, file, start AS "offset", size AS length,
+    verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
+FROM rl_batch ORDER BY number
+"""
+_UNTOLD = """
+SELECT count(DISTINCT id) AS count, min(id) AS first, arg_min(policy, id) AS policy
+FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
+WHERE reason IS NULL AND NOT greedy AND response_tokens IS NULL
+"""
+_KINDS = """
+SELECT reason, failure, greedy, policy, count(*) AS count, sum(steps)::BIGINT AS steps FROM rl_batch GROUP BY ALL
+"""
+_GROUPS = """
+SELECT count(*) AS groups, coalesce(sum(CASE WHEN usable = 1 THEN 1 ELSE 0 END), 0)::BIGINT AS alone
+FROM (SELECT count(*) FILTER (reason IS NULL AND NOT greedy) AS usable FROM rl_batch GROUP BY team)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One trajectory of the batch."""
+
+    place: Place
+    number: int
+    """Counts from 0, in the order of the plans, group by group."""
+    group: int
+    """Counts from 0."""
+    task: str
+    """The task's id."""
+    policy: str
+    reward: float | None
+    """None exactly where it is masked."""
+    greedy: bool
+    masked: Masked | None
+    """Why, as far as the index knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the batch is made of. Of each episode the last attempt counts."""
+
+    trajectories: int
+    steps: int
+    groups: int
+    groups_of_one: int
+    """Those with a single trajectory to train: nothing to compare it with."""
+    trained: int
+    """Trajectories that get rows, unless their tokens can't be told."""
+    greedy: int
+    """Those that are a baseline."""
+    masked: dict[str, int]
+    """By reason."""
+    failures: dict[str, int]
+    """Infrastructure failures, by kind."""
+    policies: dict[str, int]
+    """Trajectories by who acted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RlPlan:
+    """What `execute` will do."""
+
+    iteration: int
+    """The iteration whose training this is for."""
+    read: tuple[int, ...]
+    """The iterations that are read, oldest first."""
+    options: RlOptions
+    group_by: GroupBy
+    sampling: Sampling
+    counts: Counts
+    damaged: tuple[str, ...]
+    """Lines that can't be read: file, first byte and reason. Their episodes are owed again."""
+    index: Index = field(repr=False, compare=False)
+    """Holds the batch, as long as it is open. An index holds one batch: the newest."""
+
+    def members(self) -> Iterator[Member]:
+        """Yield the trajectories of the batch by number, a few at a time."""
+        for row in self.index.rows(_MEMBERS):
+            reason, reward = row.pop("reason"), row.pop("reward")
+            masked = None if reason is None else Masked(reason)
+            values = {name: row.pop(name) for name in ("number", "task", "policy", "greedy")}
+            group = row.pop("team")
+            yield Member(place=Place(**row), group=group, reward=None if masked else reward, masked=masked, **values)
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `--dry-run` prints."""
+        counts = self.counts
+        return {
+            "event": "plan",
+            "stage": "rl_data",
+            "iteration": self.iteration,
+            "iterations_read": list(self.read),
+            "group_by": self.group_by.value,
+            "sampling": self.sampling.model_dump(),
+            "trajectories": counts.trajectories,
+            "steps": counts.steps,
+            "groups": counts.groups,
+            "groups_of_one": counts.groups_of_one,
+            "trained": counts.trained,
+            "greedy": counts.greedy,
+            "masked": counts.masked,
+            "failures": counts.failures,
+            "policies": counts.policies,
+            "damaged_lines": list(self.damaged),
+        }
+
+
+def plan_batch(run: RunDir, settings: Settings, index: Index, options: RlOptions) -> RlPlan:
+    """Return the plan for the run's current iteration.
+
+    Raises `MissingStageError` without any trajectory of it, `SettingsError` where what was sampled can't be learned
+    from, `UsageError` for a greedy id that isn't there, `StoreError` for an episode that no plan has, and `WebGymError`
+    when nothing is left to train.
+    """
+    iteration = version(run)
+    oldest = iteration - options.last_n_iterations
+    read = [found for found in iterations(run, Split.TRAIN) if oldest < found <= iteration]
+    if not read:
+        raise MissingStageError(
+            f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"
+        )
+    by = options.grouping(settings)
+    planned = planned_groups(run, read, by, settings.agent.num_chains)
+    index.one(_PLANNED, [planned.episodes, planned.groups, len(planned.episodes)])
+    index.one(_BATCH.format(read=", ".join(map(str, read))), [sorted(options.greedy)])
+    _refuse_untold(index)
+    sampling = sampling_of(run, settings, options)
+    _refuse_unplanned(index, run)
+    _refuse_unknown(index, run, options)
+    counts = _counts(index)
+    _refuse_empty(counts, run)
+    damaged = tuple(_damaged(run, index, read))
+    return RlPlan(iteration, tuple(read), options, by, sampling, counts, damaged, index)
+
+
+def _counts(index: Index) -> Counts:
+    masked, failures, policies = (Counter[str]() for _ in range(3))
+    usable: Counter[bool] = Counter()  # by whether it is greedy
+    steps = 0
+    for row in index.rows(_KINDS):
+        count = row["count"]
+        steps += row["steps"]
+        policies[row["policy"]] += count
+        if row["reason"] is None:
+            usable[row["greedy"]] += count
+        else:
+            masked[row["reason"]] += count
+        if row["reason"] == Masked.FAILURE:
+            failures[row["failure"]] += count
+    groups = index.one(_GROUPS)
+    return Counts(
+        trajectories=policies.total(),
+        steps=steps,
+        groups=groups["groups"],
+        groups_of_one=groups["alone"],
+        trained=usable[False],
+        greedy=usable[True],
+        masked=dict(sorted(masked.items())),
+        failures=dict(sorted(failures.items())),
+        policies=dict(sorted(policies.items())),
+    )
+
+
+def _refuse_untold(index: Index) -> None:
+    """Raise where a server gave no token ids: the index knows that of all steps at once."""
+    found = index.one(_UNTOLD)
+    if found["count"]:
+        others = f" (and {found['count'] - 1} more)" if found["count"] > 1 else ""
+        raise untold(f"{found['first']}{others}", "token ids", found["policy"])
+
+
+def _refuse_unplanned(index: Index, run: RunDir) -> None:
+    for row in index.rows("SELECT id, episode, iteration FROM rl_batch WHERE turn IS NULL ORDER BY id LIMIT 1"):
+        path = run.plan(Split.TRAIN, row["iteration"])
+        raise StoreError(
+            f"{path}: no episode {row['episode']}, which {row['id']} is of: its group can't be told",
+            hint="restore the plan that its rollout wrote",
+        )
+
+
+def _refuse_unknown(index: Index, run: RunDir, options: RlOptions) -> None:
+    known = {row["id"] for row in index.rows("SELECT id FROM rl_batch WHERE greedy")}
+    if missing := sorted(options.greedy - known):
+        raise UsageError(
+            f"{run.root}: no greedy trajectory {missing[0]!r} in the batch", hint=f"webgym inspect-buffer {run.root} -q"
+        )
+
+
+def _refuse_empty(counts: Counts, run: RunDir) -> None:
+    if not counts.trained:
+        found = {**counts.masked, "greedy": counts.greedy}
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in found.items() if count)
+        waits = Masked.REWARD_UNKNOWN in counts.masked
+        raise WebGymError(
+            f"{run.root}: no trajectory has a reward to learn from ({reasons or 'there is none'})",
+            hint=f"webgym {'judge' if waits else 'inspect-buffer'} {run.root}",
+        )
+
+
+def _damaged(run: RunDir, index: Index, read: Sequence[int]) -> Iterator[str]:
+    which = f"split = 'train' AND iteration IN ({', '.join(map(str, read))})"
+    for row in index.rows(f"SELECT file, start, reason FROM damage WHERE {which} ORDER BY file, start"):
+        yield f"{run.root / row['file']}: the line at byte {row['start']} is damaged: {row['reason']}"

@@ -1,0 +1,154 @@
+"""A trajectory as rows of tokens: prompts proved to be the served ones, responses as they were sampled. Pure.
+
+Nothing that the policy wrote is tokenized again. A prompt's ids are rendered once more, and count only where their
+digest is the one that was stored when the server told its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.prompt import Prompt, render_step
+from webgym_cli.errors import SettingsError
+from webgym_cli.prepare.rl.reasons import Masked
+from webgym_cli.records.sample import Message
+from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
+
+LEAST_LOGPROB = -9999.0
+"""What vLLM writes for the logarithm of 0, which JSON can't hold: a token with it can't have been sampled."""
+ROUNDING = 1e-3
+"""So far above 0 a log-probability may come out by rounding."""
+
+Size = tuple[int, int]
+"""Width and height of a picture in pixels."""
+
+
+class Tokens(Protocol):
+    """What renders a prompt: `agent.tokens.ModelTokens`."""
+
+    def prompt_ids(self, messages: tuple[Message, ...], sizes: list[Size]) -> list[int]:
+        """Return the ids of a prompt up to the assistant's turn."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A step as the server saw and answered it."""
+
+    step: int
+    """Its index."""
+    prompt: list[int]
+    """The served ids."""
+    sampled: tuple[int, ...]
+    """The ids of the response, its stop token included where it came to one."""
+    logprobs: tuple[float, ...]
+    """One for each of them."""
+    images: tuple[str, ...]
+    """SHA-256 of the prompt's pictures, in the order of their placeholders."""
+    sizes: tuple[Size, ...]
+    """Of each of them."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One sequence of the model: a turn, or several of which each goes on where the one before ended."""
+
+    steps: list[int] = field(default_factory=list)
+    input_ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    """As many: 1 on what the policy produced."""
+    logprobs: list[float] = field(default_factory=list)
+    """One for each 1 of the mask."""
+    images: tuple[str, ...] = ()
+    sizes: tuple[Size, ...] = ()
+
+    def goes_on(self, turn: Turn) -> bool:
+        """Whether a turn's prompt begins with exactly this row: its tokens, and the same pictures at them."""
+        length, pictures = len(self.input_ids), len(self.images)
+        return turn.prompt[:length] == self.input_ids and turn.images[:pictures] == self.images
+
+    def add(self, turn: Turn) -> None:
+        """Add the part of a turn that is new; an empty row takes all of it."""
+        new = turn.prompt[len(self.input_ids) :]
+        self.steps.append(turn.step)
+        self.input_ids += (*new, *turn.sampled)
+        self.mask += [0] * len(new) + [1] * len(turn.sampled)
+        self.logprobs += turn.logprobs
+        self.images, self.sizes = turn.images, turn.sizes
+
+
+def rows(turns: Iterable[Turn], *, merge: bool) -> Iterator[Row]:
+    """Yield the rows of a trajectory's turns, in their order. `merge`: a row may hold several."""
+    row: Row | None = None
+    for turn in turns:
+        if row is not None and not (merge and row.goes_on(turn)):
+            yield row
+            row = None
+        row = row or Row()
+        row.add(turn)
+    if row is not None:
+        yield row
+
+
+def turns(trajectory: Trajectory, tokens: Tokens) -> list[Turn] | Masked:
+    """Return the turns of a trajectory, or why they can't be told.
+
+    Raises `SettingsError` where the server gave no token ids or log-probabilities: that concerns the whole rollout.
+    """
+    shots = {shot.sha256: shot for step in trajectory.steps for shot in step.observation.pictures}
+    found: list[Turn] = []
+    for index, step in enumerate(trajectory.steps):
+        turn = _turn(trajectory, index, step, shots, tokens)
+        if isinstance(turn, Masked):
+            return turn
+        found.append(turn)
+    return found
+
+
+def untold(where: str, what: str, policy: str) -> SettingsError:
+    """Return the error for a rollout whose server did not tell what policy gradients need."""
+    return SettingsError(
+        f"rollout.policy: {where} has no {what} (policy {policy}): the reinforcement learning needs a server that "
+        "tells them",
+        hint="roll out by our own server (rollout.policy=vllm) or another vLLM; from episodes of others only "
+        "imitation can learn (webgym prepare RUN)",
+    )
+
+
+def _turn(
+    trajectory: Trajectory, index: int, step: Step, shots: Mapping[str, Screenshot], tokens: Tokens
+) -> Turn | Masked:
+    sampled, logprobs, digest = _told(trajectory, index, step)
+    if not sampled or len(logprobs) != len(sampled) or not all(map(_possible, logprobs)):
+        return Masked.LOGPROBS_UNUSABLE
+    prompt = render_step(trajectory, index)
+    if prompt.digest != step.prompt_digest:
+        return Masked.PROMPT_CHANGED
+    sizes = _sizes(prompt, shots)
+    ids = tokens.prompt_ids(prompt.messages, sizes)
+    if token_digest(ids) != digest:
+        return Masked.PROMPT_TOKENS_CHANGED
+    return Turn(index, ids, sampled, logprobs, prompt.images, tuple(sizes))
+
+
+def _told(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:
+    """Return what the server told of a step. Raises `SettingsError` unless it told all."""
+    told = step.generation
+    if told.token_ids is None or told.logprobs is None or told.prompt_token_digest is None:
+        names = ("token ids", "log-probabilities", "digest of the prompt's token ids")
+        values = (told.token_ids, told.logprobs, told.prompt_token_digest)
+        missing = [name for name, value in zip(names, values, strict=True) if value is None]
+        raise untold(f"step {index} of {trajectory.id}", " and no ".join(missing), trajectory.policy)
+    return told.token_ids, told.logprobs, told.prompt_token_digest
+
+
+def _sizes(prompt: Prompt, shots: Mapping[str, Screenshot]) -> list[Size]:
+    return [(shots[sha256].width, shots[sha256].height) for sha256 in prompt.images]
+
+
+def _possible(logprob: float) -> bool:
+    return math.isfinite(logprob) and LEAST_LOGPROB < logprob <= ROUNDING
