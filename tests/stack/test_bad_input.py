@@ -217,7 +217,7 @@ def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
     for child in command.tree():
         with contextlib.suppress(psutil.Error):
             words = child.cmdline()
-            if "chrom" in words[0] and not any(word.startswith("--type=") for word in words):
+            if words and "chrom" in words[0] and not any(word.startswith("--type=") for word in words):
                 child.kill()
     assert command.finish() == 0
     assert failures(run)

@@ -149,8 +149,9 @@ def silent(monkeypatch):
 
 def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, silent, monkeypatch):
     happened(run, 0)
-    found = settings("log_config.wait_seconds=15")  # a busy machine takes its time to import wandb
+    found = settings("log_config.wait_seconds=10")  # a busy machine takes its time to import wandb
     told = []
+    others = set(psutil.Process().children(recursive=True))
 
     async def train():
         tracker = Tracker(run, found, new_attempt(run), told.append)
@@ -163,8 +164,8 @@ def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, sile
     run_async(train())
     assert silent.called.is_set()
     assert [event["event"] for event in told] == ["tracking_failed"]
-    assert "no answer within 15 s" in told[0]["message"]
-    assert psutil.Process().children(recursive=True) == []
+    assert "no answer within 10 s" in told[0]["message"]
+    assert set(psutil.Process().children(recursive=True)) <= others
     assert KEY not in "".join(file.read_text() for file in run.logs.rglob("*.log"))
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert track(run, settings()) == []

@@ -107,10 +107,11 @@ def test_the_next_training_puts_a_new_adapter_on_the_merged_weights(trained, tra
 
 
 async def test_vllm_serves_it(trained, tiny_model_dir, policy_server):
-    before = policy_server._digest
+    engine = policy_server._engine
+    before = engine._digest
     await policy_server.swap(str(trained.folder))
     try:
         assert policy_server.model == str(trained.folder)
-        assert policy_server._digest == digest(str(trained.folder)) != before
+        assert engine._digest == digest(str(trained.folder)) != before
     finally:
         await policy_server.swap(str(tiny_model_dir))
