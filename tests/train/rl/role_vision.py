@@ -1,0 +1,136 @@
+"""The trainer with pictures: a tiny Qwen3-VL, as webgym builds it."""
+
+import unittest
+
+import torch
+from tiny import (
+    ALONE,
+    options,
+    scores,
+    scratch,
+    train,
+    weights_of,
+    write_batch,
+)
+
+from webgym_cli.testing import tiny_model_build
+from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.trainer import Trainer
+
+check = unittest.TestCase()
+SIZES = {"small": (64, 32), "large": (96, 64)}
+"""2 and 6 tokens: one for each 32 x 32 pixels."""
+
+
+def vision_model(folder):
+    from transformers import Qwen3VLForConditionalGeneration
+
+    tokenizer = tiny_model_build.build_tokenizer(["one two three"], [], 300)
+    sizes = {"hidden": 32, "vision_hidden": 32, "layers": 2, "heads": 2, "head_dim": 16, "vision_depth": 2}
+    torch.manual_seed(1)
+    config = tiny_model_build.model_config({**sizes, "tie_embeddings": False}, tokenizer)
+    tiny_model_build.save(folder, Qwen3VLForConditionalGeneration(config).float(), tokenizer, 32 * 32)
+    return folder
+
+
+def pictures(place):
+    from PIL import Image
+
+    for name, (width, height) in SIZES.items():
+        chance = torch.Generator().manual_seed(width)
+        values = torch.randint(256, (height * width * 3,), generator=chance, dtype=torch.uint8)
+        Image.frombytes("RGB", (width, height), bytes(values.tolist())).save(place / f"{name}.png")
+
+
+def row(number, names, model):
+    """Return a row with these pictures between its words."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(model)
+    chance = torch.Generator().manual_seed(number)
+    ids = torch.randint(200, (3,), generator=chance).tolist()
+    for name in names:
+        width, height = SIZES[name]
+        count = width * height // 32**2
+        ids += [config.vision_start_token_id, *[config.image_token_id] * count, config.vision_end_token_id, 7 + number]
+    answer = torch.randint(200, (4 + number,), generator=chance).tolist()
+    mask = [0] * len(ids) + [1] * len(answer)
+    images = {"images": [f"../{name}.png" for name in names], "sizes": [SIZES[name] for name in names]}
+    return {"input_ids": ids + answer, "mask": mask, "number": number, "step": 0, **images}
+
+
+def seen(place):
+    """Write a model and a batch of which some episodes saw pictures; return the model's folder and the rows."""
+    model = vision_model(place / "model")
+    pictures(place)
+    shown = [["small"], [], ["large", "small"], ["large"], [], ["small", "small"]]
+    rows = [row(number, names, model) for number, names in enumerate(shown)]
+    write_batch(place / "data", rows, rewards=[1.0, 0, 0, 1, 1, 0], groups=[0, 0, 0, 1, 1, 1])
+    return model, rows
+
+
+def plain(model, place, rows):
+    """Return the log-probs of the trained tokens by transformers' own processor and forward pass."""
+    from PIL import Image
+    from transformers import AutoImageProcessor, AutoModelForImageTextToText
+
+    network = AutoModelForImageTextToText.from_pretrained(model, dtype=torch.float32).eval()
+    processor, found = AutoImageProcessor.from_pretrained(model), []
+    for entry in rows:
+        ids, mask = torch.tensor(entry["input_ids"]), torch.tensor(entry["mask"], dtype=torch.bool)
+        given = {}
+        if entry["images"]:
+            images = [Image.open(place / "data" / name) for name in entry["images"]]
+            given = dict(processor(images=images, return_tensors="pt"))
+            given["mm_token_type_ids"] = (ids == network.config.image_token_id).int()[None]
+        with torch.no_grad():
+            logs = network(input_ids=ids[None], **given).logits[0, :-1].log_softmax(-1)
+        found.append(logs.gather(-1, ids[1:, None])[:, 0][mask[1:]])
+    return torch.cat(found)
+
+
+def test_log_probs_with_pictures_equal_a_plain_forward_pass():
+    with scratch() as place:
+        model, rows = seen(place)
+        wanted = plain(model, place, rows)
+        for packed in (True, False):
+            for attention in ("sdpa", "eager"):
+                given = {"use_remove_padding": packed, "attn_implementation": attention}
+                found = scores(place, model, model=given, actor={"ppo_max_token_len_per_gpu": 60})
+                torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_what_sees_is_frozen_unless_it_is_to_learn():
+    with scratch() as place:
+        model, rows = seen(place)
+        before = weights_of(model)
+        for frozen in (True, False):
+            out = str(place / f"out{frozen}")
+            given = {"freeze_vision_tower": frozen, "enable_gradient_checkpointing": True}
+            made = train(place, model=given, trainer={"output_dir": out}, actor={"ppo_max_token_len_per_gpu": 60})
+            after = weights_of(made)
+            assert before.keys() == after.keys()
+            changed = {name for name in before if not before[name].equal(after[name])}
+            assert any("language_model" in name for name in changed)
+            assert any("visual" in name for name in changed) != frozen
+            assert (made / "preprocessor_config.json").is_file()
+            torch.testing.assert_close(
+                scores(place, made, actor={"ppo_max_token_len_per_gpu": 60}),
+                plain(made, place, rows),
+                atol=1e-5,
+                rtol=1e-5,
+            )
+
+
+def test_pictures_that_are_not_what_was_seen_are_refused():
+    with scratch() as place:
+        _, rows = seen(place)
+        for change, wanted in (
+            ({"sizes": [(32, 32)]}, "small.png is not the picture that the policy saw, which had 32x32 pixels"),
+            ({"images": ["../large.png"], "sizes": [SIZES["large"]]}, "saw 2 tokens of pictures, .* makes 6"),
+            ({"images": [], "sizes": []}, "2 tokens are of pictures, but it lists none"),
+            ({"images": ["../none.png"]}, "line 1: .*none.png: can't be read"),
+        ):
+            write_batch(place / "data", [rows[0] | change], rewards=[1.0], groups=[0])
+            with check.assertRaisesRegex(TrainingError, wanted):
+                Trainer(options(place, actor={"ppo_max_token_len_per_gpu": 60}), ALONE).run()

@@ -1,0 +1,136 @@
+"""What a training leaves on the disk: states to go on from, and in the end a model that can be served.
+
+In the output folder: `state-N` after optimizer step N, only the newest; `checkpoint-N` after the last, a HuggingFace
+model with `trainer_state.json`, written last, and `rl_state`, the exact weights and moments for the next training.
+A folder has its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from webgym_cli.train.rl.engine import Engine
+from webgym_cli.train.rl.model import VALUE_HEAD, merged
+from webgym_cli.train.rl.options import ModelOptions
+from webgym_cli.train.rl.processes import World
+
+STATE = "state.json"
+RL_STATE = "rl_state"
+TRAINER_STATE = "trainer_state.json"
+SIDE_FILES = ("*.json", "*.jinja", "*.txt", "*.model")
+NOT_COPIED = ("model.safetensors.index.json", "pytorch_model.bin.index.json", TRAINER_STATE)
+
+
+def newest_state(output: Path, digest: str) -> tuple[Path, int] | None:
+    """Return the folder and the step of the newest state of exactly this training, or None."""
+    found = []
+    for path in output.glob("state-*/" + STATE):
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value.get("digest") == digest:
+            found.append((int(value["step"]), path.parent))
+    return (max(found)[1], max(found)[0]) if found else None
+
+
+def finished(output: Path, step: int, digest: str) -> bool:
+    """Tell whether this training has been made to its end."""
+    path = output / f"checkpoint-{step}" / TRAINER_STATE
+    return path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("digest") == digest
+
+
+def write_state(output: Path, engines: Mapping[str, Engine], step: int, digest: str, world: World) -> Path:
+    """Write the state after a step in place of the older ones, and return its folder."""
+    target = output / f"state-{step}"
+    work = fresh(output / f"state-{step}.new", world)
+    for name, engine in engines.items():
+        if world.leads:
+            (work / name).mkdir()
+        world.wait()
+        engine.save(work / name)
+    world.wait()
+    if world.leads:
+        write_json(work / STATE, {"digest": digest, "step": step})
+        work.rename(target)
+        for other in output.glob("state-*"):
+            if other != target:
+                shutil.rmtree(other)
+    world.wait()
+    return target
+
+
+def write_model(
+    output: Path,
+    engines: Mapping[str, Engine],
+    options: ModelOptions,
+    sources: Mapping[str, Path],
+    state: Path,
+    facts: dict[str, Any],
+    world: World,
+) -> Path:
+    """Write the finished model, and return its folder. `facts` becomes `trainer_state.json`; `sources`: the models'."""
+    target = output / f"checkpoint-{facts['global_step']}"
+    work = fresh(output / f"{target.name}.new", world)
+    for name, engine in engines.items():
+        held = dict(engine.weights())
+        if world.leads:
+            folder = work if name == "actor" else work / name
+            write_weights(folder, engine.module, held, options, sources[name])
+    if world.leads:
+        state.rename(work / RL_STATE)
+        write_json(work / TRAINER_STATE, facts)
+        shutil.rmtree(target, ignore_errors=True)
+        work.rename(target)
+    world.wait()
+    return target
+
+
+def write_weights(
+    folder: Path, module: Any, held: dict[str, torch.Tensor], options: ModelOptions, source: Path
+) -> None:
+    """Write a network in HuggingFace's format, in the type of the model that it came from, with that one's files."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(exist_ok=True)
+    own = {name.removeprefix("network."): value for name, value in held.items() if name.startswith("network.")}
+    stored = module.network.state_dict().keys()
+    own |= {name: value.cpu() for name, value in module.network.named_buffers() if name in stored}
+    kind = stored_type(source)
+    whole = {
+        name: value.to(kind if value.is_floating_point() else value.dtype).contiguous()
+        for name, value in merged(own, options).items()
+    }
+    module.network.save_pretrained(folder, state_dict=whole)
+    if hasattr(module, "value_head"):
+        save_file({"weight": held["value_head.weight"].contiguous()}, folder / VALUE_HEAD)
+        return
+    for pattern in SIDE_FILES:
+        for path in source.glob(pattern):
+            if path.name not in NOT_COPIED:
+                shutil.copyfile(path, folder / path.name)
+
+
+def stored_type(source: Path) -> Any:
+    """Return the type in which a model's weights are stored, float32 where its configuration doesn't say."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(source)
+    return config.dtype or config.get_text_config().dtype or torch.float32
+
+
+def fresh(folder: Path, world: World) -> Path:
+    """Make an empty folder, where all processes see it."""
+    if world.leads:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    world.wait()
+    return folder
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write an object."""
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,211 @@
+"""Reads the batch of an iteration: what the policy saw and produced, and what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from webgym_cli.train.rl.sampling import Truncation
+from webgym_cli.train.rl.settings import TrainingError, read_object
+
+AGAIN = "prepare the data again"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sequence of l tokens that goes through the model."""
+
+    input_ids: torch.Tensor
+    """[l] long."""
+    mask: torch.Tensor
+    """[l] bool: what the policy produced."""
+    log_probs: torch.Tensor
+    """[k] float32: of the k tokens that it produced, under the distribution that was sampled from."""
+    trajectory: int
+    """The number of its trajectory."""
+    step: int
+    """The first step of the trajectory that it holds."""
+    images: tuple[Path, ...]
+    """Pictures, in the order of their places among the tokens."""
+    sizes: tuple[tuple[int, int], ...]
+    """Their width and height in pixels, as the policy saw them."""
+    place: str
+    """File and line, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectories:
+    """N episodes, by their number."""
+
+    reward: torch.Tensor
+    """[N] float64; NaN where nothing is learned from one: it failed, or was a greedy one for a baseline."""
+    group: torch.Tensor
+    """[N] long."""
+    baseline: torch.Tensor
+    """[N] float64: the reward of the greedy episode of the same group, NaN where there is none."""
+    failed: int
+    """How many failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What an update learns from."""
+
+    rows: tuple[Row, ...]
+    """Of the trajectories with a reward, by trajectory and step."""
+    trajectories: Trajectories
+    temperature: float
+    """What the logits were divided by."""
+    truncation: Truncation
+    """Which tokens were left to sample from."""
+    iteration: int
+    """The iteration that sampled it."""
+    digest: str
+    """SHA-256 of its rows and rewards."""
+
+    @property
+    def offsets(self) -> torch.Tensor:
+        """[B + 1] long: where the trained tokens of each row begin among the K of the batch, and K."""
+        counts = torch.tensor([0, *(len(row.log_probs) for row in self.rows)])
+        return counts.cumsum(0)
+
+    @property
+    def rollout_log_probs(self) -> torch.Tensor:
+        """[K] float32: the sampler's log-probs."""
+        return torch.cat([row.log_probs for row in self.rows])
+
+    def mask(self) -> torch.Tensor:
+        """Return [B, T] bool: what is trained, T the longest row's tokens."""
+        return torch.nn.utils.rnn.pad_sequence([row.mask for row in self.rows], batch_first=True)
+
+
+def read_batch(folder: Path, *, with_baseline: bool = False) -> Batch:
+    """Return the batch of a folder. Raises `TrainingError` naming file and line of what is wrong.
+
+    `with_baseline`: leave out the trajectories whose group has no greedy episode.
+    """
+    head = read_object(folder / "rl.json")
+    if head.get("schema") != 1:
+        raise TrainingError(f"{folder / 'rl.json'}: schema {head.get('schema')} is not known here: {AGAIN}")
+    trajectories = _trajectories(folder / "trajectories.jsonl", with_baseline)
+    rows_file = folder / "rows.jsonl"
+    found = hashlib.sha256()
+    rows = sorted(_rows(rows_file, trajectories, found), key=lambda row: (row.trajectory, row.step))
+    if found.hexdigest() != head.get("digest"):
+        raise TrainingError(f"{rows_file}: is not what rl.json names (its SHA-256 differs): {AGAIN}")
+    if not rows:
+        raise TrainingError(f"{rows_file}: nothing to learn from: no trajectory with a reward has tokens")
+    temperature, truncation = _sampling(head, folder / "rl.json")
+    found.update((folder / "trajectories.jsonl").read_bytes())
+    return Batch(
+        rows=tuple(rows),
+        trajectories=trajectories,
+        temperature=temperature,
+        truncation=truncation,
+        iteration=int(head.get("iteration", 0)),
+        digest=found.hexdigest(),
+    )
+
+
+def _sampling(head: dict[str, Any], path: Path) -> tuple[float, Truncation]:
+    """Return temperature and truncation of the distribution that was sampled from."""
+    try:
+        given = head["sampling"]
+        limits = Truncation(
+            top_k=int(given.get("top_k") or 0),
+            top_p=float(given.get("top_p") or 1.0),
+            min_p=float(given.get("min_p") or 0.0),
+        )
+        temperature = float(given["temperature"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TrainingError(f"{path}: sampling: {error}: {AGAIN}") from error
+    if temperature <= 0:
+        raise TrainingError(f"{path}: sampling: temperature {temperature:g}: only what was sampled can be learned from")
+    return temperature, limits
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
+    """Yield place, bytes and object of each line."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                yield f"{path}: line {number}", line, json.loads(line)
+    except OSError as error:
+        raise TrainingError(f"{path}: can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise TrainingError(f"{path}: is no JSON Lines: {error}: {AGAIN}") from error
+
+
+def _trajectories(path: Path, with_baseline: bool) -> Trajectories:
+    """Read rewards and groups."""
+    entries: dict[int, tuple[int, float, bool]] = {}
+    for place, _, value in _lines(path):
+        try:
+            reward = math.nan if value["reward"] is None else float(value["reward"])
+            entry = (int(value["group"]), reward, bool(value.get("greedy", False)))
+            number = int(value["number"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise TrainingError(f"{place}: not a trajectory ({error!r}): {AGAIN}") from error
+        if math.isinf(reward) or number in entries:
+            raise TrainingError(f"{place}: trajectory {number} has an infinite reward, or is there twice: {AGAIN}")
+        entries[number] = entry
+    if sorted(entries) != list(range(len(entries))):
+        raise TrainingError(f"{path}: the trajectories' numbers must be from 0 to {len(entries) - 1}: {AGAIN}")
+    ordered = [entries[number] for number in range(len(entries))]
+    greedy = {group: reward for group, reward, is_greedy in ordered if is_greedy}
+    baseline = torch.tensor([greedy.get(group, math.nan) for group, _, _ in ordered], dtype=torch.float64)
+    reward = torch.tensor([math.nan if is_greedy else reward for _, reward, is_greedy in ordered], dtype=torch.float64)
+    if with_baseline:
+        reward = reward.masked_fill(baseline.isnan(), math.nan)
+    failed = sum(math.isnan(reward) for _, reward, _ in ordered)
+    return Trajectories(reward, torch.tensor([group for group, _, _ in ordered]), baseline, failed)
+
+
+def _rows(path: Path, trajectories: Trajectories, digest: Any) -> Iterator[Row]:
+    """Yield the rows that are learned from, and add all lines to the digest."""
+    valid = (~trajectories.reward.isnan()).tolist()
+    for place, line, value in _lines(path):
+        digest.update(line)
+        try:
+            row = _row(value, path.parent, place)
+        except (KeyError, TypeError, ValueError) as error:
+            raise TrainingError(f"{place}: not a sequence ({error!r}): {AGAIN}") from error
+        if not 0 <= row.trajectory < len(valid):
+            raise TrainingError(f"{place}: trajectory {row.trajectory} is not in trajectories.jsonl: {AGAIN}")
+        if len(row.log_probs) and valid[row.trajectory]:
+            yield row
+
+
+def _row(value: dict[str, Any], folder: Path, place: str) -> Row:
+    mask = torch.tensor(value["mask"], dtype=torch.bool)
+    row = Row(
+        input_ids=torch.tensor(value["input_ids"], dtype=torch.long),
+        mask=mask,
+        log_probs=torch.tensor(value["logprobs"], dtype=torch.float32),
+        trajectory=int(value["number"]),
+        step=int(value["step"]),
+        images=tuple(folder / image for image in value.get("images") or ()),
+        sizes=tuple((int(width), int(height)) for width, height in value.get("sizes") or ()),
+        place=place,
+    )
+    wrong = ""
+    if row.input_ids.shape != mask.shape or mask.dim() != 1 or len(mask) == 0:
+        wrong = f"{len(row.input_ids)} tokens, {len(mask)} marks in the mask"
+    elif len(row.log_probs) != int(mask.sum()):
+        wrong = f"{len(row.log_probs)} log-probs for {int(mask.sum())} tokens of the policy"
+    elif not bool(row.log_probs.isfinite().all()):
+        wrong = "a log-prob is not finite"
+    elif bool(mask[0]):
+        wrong = "its first token can't be the policy's"
+    elif len(row.images) != len(row.sizes):
+        wrong = f"{len(row.images)} pictures, {len(row.sizes)} sizes"
+    if wrong:
+        raise TrainingError(f"{place}: {wrong}: {AGAIN}")
+    return row

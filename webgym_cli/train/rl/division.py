@@ -1,0 +1,78 @@
+"""Divides a batch: into mini-batches (optimizer steps), and those into what each process works off at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from webgym_cli.train.rl.options import ActorOptions
+from webgym_cli.train.rl.packing import share_out
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """What one process puts through the model at once."""
+
+    rows: tuple[int, ...]
+    """Numbers of rows."""
+    idle: bool = False
+    """The others have more to do: the rows go through the model, since all must call it together, and count nothing."""
+
+
+def mini_batches(trajectory: Sequence[int], options: ActorOptions, seed: int) -> list[tuple[int, ...]]:
+    """Return the rows of each optimizer step, over all epochs; `trajectory` is the number of each row's.
+
+    The rows of a trajectory stay together. The mini-batches of an epoch differ by one trajectory at most.
+    """
+    rows: dict[int, list[int]] = {}
+    for row, number in enumerate(trajectory):
+        rows.setdefault(number, []).append(row)
+    numbers = sorted(rows)
+    size = options.ppo_mini_batch_size or len(numbers)
+    steps = -(-len(numbers) // size)
+    made = []
+    for epoch in range(options.ppo_epochs):
+        order = list(range(len(numbers)))
+        if options.shuffle:
+            chance = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+            order = torch.randperm(len(numbers), generator=chance).tolist()
+        for chosen in torch.tensor(order).tensor_split(steps):
+            made.append(tuple(sorted(row for place in chosen.tolist() for row in rows[numbers[place]])))
+    return made
+
+
+def rounds(
+    rows: Sequence[int], lengths: Sequence[int], options: ActorOptions, *, packed: bool, rank: int, world: int
+) -> list[Micro]:
+    """Return one process's part of some rows, the same number of calls for each process.
+
+    The heaviest go first, so that what is worked off at the same time weighs about the same. `lengths` are those of
+    all rows in tokens, none above `ppo_max_token_len_per_gpu`.
+    """
+    own = [lengths[row] for row in rows]
+    budget = options.ppo_max_token_len_per_gpu
+    packs = share_out(own, budget) if packed else _blocks(own, budget)
+    most = options.ppo_micro_batch_size_per_gpu or len(own)
+    packs = [pack[start : start + most] for pack in packs for start in range(0, len(pack), most)]
+    packs.sort(key=lambda pack: (-sum(own[place] for place in pack), pack))
+    shortest = min(range(len(own)), key=lambda place: own[place])
+    made = []
+    for start in range(0, len(packs), world):
+        idle = start + rank >= len(packs)
+        places = [shortest] if idle else packs[start + rank]
+        made.append(Micro(tuple(rows[place] for place in places), idle))
+    return made
+
+
+def _blocks(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Return rows of similar length together: as many as take up to `budget` positions when padded."""
+    blocks: list[list[int]] = []
+    longest = 0
+    for number in sorted(range(len(lengths)), key=lambda number: (-lengths[number], number)):
+        if not blocks or (len(blocks[-1]) + 1) * longest > budget:
+            blocks.append([])
+            longest = lengths[number]
+        blocks[-1].append(number)
+    return [sorted(block) for block in blocks]

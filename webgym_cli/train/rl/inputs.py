@@ -1,0 +1,146 @@
+"""Rows of tokens and pictures as a model's arguments: packed without padding, or padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from webgym_cli.train.rl.data import AGAIN, Row
+from webgym_cli.train.rl.packing import pack
+from webgym_cli.train.rl.settings import TrainingError
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """R lines of C positions (one line when packed) that hold k trained tokens."""
+
+    arguments: dict[str, Any]
+    """What the transformer is called with."""
+    labels: torch.Tensor
+    """[k] long: the trained tokens, row by row."""
+    before: tuple[torch.Tensor, torch.Tensor]
+    """[k] and [k] long: line and position of the state that predicts each."""
+
+    def to(self, device: torch.device) -> Inputs:
+        """Return the same on a device."""
+        moved = {
+            name: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in self.arguments.items()
+        }
+        line, position = self.before
+        return Inputs(moved, self.labels.to(device), (line.to(device), position.to(device)))
+
+
+@dataclass(frozen=True, slots=True)
+class Collator:
+    """Makes a model's arguments of rows."""
+
+    transformer: Any
+    """The model without its output layer: tells where pictures stand, and how positions are counted."""
+    processor: Any | None
+    """The model's image processor; None for text models."""
+    packed: bool
+    """Whether rows share a line."""
+    attention: str
+    """How the model computes attention: decides how packed rows are kept apart."""
+    dtype: torch.dtype
+    """What the model computes in."""
+
+    def __call__(self, rows: Sequence[Row]) -> Inputs:
+        """Return the rows as one call of the model. Raises `TrainingError` where pictures don't fit the tokens."""
+        pictures = [self._pictures(row) for row in rows]
+        positions = [self._positions(row, found) for row, found in zip(rows, pictures, strict=True)]
+        arguments, before = self._packed(rows, positions) if self.packed else self._padded(rows, positions)
+        seen = [found for found in pictures if found is not None]
+        if seen:
+            arguments["pixel_values"] = torch.cat([pixels for pixels, _ in seen])
+            arguments["image_grid_thw"] = torch.cat([grids for _, grids in seen])
+        labels = torch.cat([row.input_ids[row.mask] for row in rows])
+        return Inputs(arguments, labels, before)
+
+    def _packed(
+        self, rows: Sequence[Row], positions: Sequence[torch.Tensor]
+    ) -> tuple[dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
+        packed = pack([row.input_ids for row in rows], positions)
+        places = [_columns(row) - 1 for row in rows]
+        numbers = [torch.full_like(place, number) for number, place in enumerate(places)]
+        place = packed.place(torch.cat(numbers), torch.cat(places))
+        arguments: dict[str, Any] = {"input_ids": packed.input_ids, "position_ids": packed.position_ids}
+        if self.attention == "flash_attention_2":
+            arguments |= packed.flash_arguments()
+        else:
+            arguments["attention_mask"] = packed.block_mask(self.dtype if self.attention == "eager" else None)
+        return arguments, (torch.zeros_like(place), place)
+
+    def _padded(
+        self, rows: Sequence[Row], positions: Sequence[torch.Tensor]
+    ) -> tuple[dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
+        ids = pad_sequence([row.input_ids for row in rows], batch_first=True)
+        kept = pad_sequence([torch.ones_like(row.input_ids) for row in rows], batch_first=True)
+        # the axes of positions, if any, come before the lines
+        places = pad_sequence([place.movedim(-1, 0) for place in positions], batch_first=True)
+        columns = [_columns(row) - 1 for row in rows]
+        lines = [torch.full_like(column, number) for number, column in enumerate(columns)]
+        position_ids = places if places.dim() == 2 else places.movedim(-1, 0)
+        arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": kept, "position_ids": position_ids}
+        return arguments, (torch.cat(lines), torch.cat(columns))
+
+    def _positions(self, row: Row, pictures: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
+        """Return [l], or [4, l] for models that also count time, height and width."""
+        count = torch.arange(len(row.input_ids))
+        if not hasattr(self.transformer, "get_rope_index"):
+            return count
+        kinds = (row.input_ids == self.transformer.config.image_token_id).int()
+        ids, grids = row.input_ids[None], None if pictures is None else pictures[1]
+        places = self.transformer.get_rope_index(ids, mm_token_type_ids=kinds[None], image_grid_thw=grids)[0]
+        return torch.cat([count[None], places[:, 0]])
+
+    def _pictures(self, row: Row) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Return pixel values and grids of a row's pictures, or None."""
+        wanted = self._wanted(row)
+        if not row.images:
+            if wanted:
+                raise TrainingError(f"{row.place}: {wanted} tokens are of pictures, but it lists none: {AGAIN}")
+            return None
+        if self.processor is None:
+            raise TrainingError(f"{row.place}: has pictures, but the model reads text only: set model.path")
+        made = self.processor(images=[_opened(row, number) for number in range(len(row.images))], return_tensors="pt")
+        pixels, grids = made["pixel_values"], made.get("image_grid_thw")
+        if grids is None:
+            raise TrainingError(f"{row.place}: pictures can be trained on with models of the Qwen-VL families only")
+        found = int((grids.prod(-1) // self.processor.merge_size**2).sum())
+        if found != wanted:
+            raise TrainingError(
+                f"{row.place}: the policy saw {wanted} tokens of pictures, the image processor of model.path makes "
+                f"{found}: train the model that was served, with its preprocessor_config.json"
+            )
+        return pixels, grids
+
+    def _wanted(self, row: Row) -> int:
+        if self.processor is None:
+            return 0
+        return int((row.input_ids == self.transformer.config.image_token_id).sum())
+
+
+def _columns(row: Row) -> torch.Tensor:
+    """Return [k]: the positions of the trained tokens."""
+    return row.mask.nonzero()[:, 0]
+
+
+def _opened(row: Row, number: int) -> Any:
+    from PIL import Image, UnidentifiedImageError
+
+    path = row.images[number]
+    try:
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+    except (OSError, UnidentifiedImageError) as error:
+        raise TrainingError(f"{row.place}: {path}: can't be read: {error}") from error
+    if image.size != row.sizes[number]:
+        seen = "x".join(map(str, row.sizes[number]))
+        raise TrainingError(f"{row.place}: {path} is not the picture that the policy saw, which had {seen} pixels")
+    return image

@@ -1,0 +1,167 @@
+"""What each token of a batch is to teach: computed once, before the first step, and kept for all of them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from webgym_cli.train.rl.advantages import estimate, outcome
+from webgym_cli.train.rl.data import Batch
+from webgym_cli.train.rl.experience import Experience, experience
+from webgym_cli.train.rl.importance import importance_weights
+from webgym_cli.train.rl.kl import kl_estimate, penalised
+from webgym_cli.train.rl.options import AlgorithmOptions
+from webgym_cli.train.rl.settings import TrainingError
+
+FILE = "lessons.safetensors"
+_TENSORS = ("old_log_probs", "advantages", "weights", "reference", "values", "returns")
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """Of the K trained tokens, in the order of the batch's rows."""
+
+    old_log_probs: torch.Tensor
+    """[K] float32: what the ratio compares with."""
+    advantages: torch.Tensor
+    """[K] float32."""
+    weights: torch.Tensor
+    """[K] float32: the correction for data of other weights."""
+    reference: torch.Tensor | None
+    """[K] float32: the reference's log-probs, if it counts."""
+    values: torch.Tensor | None
+    """[K] float32: the critic's before the update, if there is one."""
+    returns: torch.Tensor | None
+    """[K] float32: what it is to predict."""
+    kl_coef: float
+    """The coefficient of a KL in the reward after this batch, to begin the next with."""
+    metrics: dict[str, float]
+    """What the logs say about the batch."""
+
+
+def learn(
+    batch: Batch,
+    options: AlgorithmOptions,
+    old_log_probs: torch.Tensor,
+    *,
+    reference: torch.Tensor | None,
+    values: torch.Tensor | None,
+) -> Lessons:
+    """Return what a batch teaches; tensors [K] on the CPU. Raises `TrainingError` for contradictory data."""
+    tokens = _tokens(batch)
+    scores = outcome(tokens)
+    rewards, coefficient, kl_metrics = scores, options.kl_ctrl.kl_coef, {}
+    if options.use_kl_in_reward and reference is not None:
+        rewards = penalised(scores, old_log_probs, reference, options.kl_penalty, coefficient)
+        kl = _mean_of_rows(tokens, kl_estimate(old_log_probs, reference, options.kl_penalty))
+        kl_metrics = {"actor/reward_kl_penalty": kl, "actor/reward_kl_penalty_coeff": coefficient}
+        coefficient = options.kl_ctrl.after(kl, len(batch.rows)).kl_coef
+    try:
+        made = estimate(tokens, rewards, options, values=values, greedy=batch.trajectories.baseline)
+    except ValueError as error:
+        raise TrainingError(f"algorithm: {error}") from error
+    rollout = batch.rollout_log_probs
+    correction = importance_weights(old_log_probs, rollout, tokens.row, options.rollout_correction)
+    difference = old_log_probs - rollout
+    metrics = _about(batch, tokens, rewards) | kl_metrics
+    metrics |= spread("critic/advantages", made.advantages)
+    if made.returns is not None and values is not None:
+        metrics |= spread("critic/returns", made.returns) | spread("critic/values", values)
+        unexplained = float((made.returns - values).var(correction=0) / made.returns.var(correction=0))
+        metrics["critic/vf_explained_var"] = 1 - unexplained
+    metrics |= {
+        "rollout_corr/capped": correction.capped,
+        "rollout_corr/mean": float(correction.weights.mean()),
+        "rollout_corr/log_prob_difference": float(difference.abs().mean()),
+        "rollout_corr/kl": float(-difference.mean()),
+    }
+    return Lessons(
+        old_log_probs, made.advantages, correction.weights, reference, values, made.returns, coefficient, metrics
+    )
+
+
+def _tokens(batch: Batch) -> Experience:
+    rows, trajectories = batch.rows, batch.trajectories
+    try:
+        return experience(
+            batch.mask(),
+            trajectories.reward,
+            trajectories.group,
+            trajectory=torch.tensor([row.trajectory for row in rows]),
+            step=torch.tensor([row.step for row in rows]),
+        )
+    except ValueError as error:
+        raise TrainingError(f"the batch: {error}") from error
+
+
+def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str, float]:
+    """Return what the logs say about episodes and lengths."""
+    valid, answers = tokens.valid, [len(row.log_probs) for row in batch.rows]
+    prompts = [len(row.input_ids) - answer for row, answer in zip(batch.rows, answers, strict=True)]
+    count = len(batch.trajectories.reward)
+    return {
+        **spread("critic/score", batch.trajectories.reward[valid]),
+        **spread("critic/rewards", tokens.total(rewards)[valid]),
+        **spread("response_length", torch.tensor(answers)),
+        **spread("prompt_length", torch.tensor(prompts)),
+        "response/aborted_ratio": batch.trajectories.failed / count,
+        "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
+    }
+
+
+def spread(name: str, values: torch.Tensor) -> dict[str, float]:
+    """Return mean, largest and smallest of some values under their names in the logs."""
+    given = values.double()
+    return {
+        f"{name}/mean": float(given.mean()),
+        f"{name}/max": float(given.max()),
+        f"{name}/min": float(given.min()),
+    }
+
+
+def _mean_of_rows(tokens: Experience, values: torch.Tensor) -> float:
+    """Return the mean over the rows of each row's mean."""
+    rows = [values[tokens.row == row] for row in tokens.row.unique()]
+    return statistics.fmean(float(row.mean()) for row in rows)
+
+
+def save(lessons: Lessons, folder: Path, digest: str) -> None:
+    """Write them into a folder, under a digest of what they were computed from."""
+    from safetensors.torch import save_file
+
+    tensors = {name: getattr(lessons, name) for name in _TENSORS if getattr(lessons, name) is not None}
+    facts: dict[str, Any] = {"digest": digest, "kl_coef": lessons.kl_coef, "metrics": lessons.metrics}
+    work = folder / f"{FILE}.new"
+    # copies: the reference may be the old log-probs themselves, which the format refuses to hold twice
+    save_file({name: value.clone() for name, value in tensors.items()}, work, {"facts": json.dumps(facts)})
+    work.rename(folder / FILE)
+
+
+def load(folder: Path, digest: str) -> Lessons | None:
+    """Return what `save` wrote under this digest, or None."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / FILE, "pt") as file:
+            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return None
+    if facts.get("digest") != digest:
+        return None
+    given: dict[str, Any] = {name: found.get(name) for name in _TENSORS}
+    return Lessons(**given, kl_coef=facts["kl_coef"], metrics=facts["metrics"])
+
+
+def chosen(lessons: Lessons, places: torch.Tensor, device: torch.device) -> Lessons:
+    """Return the lessons of some tokens, on a device; `places` [k] are their numbers among the K."""
+    tensors = {name: getattr(lessons, name) for name in _TENSORS}
+    moved: dict[str, Any] = {
+        name: None if value is None else value[places].to(device) for name, value in tensors.items()
+    }
+    return replace(lessons, **moved)

@@ -1,0 +1,64 @@
+"""The training's log: `trainer_log.jsonl`, a line an optimizer step, in the shape of LLaMA-Factory's, with metrics."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+FILE = "trainer_log.jsonl"
+
+
+@dataclass(slots=True)
+class Log:
+    """Of a training that has made `done` of `total` steps when it begins, or begins again."""
+
+    folder: Path
+    total: int
+    epochs: int
+    done: int
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Drop what was logged after the step that the training goes on from: it will be logged again."""
+        path = self.folder / FILE
+        if not path.is_file():
+            return
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        kept = [line for line in lines if 0 < _step(line) <= self.done]
+        work = path.with_name(f"{FILE}.new")
+        work.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        work.rename(path)
+
+    def step(self, step: int, loss: float, rate: float, metrics: dict[str, float]) -> None:
+        """Log a step, counted from 1."""
+        self._write(step, {"loss": loss, "lr": rate}, metrics)
+
+    def close(self, metrics: dict[str, float]) -> None:
+        """Log what is to be said of the whole training."""
+        self._write(self.total, {}, metrics)
+
+    def _write(self, step: int, figures: dict[str, float], metrics: dict[str, float]) -> None:
+        passed = time.monotonic() - self.began
+        left = passed / max(1, step - self.done) * (self.total - step)
+        facts: dict[str, float | str] = {"current_steps": step, "total_steps": self.total, **figures}
+        facts |= {
+            "epoch": round(step * self.epochs / self.total, 4),
+            "percentage": round(100 * step / self.total, 2),
+            "elapsed_time": str(timedelta(seconds=int(passed))),
+            "remaining_time": str(timedelta(seconds=int(left))),
+        }
+        known = {name: value for name, value in sorted(metrics.items()) if math.isfinite(value)}
+        with (self.folder / FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(facts | known) + "\n")
+
+
+def _step(line: str) -> int:
+    """Return the step of a line, 0 for a torn one."""
+    try:
+        return int(json.loads(line)["current_steps"])
+    except (ValueError, KeyError, TypeError):
+        return 0

@@ -1,0 +1,213 @@
+"""The networks that are trained: a policy that gives log-probs of tokens, a critic that gives values.
+
+The policy's logits never exist as a whole: its output layer is called with the tokens that followed, and returns their
+log-probs and entropies (`logprobs.py`). It is a call of the layer itself, so that what DeepSpeed does around each layer
+(gather its weights, collect its gradients) is done here too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from webgym_cli.train.rl.inputs import Inputs
+from webgym_cli.train.rl.logprobs import token_log_probs
+from webgym_cli.train.rl.options import ModelOptions
+from webgym_cli.train.rl.sampling import Truncation
+from webgym_cli.train.rl.settings import TrainingError
+
+VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
+"""Parts of the names of what sees."""
+VALUE_HEAD = "value_head.safetensors"
+
+
+class Policy(nn.Module):  # type: ignore[misc]
+    """A model of transformers that gives the log-probs of the trained tokens, and its entropies there."""
+
+    def __init__(
+        self, network: Any, *, temperature: float, truncation: Truncation, chunk: int, always_sees: bool
+    ) -> None:
+        """`always_sees`: run what sees even where there is no picture, as other processes do at the same time."""
+        super().__init__()
+        self.network = network
+        self.always_sees = always_sees
+        layer = network.get_output_embeddings()
+        layer.forward = functools.partial(
+            _layer_log_probs, layer, temperature=temperature, truncation=truncation, chunk=chunk
+        )
+
+    def forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log-probs [k] and entropies [k], float32, of the distribution that was sampled from."""
+        states = hidden_states(self.network.base_model, inputs, self.always_sees)
+        log_probs, entropies = self.network.get_output_embeddings()(states, inputs.labels)
+        return log_probs, entropies
+
+    @contextmanager
+    def without_adapter(self) -> Iterator[None]:
+        """Compute as if there were no LoRA adapter."""
+        from peft.tuners.tuners_utils import BaseTunerLayer  # type: ignore[import-not-found]
+
+        layers = [layer for layer in self.network.modules() if isinstance(layer, BaseTunerLayer)]
+        for layer in layers:
+            layer.enable_adapters(False)
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.enable_adapters(True)
+
+
+class Critic(nn.Module):  # type: ignore[misc]
+    """A transformer with one output: the return that is to be expected before each trained token."""
+
+    def __init__(self, network: Any, *, always_sees: bool) -> None:
+        super().__init__()
+        self.network = network.base_model
+        self.always_sees = always_sees
+        width = network.get_output_embeddings().weight.shape[1]
+        self.value_head = nn.Linear(width, 1, bias=False)
+        nn.init.zeros_(self.value_head.weight)
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        """Return values [k] float32."""
+        states = hidden_states(self.network, inputs, self.always_sees)
+        values = self.value_head(states.to(self.value_head.weight.dtype))
+        return values[:, 0].float()
+
+
+def hidden_states(transformer: Any, inputs: Inputs, always_sees: bool) -> torch.Tensor:
+    """Return [k, H]: the states that predict the trained tokens."""
+    nothing = None
+    if always_sees and "pixel_values" not in inputs.arguments and hasattr(transformer, "get_image_features"):
+        nothing = _blank(transformer, inputs.labels.device)
+    states = transformer(**inputs.arguments, use_cache=False).last_hidden_state
+    found = states[inputs.before]
+    return found if nothing is None else found + nothing.to(found.dtype)
+
+
+def _blank(transformer: Any, device: torch.device) -> torch.Tensor:
+    """Return 0, computed by what sees from an empty picture of one token."""
+    vision = transformer.config.vision_config
+    side = vision.spatial_merge_size
+    width = getattr(vision, "in_channels", 3) * vision.temporal_patch_size * vision.patch_size**2
+    pixels = torch.zeros(side * side, width, device=device)
+    grid = torch.tensor([[1, side, side]], device=device)
+    made = transformer.get_image_features(pixels, grid, return_dict=True)
+    parts = [*made.pooler_output, *(getattr(made, "deepstack_features", None) or ())]
+    return torch.stack([part.sum() for part in parts]).sum() * 0.0
+
+
+def _layer_log_probs(
+    layer: Any, hidden: torch.Tensor, labels: torch.Tensor, *, temperature: float, truncation: Truncation, chunk: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Take the place of an output layer's forward pass."""
+    # autocast would reach the forward pass of the chunks and not the backward pass
+    device = hidden.device.type
+    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else layer.weight.dtype
+    bias = None if layer.bias is None else layer.bias.to(kind)
+    return token_log_probs(
+        hidden.to(kind),
+        layer.weight.to(kind),
+        labels,
+        bias=bias,
+        temperature=temperature,
+        truncation=truncation,
+        chunk=chunk,
+    )
+
+
+def folder_of(model: str) -> Path:
+    """Return the folder of a model's files, fetched from the hub unless it is one. Raises `TrainingError`."""
+    if Path(model).is_dir():
+        return Path(model)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model))
+    except (OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+        reason = str(error).splitlines()[0]
+        raise TrainingError(f"{model}: no folder, and not to be had from the hub: {reason}") from error
+
+
+def attention_of(options: ModelOptions, device: torch.device) -> str:
+    """Return how attention is computed."""
+    if options.attn_implementation != "auto":
+        return options.attn_implementation
+    from transformers.utils import is_flash_attn_2_available
+
+    return "flash_attention_2" if device.type == "cuda" and is_flash_attn_2_available() else "sdpa"
+
+
+def load_network(folder: Path, attention: str, dtype: torch.dtype) -> Any:
+    """Return a policy's model of transformers, text or vision-language. Raises `TrainingError`."""
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder)
+        sees = hasattr(config, "vision_config")
+        kind = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
+        network = kind.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
+    except (OSError, ValueError, ImportError) as error:
+        raise TrainingError(f"{folder}: is no model that can be trained: {str(error).splitlines()[0]}") from error
+    return network
+
+
+def image_processor(folder: Path, network: Any) -> Any | None:
+    """Return what makes a model's pixel values of pictures; None for text models. Raises `TrainingError`."""
+    if not hasattr(network.config, "vision_config"):
+        return None
+    import transformers
+
+    try:
+        return transformers.AutoImageProcessor.from_pretrained(folder)
+    except (OSError, ValueError, ImportError) as error:
+        raise TrainingError(f"{folder}: has no usable image processor: {str(error).splitlines()[0]}") from error
+
+
+def prepare(network: Any, options: ModelOptions) -> None:
+    """Decide what of a model is trained, and how its activations are kept. Raises `TrainingError`."""
+    for name, parameter in network.named_parameters():
+        if options.freeze_vision_tower and any(part in name for part in VISION):
+            parameter.requires_grad_(False)
+    if options.lora_rank:
+        _adapt(network, options)
+    if options.enable_gradient_checkpointing:
+        network.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def _adapt(network: Any, options: ModelOptions) -> None:
+    """Put a LoRA adapter into a model; only it is trained."""
+    from peft import LoraConfig, inject_adapter_in_model  # type: ignore[import-not-found]
+
+    names = options.target_modules
+    config = LoraConfig(
+        r=options.lora_rank,
+        lora_alpha=options.lora_alpha,
+        target_modules=names if names == "all-linear" else [name.strip() for name in names.split(",")],
+        exclude_modules=r".*(visual|vision_tower|vision_model|multi_modal_projector)\..*"
+        if options.freeze_vision_tower and hasattr(network.config, "vision_config")
+        else None,
+    )
+    try:
+        inject_adapter_in_model(config, network)
+    except ValueError as error:
+        raise TrainingError(f"model.target_modules: {str(error).splitlines()[0]}") from error
+
+
+def merged(weights: dict[str, torch.Tensor], options: ModelOptions) -> dict[str, torch.Tensor]:
+    """Return a model's weights by their own names, an adapter added: W + alpha / rank · B · A."""
+    whole = {name.replace(".base_layer.", "."): value for name, value in weights.items() if ".lora_" not in name}
+    for name, first in weights.items():
+        if ".lora_A." in name:
+            second = weights[name.replace(".lora_A.", ".lora_B.")]
+            target = f"{name.split('.lora_A.')[0]}.weight"
+            change = second.float() @ first.float() * (options.lora_alpha / options.lora_rank)
+            whole[target] = (whole[target].float() + change).to(whole[target].dtype)
+    return whole

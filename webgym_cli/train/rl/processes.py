@@ -1,0 +1,63 @@
+"""The processes of a training: who this one is among them, and what they add up together."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import distributed
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This process among all."""
+
+    rank: int
+    """Its number."""
+    size: int
+    """How many there are."""
+    device: torch.device
+    """Where it computes."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this one writes the files."""
+        return self.rank == 0
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the sum over all processes, on the CPU."""
+        if self.size == 1:
+            return values.detach().cpu()
+        summed = values.detach().to(self.device, copy=True)
+        distributed.all_reduce(summed)
+        return summed.cpu()
+
+    def wait(self) -> None:
+        """Wait until all have come here."""
+        if self.size > 1:
+            distributed.barrier()
+
+
+def join(*, grouped: bool) -> World:
+    """Join the processes that torchrun started, or be the only one.
+
+    `grouped`: form a process group even then, as DeepSpeed wants it. Call `leave` at the end.
+    """
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed looks for it
+    if (size > 1 or grouped) and not distributed.is_initialized():
+        alone: dict[str, Any] = {} if size > 1 else {"store": distributed.HashStore(), "rank": 0, "world_size": 1}
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", **alone)
+    return World(rank, size, device)
+
+
+def leave() -> None:
+    """End the process group, if there is one."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
