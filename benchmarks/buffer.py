@@ -9,16 +9,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.buffer_data import ITERATIONS, SETTINGS, STEPS, fill, fill_pickles, pictures
-from benchmarks.harness import Row, Series, emit, machine, program, say, table
+from benchmarks.harness import Row, Series, program, reported, say
 from webgym_cli.config.load import load
-from webgym_cli.errors import WebGymError
 from webgym_cli.testing.tiny_model import build_tiny_model
 
 NAME = "buffer"
@@ -164,18 +162,7 @@ def main(words: Sequence[str] | None = None) -> int:
     sizes = QUICK if asked.quick else Sizes()
     if asked.steps:
         sizes = replace(sizes, steps=tuple(asked.steps))
-    rows: list[Row] = []
-    try:
-        with tempfile.TemporaryDirectory(prefix="webgym-buffer-", dir=asked.folder) as folder:
-            rows = measured(Path(folder), sizes)
-        emit(NAME, rows)
-    except WebGymError as error:
-        say(f"error: {error}" + (f"\n  next: {error.hint}" if error.hint else ""))
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    say(f"\n{table(rows)}\nload now: {machine()['load_1m']}")
-    return 0
+    return reported(NAME, lambda folder: measured(folder, sizes), asked.folder)
 
 
 if __name__ == "__main__":

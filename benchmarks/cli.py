@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +16,9 @@ from typing import Any
 
 import typer.main
 
-from benchmarks.harness import ROOT, Row, Series, emit, machine, say, table
+from benchmarks.harness import ROOT, Row, Series, reported, say
 from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
-from webgym_cli.errors import WebGymError
 from webgym_cli.store.run import RunDir, create_or_open
 
 NAME = "cli"
@@ -84,17 +82,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Run what was asked for: rows as JSON on stdout, a table and progress on stderr."""
     asked = _arguments(words)
-    try:
-        with tempfile.TemporaryDirectory(prefix="webgym-cli-") as folder:
-            rows = measured(Path(folder), asked.repeats or (5 if asked.quick else 21))
-        emit(NAME, rows)
-    except WebGymError as error:
-        say(f"error: {error}" + (f"\n  next: {error.hint}" if error.hint else ""))
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    say(f"\n{table(rows)}\nload now: {machine()['load_1m']}")
-    return 0
+    return reported(NAME, lambda folder: measured(folder, asked.repeats or (5 if asked.quick else 21)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ import psutil
 
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.find import chromium_version, find_chromium
-from webgym_cli.errors import JobError
+from webgym_cli.errors import JobError, WebGymError
 
 ROOT = Path(__file__).resolve().parent.parent
 """The repository."""
@@ -159,6 +160,21 @@ def table(rows: Sequence[Row]) -> str:
 def say(text: str) -> None:
     """Print a line for people."""
     print(text, file=sys.stderr, flush=True)
+
+
+def reported(benchmark: str, measured: Callable[[Path], list[Row]], folder: Path | None = None) -> int:
+    """Measure in a temporary folder (in `folder`) and tell it all; return the exit status."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"webgym-{benchmark}-", dir=folder) as place:
+            rows = measured(Path(place))
+        emit(benchmark, rows)
+    except WebGymError as error:
+        say(f"error: {error}" + (f"\n  next: {error.hint}" if error.hint else ""))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    say(f"\n{table(rows)}\nload now: {machine()['load_1m']}")
+    return 0
 
 
 def program(module: str, job: dict[str, Any], python: str = sys.executable, **environment: str) -> dict[str, Any]:

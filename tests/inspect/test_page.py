@@ -10,9 +10,6 @@ import pytest_asyncio
 
 from tests.records.made import digested, png, shot, step, trajectory
 from tests.records.test_record_judgement import ANSWERED, judgement
-from webgym_cli.config.collect import BrowserSettings
-from webgym_cli.environments.browser.find import find_chromium
-from webgym_cli.errors import RoleError
 from webgym_cli.inspect.episode import Told
 from webgym_cli.inspect.page import page
 from webgym_cli.records.action import Action, ActionName
@@ -91,20 +88,6 @@ def test_a_prompt_that_was_not_sent_so_is_said_to_be_another(told, store):
 def test_half_a_character_is_no_obstacle(told, store):
     broken = told.trajectory.model_copy(update={"instruction": "half \ud83d"})
     assert b"half ?" in page(Told(broken), store)
-
-
-@pytest_asyncio.fixture(scope="session")
-async def chromium():
-    from playwright.async_api import async_playwright
-
-    try:
-        executable = find_chromium(BrowserSettings())
-    except RoleError as error:
-        pytest.skip(str(error))
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(executable), args=["--no-sandbox"])
-        yield browser
-        await browser.close()
 
 
 @pytest.fixture

@@ -10,10 +10,7 @@ import pytest_asyncio
 from tests.inspect.buffers import made
 from tests.records.made import CRASHED, SOLVED, png, shot, step, trajectory
 from tests.report.runs import at, compared, did, facts, note
-from webgym_cli.config.collect import BrowserSettings
 from webgym_cli.config.load import load
-from webgym_cli.environments.browser.find import find_chromium
-from webgym_cli.errors import RoleError
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.report.compare_views import sections as compared_sections
@@ -163,20 +160,6 @@ def test_settings_and_origin_are_told(tmp_path):
     assert "<dt>webgym</dt>" in text
     run.provenance.unlink()
     assert "<dt>webgym</dt>" not in rendered(run).decode()
-
-
-@pytest_asyncio.fixture(scope="session")
-async def chromium():
-    from playwright.async_api import async_playwright
-
-    try:
-        executable = find_chromium(BrowserSettings())
-    except RoleError as error:
-        pytest.skip(str(error))
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(executable), args=["--no-sandbox"])
-        yield browser
-        await browser.close()
 
 
 @pytest_asyncio.fixture

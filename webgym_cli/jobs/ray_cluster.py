@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.collect import RolloutSettings
@@ -17,6 +18,7 @@ from webgym_cli.errors import RoleError, UsageError
 from webgym_cli.jobs.ray_keeper import OWN, Keeper, in_short, require_answer, take_back
 
 _ASK_AGAIN = 0.5
+_LOOK_SECONDS = 0.25
 _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
 """Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers."""
 
@@ -140,3 +142,12 @@ def _require_ray(address: str) -> Any:
             hint="run webgym on a node of the cluster, with -s rollout.ray_address=HOST:6379",
         )
     return ray
+
+
+async def comes_into_sight(file: Path, seconds: float) -> bool:
+    """Tell whether a file is there within so many seconds: network file systems show new ones late."""
+    for _ in range(round(seconds / _LOOK_SECONDS)):
+        if await asyncio.to_thread(file.exists):
+            return True
+        await asyncio.sleep(_LOOK_SECONDS)
+    return False

@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
@@ -16,7 +14,8 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.draw import EpisodeDraw
 from webgym_cli.store.buffer import Damage, scan
-from webgym_cli.store.files import read_jsonl, write_lines
+from webgym_cli.store.files import write_lines
+from webgym_cli.store.plans import planned_episodes
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.site import site_of
 from webgym_cli.tasks.source import TaskSet, open_tasks
@@ -125,13 +124,7 @@ def write_plan(run: RunDir, plan: RolloutPlan) -> None:
 
 def read_plan(run: RunDir, split: Split, iteration: int) -> tuple[Episode, ...]:
     """Return the episodes planned so far; none when there is no plan. Raises `StoreError`."""
-    path = run.plan(split, iteration)
-    if not path.is_file():
-        return ()
-    try:
-        return tuple(Episode.model_validate(value) for value in read_jsonl(path))
-    except ValidationError as error:
-        raise StoreError(f"{path}: not a plan of this version: {error.errors()[0]['msg']}") from error
+    return tuple(planned_episodes(run, split, iteration))
 
 
 def _tasks(settings: Settings, split: Split) -> TaskSet:

@@ -18,6 +18,7 @@ from typing import Any
 
 import webgym_cli
 from webgym_cli.errors import RoleError, UsageError, WebGymError
+from webgym_cli.jobs.ray_cluster import comes_into_sight
 from webgym_cli.records.events import Event
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
@@ -75,7 +76,7 @@ class RolloutRank:
         self._posting = Posting.model_validate_json(posting)
         self._outbox = Outbox()
         fault = None
-        if not await seen(Path(self._posting.marker)):
+        if not await comes_into_sight(Path(self._posting.marker), MARKER_SECONDS):
             fault = Fault(name=UsageError.__name__, message=f"{self._posting.root} is not the driver's folder")
         else:
             await asyncio.to_thread(Path(f"{self._posting.marker}.{self._posting.rank}").touch)
@@ -188,15 +189,6 @@ class RolloutRank:
         if not self._ended:
             await self._stop()
             os._exit(RoleError.exit_code)
-
-
-async def seen(file: Path) -> bool:
-    """Tell whether a file comes into sight within `MARKER_SECONDS`."""
-    for _ in range(round(MARKER_SECONDS / 0.25)):
-        if await asyncio.to_thread(file.exists):
-            return True
-        await asyncio.sleep(0.25)
-    return False
 
 
 def _plan(posting: Posting, run: RunDir) -> RolloutPlan:

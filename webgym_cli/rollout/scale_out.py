@@ -19,7 +19,7 @@ from uuid import uuid4
 import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, RoleError, StoreError, UsageError, WebGymError
-from webgym_cli.jobs.ray_cluster import Node, RankLostError, RayCluster
+from webgym_cli.jobs.ray_cluster import Node, RankLostError, RayCluster, comes_into_sight
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.execute import LAST_WORD, summarise
@@ -27,7 +27,7 @@ from webgym_cli.rollout.head import Head
 from webgym_cli.rollout.parts import POLICY_KEY, Acting, Opener
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.ray_messages import Arrival, Posting, Report, Ticket
-from webgym_cli.rollout.ray_rank import LEASE, RolloutRank, seen
+from webgym_cli.rollout.ray_rank import LEASE, MARKER_SECONDS, RolloutRank
 from webgym_cli.store.files import write_atomic
 from webgym_cli.store.run import RunDir
 
@@ -214,8 +214,8 @@ class ScaleOut:
                 f"{rank.node.name} has webgym {arrival.version}, this is {webgym_cli.__version__}",
                 hint=f'pip install "webgym[ray]=={webgym_cli.__version__}" on {rank.node.name}',
             )
-        shared = arrival.fault is None and await seen(self.run.status().parent / f"{marker}.{rank.number}")
-        if not shared:
+        answer = self.run.status().parent / f"{marker}.{rank.number}"
+        if arrival.fault is not None or not await comes_into_sight(answer, MARKER_SECONDS):
             raise UsageError(
                 f"{rank.node.name} ({rank.node.address}) does not see {self.run.root} as it is here",
                 hint="put the run on a file system that every node mounts at the same path",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from webgym_cli.errors import SettingsError
+from webgym_cli.store.weights import header
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 HUB = "hub:"
@@ -83,20 +83,14 @@ def tied_embeddings(model: str) -> bool:
     folder = Path(model)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     said = (config.get("tie_word_embeddings"), config.get("text_config", {}).get("tie_word_embeddings"))
-    return True in said or not any("lm_head" in name for name in _tensors(folder))
+    names = (name for file in folder.glob("*.safetensors") for name in header(file))
+    return True in said or not any("lm_head" in name for name in names)
 
 
 def _stamp(model: str) -> tuple[str, ...]:
     """Return what changes whenever a folder's weights are written anew."""
     stats = ((file.name, file.stat()) for file in weight_files(Path(model)))
     return (model, *(f"{name} {found.st_ino} {found.st_size} {found.st_mtime_ns}" for name, found in stats))
-
-
-def _tensors(folder: Path) -> Iterator[str]:
-    """Yield the names in the headers of a folder's safetensors files."""
-    for file in folder.glob("*.safetensors"):
-        with file.open("rb") as stream:
-            yield from json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
 
 
 def _sha256(file: Path) -> str:

@@ -85,6 +85,11 @@ class RunDir:
         return self.root / "llamafactory_data"
 
     @property
+    def rl_data(self) -> Path:
+        """An iteration's batch for policy gradients."""
+        return self.root / "rl_data"
+
+    @property
     def checkpoints(self) -> Path:
         """What training wrote."""
         return self.root / "checkpoints"

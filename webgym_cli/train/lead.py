@@ -1,4 +1,4 @@
-"""Node 0's side of a training over several nodes that share the run's folder."""
+"""Node 0's side of a training over several nodes; whole for those that share the run's folder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 from uuid import uuid4
 
 from webgym_cli.config.model import Settings
@@ -49,18 +50,45 @@ def heading(run: RunDir, settings: Settings, words: str, environ: Mapping[str, s
         voice.close(code=code, message=message)
 
 
-class SharedCrew(Crew):
-    """Nodes that share the run's folder: each runs the same command and joins by what stands there."""
+class LedCrew(Crew):
+    """The other nodes of a training that this one leads, however they come to take part."""
+
+    again: ClassVar[str] = AGAIN
+    """What to type when a node is at fault, with `{run}`."""
 
     def __init__(
         self, plan: TrainPlan, run: RunDir, settings: Settings, place: Place, logs: Path, sink: EventSink
     ) -> None:
-        super().__init__(settings.train.node_timeout, AGAIN.format(run=run.root))
+        super().__init__(settings.train.node_timeout, self.again.format(run=run.root))
         self._plan = plan
         self._run = run
+        self._settings = settings
         self._place = place
         self._logs = logs
         self._sink = sink
+
+    def _launch(self, command: str, address: str) -> Launch:
+        """Return this training as the other nodes join it, at a rendezvous of this address."""
+        plan, self.training = self._plan, uuid4().hex
+        return Launch(
+            command=command,
+            training=self.training,
+            folder=str(plan.folder),
+            arguments=plan.argv[1:],
+            env=plan.env,
+            processes=plan.training.world_size // self._place.count,
+            nodes=self._place.count,
+            address=address,
+            port=self._place.port or _free_port(),
+            logs=str(self._logs),
+        )
+
+    def _say(self, message: str) -> None:
+        self._sink({"event": "node", "rank": 0, "message": message})
+
+
+class SharedCrew(LedCrew):
+    """Nodes that share the run's folder: each runs the same command and joins by what stands there."""
 
     async def gather(self) -> dict[str, str]:
         """Announce the training and wait until every node takes part."""
@@ -73,7 +101,7 @@ class SharedCrew(Crew):
             if time.monotonic() > deadline:
                 raise self.error(Fault(2, missing[0], f" has not joined the training: {self._why(missing[0])}"))
             await asyncio.sleep(POLL_SECONDS)
-        self._note(f"trains with {', '.join(map(self.name, self.ears))}")
+        self._say(f"node 0 trains with {', '.join(map(self.name, self.ears))}")
         return launch.rendezvous(0)
 
     async def dismiss(self) -> None:
@@ -81,22 +109,10 @@ class SharedCrew(Crew):
         launch_file(self._run).unlink(missing_ok=True)
 
     def _announce(self) -> Launch:
-        plan, head = self._plan, HeadWord.model_validate(read_json(head_file(self._run)))
-        self.training = uuid4().hex
-        launch = Launch(
-            command=head.command,
-            training=self.training,
-            folder=str(plan.folder),
-            arguments=plan.argv[1:],
-            env=plan.env,
-            processes=plan.training.world_size // self._place.count,
-            nodes=self._place.count,
-            address=self._place.master,
-            port=self._place.port or free_port(),
-            logs=str(self._logs),
-        )
+        head = HeadWord.model_validate(read_json(head_file(self._run)))
+        launch = self._launch(head.command, self._place.master)
         write_json(launch_file(self._run), launch.model_dump(mode="json"))
-        self._note(f"waits for {self._place.count - 1} more; rendezvous at {launch.address}:{launch.port}")
+        self._say(f"node 0 waits for {self._place.count - 1} more; rendezvous at {launch.address}:{launch.port}")
         return launch
 
     def _why(self, rank: int) -> str:
@@ -106,11 +122,8 @@ class SharedCrew(Crew):
             return f"it {self.silence}"
         return word.gone or word.message or f"it was not ready after {self.timeout:g} s (train.node_timeout)"
 
-    def _note(self, what: str) -> None:
-        self._sink({"event": "node", "rank": 0, "message": f"node 0 {what}"})
 
-
-def free_port() -> int:
+def _free_port() -> int:
     """Return a port that is free on this machine."""
     with socket.socket() as listener:
         listener.bind(("", 0))

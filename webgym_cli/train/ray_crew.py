@@ -11,7 +11,7 @@ import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import webgym_cli
@@ -23,8 +23,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.files import write_atomic
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.cargo import Cargo, Parcel, cargo_of, read_piece
-from webgym_cli.train.crew import Crew
-from webgym_cli.train.lead import free_port
+from webgym_cli.train.lead import LedCrew
 from webgym_cli.train.nodes import Launch, NodeWord
 from webgym_cli.train.place import Place
 from webgym_cli.train.plan import TrainPlan
@@ -34,7 +33,6 @@ BEGIN_SECONDS = 600.0
 """Deadline of each step of the beginning: Ray starts a process, files are laid out. A dead node is told at once."""
 ASK_SECONDS = 1.0
 """Between two questions to a node."""
-AGAIN = "webgym resume {run}: the training goes on from its last checkpoint"
 
 
 class RayEar:
@@ -78,19 +76,15 @@ class Member:
         return f"node {self.rank} ({self.node.name}, {self.node.address})"
 
 
-class RayCrew(Crew):
+class RayCrew(LedCrew):
     """The nodes that Ray placed."""
+
+    again: ClassVar[str] = "webgym resume {run}: the training goes on from its last checkpoint"
 
     def __init__(
         self, plan: TrainPlan, run: RunDir, settings: Settings, place: Place, logs: Path, sink: EventSink
     ) -> None:
-        super().__init__(settings.train.node_timeout, AGAIN.format(run=run.root))
-        self._plan = plan
-        self._run = run
-        self._settings = settings
-        self._place = place
-        self._logs = logs
-        self._sink = sink
+        super().__init__(plan, run, settings, place, logs, sink)
         self._open = AsyncExitStack()
         self._members: list[Member] = []
         self._talks: list[asyncio.Task[None]] = []
@@ -98,8 +92,7 @@ class RayCrew(Crew):
     async def gather(self) -> dict[str, str]:
         """Place an actor on every node, send what they need, and start their trainers."""
         self._cluster = cluster = await self._open.enter_async_context(open_cluster(self._settings.rollout))
-        self.training = uuid4().hex
-        launch = self._launch(cluster)
+        launch = self._launch("", self._place.address or cluster.here)
         self._members = self._hire(cluster, launch)
         self.ears = {member.rank: member.ear for member in self._members}
         await asyncio.gather(*(self._begin(member, launch) for member in self._members))
@@ -127,21 +120,6 @@ class RayCrew(Crew):
     def name(self, rank: int) -> str:
         """How people are told of a node."""
         return self._members[rank - 1].name if self._members else f"node {rank}"
-
-    def _launch(self, cluster: RayCluster) -> Launch:
-        plan = self._plan
-        return Launch(
-            command="",
-            training=self.training,
-            folder=str(plan.folder),
-            arguments=plan.argv[1:],
-            env=plan.env,
-            processes=plan.training.world_size // self._place.count,
-            nodes=self._place.count,
-            address=self._place.address or cluster.here,
-            port=self._place.port or free_port(),
-            logs=str(self._logs),
-        )
 
     def _hire(self, cluster: RayCluster, launch: Launch) -> list[Member]:
         """Return an actor on each of as many nodes as are wanted beside this one."""
@@ -267,6 +245,3 @@ class RayCrew(Crew):
             with suppress(RankLostError):  # its process is gone, and its trainer with it
                 await self._ask(member, "end", seconds=self._settings.train.stop_grace + KILL_MARGIN)
         await self._cluster.kill(member.handle)
-
-    def _say(self, message: str) -> None:
-        self._sink({"event": "node", "rank": 0, "message": message})

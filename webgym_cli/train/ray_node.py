@@ -17,6 +17,7 @@ import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.process import Job
+from webgym_cli.jobs.ray_cluster import comes_into_sight
 from webgym_cli.records.base import Record
 from webgym_cli.roles.locate import role_home, role_python
 from webgym_cli.train import partial
@@ -89,7 +90,7 @@ class TrainNode:
             self._python = role_python(given.settings, "train")
         except WebGymError as error:
             fault = f"{error}; {error.hint}" if error.hint else str(error)
-        sees = bool(given.marker) and await _seen(Path(given.marker))
+        sees = bool(given.marker) and await comes_into_sight(Path(given.marker), MARKER_SECONDS)
         if not sees:
             key = hashlib.sha256(f"{given.root} {given.rank}".encode()).hexdigest()[:16]
             self._depot = await asyncio.to_thread(Depot, role_home() / "nodes" / key)
@@ -174,11 +175,3 @@ class TrainNode:
             await asyncio.sleep(1)
         await self.end()
         os._exit(JobError.exit_code)
-
-
-async def _seen(file: Path) -> bool:
-    for _ in range(round(MARKER_SECONDS / 0.25)):
-        if await asyncio.to_thread(file.exists):
-            return True
-        await asyncio.sleep(0.25)
-    return False

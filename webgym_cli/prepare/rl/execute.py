@@ -32,8 +32,6 @@ from webgym_cli.store.files import read_json, replace_folder, write_json
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
-FOLDER = "rl_data"
-"""Beside `llamafactory_data`, in the run."""
 ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
 PROGRESS_EVERY = 50
 """Trajectories between two progress events."""
@@ -71,8 +69,8 @@ def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink) -> R
     `StoreError` when the disk refuses, and `WebGymError` when no trajectory's tokens can be told: what was there stays.
     """
     model, newest = policy_path(run, settings), current(run)
-    folder = run.root / FOLDER
-    building = folder.with_name(f".{FOLDER}.new")
+    folder = run.rl_data
+    building = folder.with_name(f".{folder.name}.new")
     tokens = ModelTokens(str(model))
     try:
         shutil.rmtree(building, ignore_errors=True)
@@ -107,7 +105,7 @@ def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink) -> R
 
 def read_rl_data(run: RunDir) -> RlData | None:
     """Return what the batch that is there says of itself, or None. Raises `StoreError` when it is damaged."""
-    file = run.root / FOLDER / SUMMARY
+    file = run.rl_data / SUMMARY
     return RlData.model_validate(read_json(file)) if file.is_file() else None
 
 

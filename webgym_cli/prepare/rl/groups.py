@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
-from webgym_cli.errors import StoreError
 from webgym_cli.prepare.rl.options import GroupBy
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
-from webgym_cli.store.files import read_jsonl
+from webgym_cli.store.plans import planned_episodes
 from webgym_cli.store.run import RunDir
 
 
@@ -27,13 +24,13 @@ class Planned:
 
 def planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, chains: int) -> Planned:
     """Read the plans and return the groups; an iteration without a plan has none. Raises `StoreError`."""
-    planned, numbers = Planned(), dict[Hashable, int]()
+    found, numbers = Planned(), dict[Hashable, int]()
     for iteration in iterations:
-        for episode in _plan(run, iteration):
+        for episode in planned_episodes(run, Split.TRAIN, iteration):
             key = (iteration, *_key(episode, by, chains))
-            planned.episodes.append(episode.id)
-            planned.groups.append(numbers.setdefault(key, len(numbers)))
-    return planned
+            found.episodes.append(episode.id)
+            found.groups.append(numbers.setdefault(key, len(numbers)))
+    return found
 
 
 def _key(episode: Episode, by: GroupBy, chains: int) -> tuple[Hashable, ...]:
@@ -45,14 +42,3 @@ def _key(episode: Episode, by: GroupBy, chains: int) -> tuple[Hashable, ...]:
     if by is GroupBy.CHAIN:
         return (episode.task.key, episode.position // chains)
     return (episode.task.key,) if by is GroupBy.TASK else (episode.task.key, episode.seed)
-
-
-def _plan(run: RunDir, iteration: int) -> Iterator[Episode]:
-    path = run.plan(Split.TRAIN, iteration)
-    if not path.is_file():
-        return
-    try:
-        for value in read_jsonl(path):
-            yield Episode.model_validate(value)
-    except ValidationError as error:
-        raise StoreError(f"{path}: not a plan of this version: {error.errors()[0]['msg']}") from error

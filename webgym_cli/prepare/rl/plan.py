@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, StoreError, UsageError, WebGymError
+from webgym_cli.prepare.plan import damaged_lines
 from webgym_cli.prepare.rl.groups import planned_groups
 from webgym_cli.prepare.rl.options import GroupBy, RlOptions
 from webgym_cli.prepare.rl.reasons import Masked
@@ -170,7 +171,7 @@ def plan_batch(run: RunDir, settings: Settings, index: Index, options: RlOptions
     _refuse_unknown(index, run, options)
     counts = _counts(index)
     _refuse_empty(counts, run)
-    damaged = tuple(_damaged(run, index, read))
+    damaged = tuple(damaged_lines(run, index, read))
     return RlPlan(iteration, tuple(read), options, by, sampling, counts, damaged, index)
 
 
@@ -236,9 +237,3 @@ def _refuse_empty(counts: Counts, run: RunDir) -> None:
             f"{run.root}: no trajectory has a reward to learn from ({reasons or 'there is none'})",
             hint=f"webgym {'judge' if waits else 'inspect-buffer'} {run.root}",
         )
-
-
-def _damaged(run: RunDir, index: Index, read: Sequence[int]) -> Iterator[str]:
-    which = f"split = 'train' AND iteration IN ({', '.join(map(str, read))})"
-    for row in index.rows(f"SELECT file, start, reason FROM damage WHERE {which} ORDER BY file, start"):
-        yield f"{run.root / row['file']}: the line at byte {row['start']} is damaged: {row['reason']}"

@@ -1,0 +1,25 @@
+"""The plans of a run's iterations: which episodes were drawn, written before the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from webgym_cli.errors import StoreError
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.task import Split
+from webgym_cli.store.files import read_jsonl
+from webgym_cli.store.run import RunDir
+
+
+def planned_episodes(run: RunDir, split: Split, iteration: int) -> Iterator[Episode]:
+    """Yield the episodes planned so far; none when there is no plan. Raises `StoreError`."""
+    path = run.plan(split, iteration)
+    if not path.is_file():
+        return
+    try:
+        for value in read_jsonl(path):
+            yield Episode.model_validate(value)
+    except ValidationError as error:
+        raise StoreError(f"{path}: not a plan of this version: {error.errors()[0]['msg']}") from error
