@@ -34,6 +34,8 @@ ALONE = [
     "train/start_state_build.py",
 ]
 """Files that run where webgym is not installed."""
+SHARED = ["__init__.py", "config/__init__.py", "config/keys.py", "config/rl.py", "config/section.py"]
+"""Files that `train/rl` imports there: pydantic is all that they may need."""
 STANDARD_ONLY = ["jobs/guard.py", "jobs/reaper.py", "tools/sandbox.py", "train/rl/start.py"]
 
 
@@ -68,6 +70,10 @@ def floor(of: str) -> int:
     return next(number for number, rooms in enumerate(LAYERS) if of in rooms)
 
 
+def modules(files: list[str]) -> set[str]:
+    return {f"webgym_cli.{file.removesuffix('.py').replace('/', '.')}" for file in files}
+
+
 def calls(file: Path, function: str) -> list[int]:
     return [
         node.lineno
@@ -96,7 +102,14 @@ def test_what_runs_elsewhere_imports_nothing_of_ours(file):
 @pytest.mark.parametrize("file", sorted((PACKAGE / "train/rl").glob("*.py")), ids=name)
 def test_what_trains_elsewhere_imports_only_its_own_room(file):
     ours = {found for found in imports(file) if found.startswith("webgym")}
-    assert {found for found in ours if not found.startswith("webgym_cli.train.rl.")} == set()
+    assert {found for found in ours if not found.startswith("webgym_cli.train.rl.")} <= modules(SHARED)
+
+
+@pytest.mark.parametrize("file", SHARED)
+def test_what_is_shared_with_it_needs_pydantic_alone(file):
+    found = imports(PACKAGE / file)
+    assert {name for name in found if name.startswith("webgym")} <= modules(SHARED)
+    assert {name.split(".")[0] for name in found} <= sys.stdlib_module_names | {"pydantic", "webgym_cli"}
 
 
 @pytest.mark.parametrize("file", STANDARD_ONLY)

@@ -125,7 +125,7 @@ def test_settings_are_offered_and_their_values(place):
     for key in known_keys():
         for offer in complete.settings(f"{key}="):
             if value := offer.partition("=")[2]:
-                load(overrides=['tasks.difficulty_ratio={"easy": 1}', f"{key}={value}"])
+                load(overrides=['tasks.difficulty_ratio={"easy": 1}', "rl.actor.loss_scale_factor=1", f"{key}={value}"])
 
 
 def test_ids_are_offered_of_the_run_that_is_named(place):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from webgym_cli.config.rl import Estimator
 from webgym_cli.config.section import Section
 from webgym_cli.records.task import Band
 
@@ -222,6 +223,10 @@ class FilterSettings(Section):
 class TrainSettings(Section):
     """How the trainer is run."""
 
+    algorithm: Literal["sft", Estimator] = "sft"
+    """How a policy learns. `sft`: it imitates chosen episodes, with LLaMA-Factory (`algorithm_config`). The others:
+    policy gradients on all episodes of an iteration (`rl`), by the estimator of their advantages that is named. The
+    iterations of demonstrations are always `sft`."""
     nproc_per_node: int | None = Field(default=None, ge=1)
     """Processes on this machine; null: one for each GPU that `CUDA_VISIBLE_DEVICES` leaves, one on CPU."""
     keep_optimizer_state: bool = True

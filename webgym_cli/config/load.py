@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 from pydantic_settings import SettingsError as SourceError
 
+from webgym_cli.config.keys import explain, keys_of, meant
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.settle import FOLLOW, settle
 from webgym_cli.config.shipped import config_file
@@ -151,17 +151,9 @@ def _put(target: dict[str, Any], key: str, value: Any) -> None:
     target[name] = value
 
 
-@cache
-def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Any]:
+def known_keys() -> dict[str, Any]:
     """Return every dotted key with its field, sections left out."""
-    keys: dict[str, Any] = {}
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            keys.update(known_keys(kind, f"{prefix}{name}."))
-        else:
-            keys[f"{prefix}{name}"] = field
-    return keys
+    return keys_of(Settings)
 
 
 def _free_form() -> frozenset[str]:
@@ -178,19 +170,12 @@ def _refuse_unknown(key: str, source: str) -> None:
     keys = known_keys()
     if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
         return
-    # The section may be wrong while the name is right.
-    near = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    near = near if len(near) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    raise SettingsError(f"{source}: unknown setting {key!r}{meant}", hint="webgym config show")
+    raise SettingsError(f"{source}: unknown setting {key!r}{meant(key, keys)}", hint="webgym config show")
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsError:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    key, words = explain(error, Settings)
     source = next((sources[name] for name in sources if f"{key}.".startswith(f"{name}.")), "")
-    message = str(first["msg"]).removeprefix("Value error, ")
     where = f"{source}: " if source and source != "default" else ""
     what = f"{key}: " if key else ""
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return SettingsError(f"{where}{what}{message}{more}", hint="webgym config schema")
+    return SettingsError(f"{where}{what}{words}", hint="webgym config schema")

@@ -26,6 +26,7 @@ from webgym_cli.config.learn import (
     ServeSettings,
     TrainSettings,
 )
+from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.section import Section
 
 
@@ -47,6 +48,7 @@ class Settings(Section):
     algorithm_config: AlgorithmSettings = AlgorithmSettings()
     filters: FilterSettings = FilterSettings()
     train: TrainSettings = TrainSettings()
+    rl: RlSettings = RlSettings()
     roles: RolesSettings = RolesSettings()
     loop: LoopSettings = LoopSettings()
 

@@ -5,8 +5,9 @@ import unittest
 import torch
 
 from webgym_cli.train.rl import advantages as adv
-from webgym_cli.train.rl.advantages import AdvantageOptions, estimate
+from webgym_cli.train.rl.advantages import estimate
 from webgym_cli.train.rl.experience import experience
+from webgym_cli.train.rl.options import Algorithm
 
 check = unittest.TestCase()
 NAN = math.nan
@@ -23,7 +24,7 @@ def close(found, wanted, tolerance=1e-6):
 
 def by_outcome(estimator, rewards, groups, **options):
     tokens = one_token_each(rewards, groups)
-    return estimate(tokens, adv.outcome(tokens), AdvantageOptions(estimator, **options)).advantages
+    return estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator=estimator, **options)).advantages
 
 
 def test_grpo_by_hand():
@@ -54,7 +55,7 @@ def test_rloo_by_hand():
 def test_a_failed_episode_is_no_zero():
     tokens = one_token_each([1.0, NAN, 0.5], [0, 0, 0])
     for name, wanted in (("grpo", 0.25 / (math.sqrt(0.125) + 1e-6)), ("rloo", 0.5)):
-        found = estimate(tokens, adv.outcome(tokens), AdvantageOptions(name)).advantages
+        found = estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator=name)).advantages
         close(found, [wanted, -wanted])
     alone = by_outcome("grpo", [0.75, NAN, NAN], [0, 0, 0])
     close(alone, [0.75])
@@ -85,7 +86,7 @@ def test_credit_crosses_the_steps_of_an_episode_but_not_episodes():
 def test_reinforce_plus_plus_is_whitened_over_all_tokens():
     returns = [0.125, 0.25, 1.0]
     tokens = experience(torch.tensor([[0, 1, 1, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
-    found = estimate(tokens, adv.outcome(tokens), AdvantageOptions("reinforce_plus_plus", gamma=0.5)).advantages
+    found = estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator="reinforce_plus_plus", gamma=0.5)).advantages
     mean, deviation = statistics.mean(returns), statistics.stdev(returns)
     close(found, [(value - mean) / deviation for value in returns])
 
@@ -162,7 +163,7 @@ def test_steps_weigh_so_that_trajectories_weigh_the_same():
     order = torch.tensor([0, 1, 1, 1])
     tokens = experience(mask, torch.tensor([1.0, 1.0, NAN]), torch.tensor([0, 1, 1]), trajectory=order)
     close(adv.step_weights(tokens), [2.0, 2 / 3, 2 / 3, 2 / 3])  # two rows a trajectory on average
-    options = AdvantageOptions("grpo", normalize_by_steps=True)
+    options = Algorithm(adv_estimator="grpo", normalize_by_steps=True)
     close(estimate(tokens, adv.outcome(tokens), options).advantages, [2.0, 2 / 3, 2 / 3, 2 / 3])
 
 
@@ -175,12 +176,12 @@ def test_an_estimator_says_what_it_lacks():
     tokens = one_token_each([1.0], [0])
     for name, text in (("gae", "adv_estimator=gae needs the critic"), ("remax", "adv_estimator=remax needs")):
         with check.assertRaisesRegex(ValueError, text):
-            estimate(tokens, adv.outcome(tokens), AdvantageOptions(name))
-    with check.assertRaisesRegex(ValueError, "lam must be from 0 to 1"):
-        AdvantageOptions(lam=1.5)
+            estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator=name))
+    with check.assertRaisesRegex(ValueError, "lam\n.* less than or equal to 1"):
+        Algorithm(lam=1.5)
 
 
 def test_a_batch_of_failures_gives_nothing():
     tokens = one_token_each([NAN, NAN], [0, 0])
     for name in ("grpo", "rloo", "reinforce_plus_plus"):
-        assert estimate(tokens, adv.outcome(tokens), AdvantageOptions(name)).advantages.shape == (0,)
+        assert estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator=name)).advantages.shape == (0,)

@@ -1,11 +1,11 @@
 import torch
 
+from webgym_cli.config.rl import ActorSettings
 from webgym_cli.train.rl.division import Micro, mini_batches, rounds
-from webgym_cli.train.rl.options import ActorOptions
 
 
 def test_mini_batches_hold_whole_trajectories_and_each_once_an_epoch():
-    options = ActorOptions(ppo_mini_batch_size=2, ppo_epochs=3)
+    options = ActorSettings(ppo_mini_batch_size=2, ppo_epochs=3)
     made = mini_batches([0, 0, 2, 3, 3, 3, 5, 9], options, seed=4)
     assert len(made) == 9
     for epoch in range(3):
@@ -19,13 +19,13 @@ def test_mini_batches_hold_whole_trajectories_and_each_once_an_epoch():
 
 
 def test_without_a_size_the_batch_is_one_and_order_can_be_kept():
-    assert mini_batches([0, 1, 2], ActorOptions(), seed=0) == [(0, 1, 2)]
-    options = ActorOptions(ppo_mini_batch_size=2, shuffle=False)
+    assert mini_batches([0, 1, 2], ActorSettings(), seed=0) == [(0, 1, 2)]
+    options = ActorSettings(ppo_mini_batch_size=2, shuffle=False)
     assert mini_batches([0, 0, 1, 2, 3, 4], options, seed=0) == [(0, 1, 2), (3, 4), (5,)]
 
 
 def shares(lengths, world, packed, **options):
-    given = ActorOptions(**{"ppo_max_token_len_per_gpu": 10, **options})
+    given = ActorSettings(**{"ppo_max_token_len_per_gpu": 10, **options})
     rows = list(range(len(lengths)))
     return [rounds(rows, lengths, given, packed=packed, rank=rank, world=world) for rank in range(world)]
 

@@ -3,7 +3,8 @@ import unittest
 
 import torch
 
-from webgym_cli.train.rl.importance import ImportanceOptions, importance_weights
+from webgym_cli.config.rl import RolloutCorrectionSettings
+from webgym_cli.train.rl.importance import importance_weights
 
 check = unittest.TestCase()
 OLD = torch.log(torch.tensor([0.6, 0.5, 0.1]))
@@ -12,7 +13,7 @@ ROW = torch.tensor([8, 8, 3])
 
 
 def weights(**options):
-    found = importance_weights(OLD, ROLLOUT, ROW, ImportanceOptions(**options))
+    found = importance_weights(OLD, ROLLOUT, ROW, RolloutCorrectionSettings(**options))
     return [round(value, 5) for value in found.weights.tolist()], round(found.capped, 5)
 
 
@@ -37,19 +38,19 @@ def test_no_correction():
 def test_weighted_samples_of_another_policy_have_the_right_expectation():
     policy, behaviour = torch.randn(50).double().log_softmax(0), torch.randn(50).double().log_softmax(0)
     score = torch.randn(50).double()
-    options = ImportanceOptions(rollout_is_threshold=1e6)
+    options = RolloutCorrectionSettings(rollout_is_threshold=1e6)
     found = importance_weights(policy, behaviour, torch.arange(50), options).weights
     torch.testing.assert_close((behaviour.exp() * found * score).sum(), (policy.exp() * score).sum())
 
 
 def test_the_weights_have_no_gradient_and_stay_finite():
     old = torch.tensor([0.0], requires_grad=True)
-    options = ImportanceOptions(rollout_is_threshold=1e30)
+    options = RolloutCorrectionSettings(rollout_is_threshold=1e30)
     found = importance_weights(old, torch.tensor([-500.0]), torch.tensor([0]), options).weights
     assert not found.requires_grad
     torch.testing.assert_close(found, torch.tensor([math.exp(20)]))
 
 
 def test_a_cap_below_1_is_refused():
-    with check.assertRaisesRegex(ValueError, "rollout_is_threshold must be 1 or more"):
-        ImportanceOptions(rollout_is_threshold=0.5)
+    with check.assertRaisesRegex(ValueError, "rollout_is_threshold\n.* greater than or equal to 1"):
+        RolloutCorrectionSettings(rollout_is_threshold=0.5)

@@ -3,7 +3,8 @@ import unittest
 
 import torch
 
-from webgym_cli.train.rl.kl import KlControl, kl_estimate, penalised
+from webgym_cli.config.rl import KlControlSettings
+from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, penalised
 
 check = unittest.TestCase()
 KINDS = ("kl", "abs", "mse", "low_var_kl")
@@ -46,14 +47,14 @@ def test_the_reward_is_penalised_without_gradient():
 
 
 def test_the_adaptive_coefficient_by_hand():
-    control = KlControl("adaptive", kl_coef=0.1, target_kl=0.1, horizon=100)
-    check.assertAlmostEqual(control.after(0.3, 50).kl_coef, 0.1 * (1 + 0.2 * 0.5))  # error 2, clipped to 0.2
-    check.assertAlmostEqual(control.after(0.05, 50).kl_coef, 0.1 * (1 - 0.2 * 0.5))  # error -0.5, clipped
-    check.assertAlmostEqual(control.after(0.11, 100).kl_coef, 0.1 * 1.1)
-    check.assertEqual(KlControl("fixed", kl_coef=0.1).after(9.0, 50).kl_coef, 0.1)
+    control = KlControlSettings(type="adaptive", kl_coef=0.1, target_kl=0.1, horizon=100)
+    check.assertAlmostEqual(next_coefficient(control, 0.3, 50), 0.1 * (1 + 0.2 * 0.5))  # error 2, clipped to 0.2
+    check.assertAlmostEqual(next_coefficient(control, 0.05, 50), 0.1 * (1 - 0.2 * 0.5))  # error -0.5, clipped
+    check.assertAlmostEqual(next_coefficient(control, 0.11, 100), 0.1 * 1.1)
+    check.assertEqual(next_coefficient(KlControlSettings(kl_coef=0.1), 9.0, 50), 0.1)
 
 
 def test_impossible_targets_are_refused():
     for options in ({"kl_coef": -1.0}, {"target_kl": 0.0}, {"horizon": 0}):
         with check.assertRaises(ValueError):
-            KlControl(**options)
+            KlControlSettings(**options)

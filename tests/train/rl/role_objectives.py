@@ -3,8 +3,9 @@ import unittest
 
 import torch
 
+from webgym_cli.config.rl import ActorSettings
 from webgym_cli.train.rl.kl import kl_estimate
-from webgym_cli.train.rl.objectives import PolicyOptions, Totals, aggregate, policy_loss, value_loss
+from webgym_cli.train.rl.objectives import Totals, aggregate, policy_loss, value_loss
 
 check = unittest.TestCase()
 MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
@@ -20,7 +21,7 @@ def test_the_clipped_objective_by_hand():
     log_probs = torch.log(ratio).requires_grad_()
     advantages = torch.tensor([1.0, 1.0, -1.0, -1.0])
     row, totals = torch.zeros(4).long(), Totals(4, 1)
-    made = policy_loss(log_probs, torch.zeros(4), advantages, row, totals, PolicyOptions())
+    made = policy_loss(log_probs, torch.zeros(4), advantages, row, totals, ActorSettings())
     close(made.loss, (-1.2 - 0.5 + 0.8 + 3.0) / 4)
     close(made.metrics["actor/pg_clipfrac"], 0.5)
     close(made.metrics["actor/pg_clipfrac_lower"], 0.25)
@@ -30,7 +31,7 @@ def test_the_clipped_objective_by_hand():
 
 
 def test_both_sides_of_the_clip_can_differ():
-    options = PolicyOptions(clip_ratio_low=0.1, clip_ratio_high=0.4)
+    options = ActorSettings(clip_ratio_low=0.1, clip_ratio_high=0.4)
     log_probs = torch.log(torch.tensor([1.5, 0.5]))
     advantages = torch.tensor([1.0, -1.0])
     close(policy_loss(log_probs, torch.zeros(2), advantages, torch.zeros(2).long(), Totals(2, 1), options).loss, -0.25)
@@ -40,13 +41,13 @@ def test_a_first_update_is_the_plain_policy_gradient():
     log_probs = torch.tensor([-1.0, -2.0], requires_grad=True)
     advantages = torch.tensor([0.5, -2.0])
     row, totals = torch.zeros(2).long(), Totals(2, 1)
-    policy_loss(log_probs, log_probs.detach(), advantages, row, totals, PolicyOptions()).loss.backward()
+    policy_loss(log_probs, log_probs.detach(), advantages, row, totals, ActorSettings()).loss.backward()
     close(log_probs.grad, [-0.25, 1.0])
 
 
 def test_extreme_ratios_stay_finite():
     row, totals = torch.zeros(1).long(), Totals(1, 1)
-    made = policy_loss(torch.tensor([500.0]), torch.zeros(1), torch.tensor([-1.0]), row, totals, PolicyOptions())
+    made = policy_loss(torch.tensor([500.0]), torch.zeros(1), torch.tensor([-1.0]), row, totals, ActorSettings())
     close(made.loss, 3.0)
 
 
@@ -74,7 +75,7 @@ def test_micro_batches_add_up_to_the_whole():
     totals = Totals(20, 7)
     parts = [row < 2, (row >= 2) & (row < 3), row >= 3]
     for mode in MODES:
-        options = PolicyOptions(
+        options = ActorSettings(
             loss_agg_mode=mode, loss_scale_factor=5, entropy_coeff=0.1, use_kl_loss=True, kl_loss_coef=0.2
         )
 
@@ -93,9 +94,9 @@ def test_the_terms_are_weighted_and_signed():
     made, row = example()
     totals = Totals(20, 7)
     first = (made["log_probs"], made["old"], made["advantages"], row, totals)
-    plain = policy_loss(*first, PolicyOptions()).loss
+    plain = policy_loss(*first, ActorSettings()).loss
     more = {"entropy": made["entropy"], "reference": made["reference"]}
-    options = PolicyOptions(entropy_coeff=0.25, use_kl_loss=True, kl_loss_coef=0.5, kl_loss_type="mse")
+    options = ActorSettings(entropy_coeff=0.25, use_kl_loss=True, kl_loss_coef=0.5, kl_loss_type="mse")
     found = policy_loss(*first, options, **more)
     kl = kl_estimate(made["log_probs"], made["reference"], "mse").mean()
     torch.testing.assert_close(found.loss, plain - 0.25 * made["entropy"].mean() + 0.5 * kl)
@@ -107,7 +108,7 @@ def test_weights_correct_the_policy_gradient_only():
     row, totals = torch.zeros(2).long(), Totals(2, 1)
     advantages, weights, entropy = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 2.0]), torch.tensor([1.0, 3.0])
     zeros = torch.zeros(2)
-    options = PolicyOptions(entropy_coeff=0.1)
+    options = ActorSettings(entropy_coeff=0.1)
     found = policy_loss(zeros, zeros, advantages, row, totals, options, weights=weights, entropy=entropy)
     close(found.loss, (-0.5 + 2.0) / 2 - 0.1 * 2.0)
 
@@ -116,9 +117,9 @@ def test_a_term_without_its_input_is_refused():
     made, row = example()
     first = (made["log_probs"], made["old"], made["advantages"], row, Totals(20, 7))
     with check.assertRaisesRegex(ValueError, "entropy_coeff needs the policy's entropy"):
-        policy_loss(*first, PolicyOptions(entropy_coeff=0.1))
+        policy_loss(*first, ActorSettings(entropy_coeff=0.1))
     with check.assertRaisesRegex(ValueError, "use_kl_loss needs the reference"):
-        policy_loss(*first, PolicyOptions(use_kl_loss=True))
+        policy_loss(*first, ActorSettings(use_kl_loss=True))
 
 
 def test_impossible_options_are_refused():
@@ -129,7 +130,7 @@ def test_impossible_options_are_refused():
         {"loss_agg_mode": "seq-mean-token-sum-norm"},
     ):
         with check.assertRaises(ValueError):
-            PolicyOptions(**options)
+            ActorSettings(**options)
 
 
 def test_the_critic_by_hand():
@@ -153,6 +154,6 @@ def test_values_within_the_range_are_not_counted_as_clipped():
 
 def test_the_entropy_of_a_uniform_choice_raises_the_objective():
     row, totals, zeros = torch.zeros(1).long(), Totals(1, 1), torch.zeros(1)
-    options = PolicyOptions(entropy_coeff=1.0)
+    options = ActorSettings(entropy_coeff=1.0)
     found = policy_loss(zeros, zeros, zeros, row, totals, options, entropy=torch.tensor([math.log(4)]))
     close(found.loss, -math.log(4))

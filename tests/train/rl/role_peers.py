@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import torch
 
+from webgym_cli.config.rl import ActorSettings
 from webgym_cli.train.rl import advantages as adv
 from webgym_cli.train.rl.experience import experience, whiten
 from webgym_cli.train.rl.kl import kl_estimate
 from webgym_cli.train.rl.logprobs import token_log_probs
-from webgym_cli.train.rl.objectives import PolicyOptions, Totals, policy_loss, value_loss
+from webgym_cli.train.rl.objectives import Totals, policy_loss, value_loss
 
 
 def batch(rows=8, positions=20, observations=True):
@@ -80,7 +81,7 @@ def test_the_objective_is_that_of_trl():
     totals = Totals(len(tokens.row), 8)
     modes = {"bnpo": "token-mean", "grpo": "seq-mean-token-mean", "dr_grpo": "seq-mean-token-sum-norm"}
     for kind, mode in modes.items():
-        options = PolicyOptions(
+        options = ActorSettings(
             clip_ratio_high=0.3, loss_agg_mode=mode, loss_scale_factor=25, use_kl_loss=True, kl_loss_coef=0.1
         )
         old, log_probs = tokens.flat(padded["old"]), tokens.flat(padded["log_probs"])
@@ -184,7 +185,7 @@ def test_the_objective_is_that_of_verl():
     config = Config(clip_ratio=0.2, clip_ratio_low=0.1, clip_ratio_high=0.3, clip_ratio_c=2.5, global_batch_info={})
     given = [tokens.flat(part) for part in (log_probs, old, advantages)]
     for mode in ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum"):
-        options = PolicyOptions(clip_ratio_low=0.1, clip_ratio_high=0.3, clip_ratio_c=2.5, loss_agg_mode=mode)
+        options = ActorSettings(clip_ratio_low=0.1, clip_ratio_high=0.3, clip_ratio_c=2.5, loss_agg_mode=mode)
         totals = Totals(len(tokens.row), 8)
         ours = policy_loss(*given, tokens.row, totals, options, weights=tokens.flat(weights))
         loss, metrics = core.compute_policy_loss_vanilla(

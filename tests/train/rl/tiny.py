@@ -15,7 +15,7 @@ from webgym_cli.train.rl.assembly import Workshop
 from webgym_cli.train.rl.data import read_batch
 from webgym_cli.train.rl.options import TrainerOptions
 from webgym_cli.train.rl.processes import World
-from webgym_cli.train.rl.settings import build
+from webgym_cli.train.rl.settings import parse_options
 from webgym_cli.train.rl.trainer import Trainer
 from webgym_cli.train.rl.update import Worker
 
@@ -122,7 +122,7 @@ def values(place, **sections):
 
 def options(place, **sections) -> TrainerOptions:
     """Return the same as the trainer reads them."""
-    return build(TrainerOptions, json.loads(json.dumps(values(place, **sections))), "test")
+    return parse_options(json.dumps(values(place, **sections)), "test")
 
 
 def train(place, **sections):

@@ -9,43 +9,11 @@ rows they stand. Compute them before a batch is divided among processes: groups 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
 from webgym_cli.train.rl.experience import Experience, accumulate, needed, whiten
-
-Estimator = Literal["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"]
-
-
-@dataclass(frozen=True, slots=True)
-class AdvantageOptions:
-    """Which estimator, and how. Raises `ValueError` for a discount outside [0, 1]."""
-
-    adv_estimator: Estimator = "grpo"
-    """`gae` needs a critic, `remax` a greedy rollout of each group."""
-    gamma: float = 1.0
-    """Discount a token, for `reinforce_plus_plus` and `gae`."""
-    lam: float = 1.0
-    """GAE's mixture of one-step (0) and whole returns (1)."""
-    norm_adv_by_std_in_grpo: bool = True
-    """Divide GRPO's advantages by the group's standard deviation."""
-    whiten_advantages: bool | None = None
-    """Mean 0 and variance 1 over the batch's tokens. None: as defined, for `reinforce_plus_plus` and `gae` only."""
-    normalize_by_steps: bool = False
-    """Let each trajectory weigh the same, however many rows (steps) it has."""
-
-    def __post_init__(self) -> None:
-        for name, value in (("gamma", self.gamma), ("lam", self.lam)):
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} must be from 0 to 1, not {value}")
-
-    @property
-    def whitens(self) -> bool:
-        """Whether the advantages are whitened."""
-        if self.whiten_advantages is None:
-            return self.adv_estimator in ("reinforce_plus_plus", "gae")
-        return self.whiten_advantages
+from webgym_cli.train.rl.options import Algorithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +29,7 @@ class Estimate:
 def estimate(
     tokens: Experience,
     rewards: torch.Tensor,
-    options: AdvantageOptions,
+    options: Algorithm,
     *,
     values: torch.Tensor | None = None,
     greedy: torch.Tensor | None = None,

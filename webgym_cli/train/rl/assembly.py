@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 import webgym_cli.train.rl.model as model
+from webgym_cli.config.rl import OptimSettings
 from webgym_cli.train.rl.data import Batch
 from webgym_cli.train.rl.engine import DeepSpeedEngine, Engine, PlainEngine, Watcher, deepspeed_config
 from webgym_cli.train.rl.inputs import Collator
-from webgym_cli.train.rl.options import Optim, TrainerOptions
+from webgym_cli.train.rl.options import TrainerOptions
 from webgym_cli.train.rl.processes import World
 
 
@@ -88,12 +89,12 @@ class Workshop:
             always_sees=self._together,
         )
 
-    def _engine(self, module: Any, optim: Optim, grad_clip: float) -> Engine:
+    def _engine(self, module: Any, optim: OptimSettings, grad_clip: float) -> Engine:
         config = self._deepspeed(optim, grad_clip)
         if config is not None:
             return DeepSpeedEngine(module, self.world, config)
         return PlainEngine(module, self.world, optim, grad_clip, bf16=self.bf16)
 
-    def _deepspeed(self, optim: Optim, grad_clip: float) -> dict[str, Any] | None:
+    def _deepspeed(self, optim: OptimSettings, grad_clip: float) -> dict[str, Any] | None:
         path = self.options.trainer.deepspeed
         return None if path is None else deepspeed_config(Path(path), optim, grad_clip, bf16=self.bf16)

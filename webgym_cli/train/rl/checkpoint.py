@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.engine import Engine
 from webgym_cli.train.rl.model import VALUE_HEAD, merged
-from webgym_cli.train.rl.options import ModelOptions
 from webgym_cli.train.rl.processes import World
 
 STATE = "state.json"
@@ -66,7 +66,7 @@ def write_state(output: Path, engines: Mapping[str, Engine], step: int, digest: 
 def write_model(
     output: Path,
     engines: Mapping[str, Engine],
-    options: ModelOptions,
+    options: RlModelSettings,
     sources: Mapping[str, Path],
     state: Path,
     facts: dict[str, Any],
@@ -90,7 +90,7 @@ def write_model(
 
 
 def write_weights(
-    folder: Path, module: Any, held: dict[str, torch.Tensor], options: ModelOptions, source: Path
+    folder: Path, module: Any, held: dict[str, torch.Tensor], options: RlModelSettings, source: Path
 ) -> None:
     """Write a network in HuggingFace's format, in the type of the model that it came from, with that one's files."""
     from safetensors.torch import save_file

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from webgym_cli.train.rl.options import ActorOptions
+from webgym_cli.config.rl import ActorSettings
 from webgym_cli.train.rl.packing import share_out
 
 
@@ -21,7 +21,7 @@ class Micro:
     """The others have more to do: the rows go through the model, since all must call it together, and count nothing."""
 
 
-def mini_batches(trajectory: Sequence[int], options: ActorOptions, seed: int) -> list[tuple[int, ...]]:
+def mini_batches(trajectory: Sequence[int], options: ActorSettings, seed: int) -> list[tuple[int, ...]]:
     """Return the rows of each optimizer step, over all epochs; `trajectory` is the number of each row's.
 
     The rows of a trajectory stay together. The mini-batches of an epoch differ by one trajectory at most.
@@ -44,7 +44,7 @@ def mini_batches(trajectory: Sequence[int], options: ActorOptions, seed: int) ->
 
 
 def rounds(
-    rows: Sequence[int], lengths: Sequence[int], options: ActorOptions, *, packed: bool, rank: int, world: int
+    rows: Sequence[int], lengths: Sequence[int], options: ActorSettings, *, packed: bool, rank: int, world: int
 ) -> list[Micro]:
     """Return one process's part of some rows, the same number of calls for each process.
 

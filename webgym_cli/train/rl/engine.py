@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 from torch import distributed
 
+from webgym_cli.config.rl import OptimSettings
 from webgym_cli.train.rl.inputs import Inputs
-from webgym_cli.train.rl.options import Optim
 from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import TrainingError, read_object
 
@@ -49,7 +49,7 @@ class Engine(Protocol):
 class PlainEngine:
     """AdamW of torch on float32 weights; every process holds all of them."""
 
-    def __init__(self, module: Any, world: World, optim: Optim, grad_clip: float, *, bf16: bool) -> None:
+    def __init__(self, module: Any, world: World, optim: OptimSettings, grad_clip: float, *, bf16: bool) -> None:
         self.module = module.to(world.device)
         self._world, self._grad_clip, self._bf16 = world, grad_clip, bf16
         self._trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
@@ -186,7 +186,7 @@ def zero_stage(config: dict[str, Any]) -> int:
     return int(config.get("zero_optimization", {}).get("stage", 0))
 
 
-def deepspeed_config(path: Path, optim: Optim, grad_clip: float, *, bf16: bool) -> dict[str, Any]:
+def deepspeed_config(path: Path, optim: OptimSettings, grad_clip: float, *, bf16: bool) -> dict[str, Any]:
     """Return a DeepSpeed configuration for these settings. Raises `TrainingError` for a file that is none.
 
     What is "auto" follows the settings, or DeepSpeed's defaults. One call is one micro-batch; the trainer says which is

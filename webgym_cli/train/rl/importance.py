@@ -9,27 +9,11 @@ sampling, Ionides 2008; for language models Espeholt et al. 2018, arXiv 1802.015
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
+from webgym_cli.config.rl import RolloutCorrectionSettings
 from webgym_cli.train.rl.kl import LIMIT
-
-
-@dataclass(frozen=True, slots=True)
-class ImportanceOptions:
-    """How stale data is corrected. Raises `ValueError` for a cap below 1."""
-
-    rollout_is: Literal["none", "token", "sequence"] = "token"
-    """A ratio a token, one a row (the product over its tokens: unbiased, more variance), or no correction."""
-    rollout_is_mode: Literal["truncate", "mask"] = "truncate"
-    """`truncate`: larger ratios count as the cap. `mask`: ratios outside [1 / cap, cap] count as 0."""
-    rollout_is_threshold: float = 2.0
-    """The cap."""
-
-    def __post_init__(self) -> None:
-        if self.rollout_is_threshold < 1:
-            raise ValueError(f"rollout_is_threshold must be 1 or more, not {self.rollout_is_threshold}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +27,7 @@ class Importance:
 
 
 def importance_weights(
-    old_log_probs: torch.Tensor, rollout_log_probs: torch.Tensor, row: torch.Tensor, options: ImportanceOptions
+    old_log_probs: torch.Tensor, rollout_log_probs: torch.Tensor, row: torch.Tensor, options: RolloutCorrectionSettings
 ) -> Importance:
     """Return the weights [K]: exp(old_log_probs - rollout_log_probs), capped.
 

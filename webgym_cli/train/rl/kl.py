@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
-
 import torch
 
-KlType = Literal["kl", "abs", "mse", "low_var_kl"]
+from webgym_cli.config.rl import KlControlSettings, KlType
+
 LIMIT = 20.0
 """Log-ratios are kept within this before they become ratios: exp would overflow."""
 
@@ -36,29 +34,13 @@ def penalised(
     return rewards - coefficient * kl_estimate(log_probs, reference, kind).detach()
 
 
-@dataclass(frozen=True, slots=True)
-class KlControl:
-    """The coefficient of a KL in the reward, fixed or steered to a target (Ziegler et al. 2019, arXiv 1909.08593)."""
+def next_coefficient(control: KlControlSettings, kl: float, sequences: int) -> float:
+    """Return the coefficient after a batch: coef · (1 + clip(kl / target - 1, ±0.2) · sequences / horizon).
 
-    type: Literal["fixed", "adaptive"] = "fixed"
-    """Whether `after` changes the coefficient."""
-    kl_coef: float = 0.001
-    """The coefficient now."""
-    target_kl: float = 0.1
-    """The KL that is aimed at, in nats a token."""
-    horizon: int = 10_000
-    """Sequences until the coefficient may have changed by about a fifth."""
-
-    def __post_init__(self) -> None:
-        if self.kl_coef < 0 or self.target_kl <= 0 or self.horizon <= 0:
-            raise ValueError("kl_coef must be 0 or more, target_kl and horizon above 0")
-
-    def after(self, kl: float, sequences: int) -> KlControl:
-        """Return the control after a batch: coef · (1 + clip(kl / target - 1, ±0.2) · sequences / horizon).
-
-        `kl` is the batch's mean: over the sequences, of each sequence's mean a token.
-        """
-        if self.type == "fixed":
-            return self
-        error = min(0.2, max(-0.2, kl / self.target_kl - 1))
-        return replace(self, kl_coef=self.kl_coef * (1 + error * sequences / self.horizon))
+    `kl` is the batch's mean: over the sequences, of each sequence's mean a token (Ziegler et al. 2019, arXiv
+    1909.08593). A fixed coefficient stays.
+    """
+    if control.type == "fixed":
+        return control.kl_coef
+    error = min(0.2, max(-0.2, kl / control.target_kl - 1))
+    return control.kl_coef * (1 + error * sequences / control.horizon)

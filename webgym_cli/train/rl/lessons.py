@@ -14,8 +14,8 @@ from webgym_cli.train.rl.advantages import estimate, outcome
 from webgym_cli.train.rl.data import Batch
 from webgym_cli.train.rl.experience import Experience, experience
 from webgym_cli.train.rl.importance import importance_weights
-from webgym_cli.train.rl.kl import kl_estimate, penalised
-from webgym_cli.train.rl.options import AlgorithmOptions
+from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, penalised
+from webgym_cli.train.rl.options import Algorithm
 from webgym_cli.train.rl.settings import TrainingError
 
 FILE = "lessons.safetensors"
@@ -46,7 +46,7 @@ class Lessons:
 
 def learn(
     batch: Batch,
-    options: AlgorithmOptions,
+    options: Algorithm,
     old_log_probs: torch.Tensor,
     *,
     reference: torch.Tensor | None,
@@ -60,7 +60,7 @@ def learn(
         rewards = penalised(scores, old_log_probs, reference, options.kl_penalty, coefficient)
         kl = _mean_of_rows(tokens, kl_estimate(old_log_probs, reference, options.kl_penalty))
         kl_metrics = {"actor/reward_kl_penalty": kl, "actor/reward_kl_penalty_coeff": coefficient}
-        coefficient = options.kl_ctrl.after(kl, len(batch.rows)).kl_coef
+        coefficient = next_coefficient(options.kl_ctrl, kl, len(batch.rows))
     try:
         made = estimate(tokens, rewards, options, values=values, greedy=batch.trajectories.baseline)
     except ValueError as error:

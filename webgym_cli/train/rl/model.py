@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.inputs import Inputs
 from webgym_cli.train.rl.logprobs import token_log_probs
-from webgym_cli.train.rl.options import ModelOptions
 from webgym_cli.train.rl.sampling import Truncation
 from webgym_cli.train.rl.settings import TrainingError
 
@@ -136,7 +136,7 @@ def folder_of(model: str) -> Path:
         raise TrainingError(f"{model}: no folder, and not to be had from the hub: {reason}") from error
 
 
-def attention_of(options: ModelOptions, device: torch.device) -> str:
+def attention_of(options: RlModelSettings, device: torch.device) -> str:
     """Return how attention is computed."""
     if options.attn_implementation != "auto":
         return options.attn_implementation
@@ -171,7 +171,7 @@ def image_processor(folder: Path, network: Any) -> Any | None:
         raise TrainingError(f"{folder}: has no usable image processor: {str(error).splitlines()[0]}") from error
 
 
-def prepare(network: Any, options: ModelOptions) -> None:
+def prepare(network: Any, options: RlModelSettings) -> None:
     """Decide what of a model is trained, and how its activations are kept. Raises `TrainingError`."""
     for name, parameter in network.named_parameters():
         if options.freeze_vision_tower and any(part in name for part in VISION):
@@ -182,7 +182,7 @@ def prepare(network: Any, options: ModelOptions) -> None:
         network.gradient_checkpointing_enable({"use_reentrant": False})
 
 
-def _adapt(network: Any, options: ModelOptions) -> None:
+def _adapt(network: Any, options: RlModelSettings) -> None:
     """Put a LoRA adapter into a model; only it is trained."""
     from peft import LoraConfig, inject_adapter_in_model  # type: ignore[import-not-found]
 
@@ -201,7 +201,7 @@ def _adapt(network: Any, options: ModelOptions) -> None:
         raise TrainingError(f"model.target_modules: {str(error).splitlines()[0]}") from error
 
 
-def merged(weights: dict[str, torch.Tensor], options: ModelOptions) -> dict[str, torch.Tensor]:
+def merged(weights: dict[str, torch.Tensor], options: RlModelSettings) -> dict[str, torch.Tensor]:
     """Return a model's weights by their own names, an adapter added: W + alpha / rank · B · A."""
     whole = {name.replace(".base_layer.", "."): value for name, value in weights.items() if ".lora_" not in name}
     for name, first in weights.items():

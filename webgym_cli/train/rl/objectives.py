@@ -9,57 +9,12 @@ number). Metrics are shares, too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
+from webgym_cli.config.rl import ActorSettings, Aggregation
 from webgym_cli.train.rl.experience import needed
-from webgym_cli.train.rl.kl import LIMIT, KlType, kl_estimate
-
-Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyOptions:
-    """The settings of the policy's loss. Raises `ValueError` where one makes no sense."""
-
-    clip_ratio: float = 0.2
-    """How far the probability ratio may leave 1 and still be rewarded for it."""
-    clip_ratio_low: float | None = None
-    """The same below 1; None: `clip_ratio`."""
-    clip_ratio_high: float | None = None
-    """The same above 1; None: `clip_ratio`."""
-    clip_ratio_c: float = 3.0
-    """Dual clip: a negative advantage counts at most this many times."""
-    loss_agg_mode: Aggregation = "token-mean"
-    """How the tokens' losses become one number; see `aggregate`."""
-    loss_scale_factor: int | None = None
-    """Tokens that `seq-mean-token-sum-norm` divides by: a constant such as the longest response."""
-    entropy_coeff: float = 0.0
-    """Weight of the entropy, which is to stay high."""
-    use_kl_loss: bool = False
-    """Keep the policy near the reference by a term of the loss."""
-    kl_loss_coef: float = 0.001
-    """Weight of that term."""
-    kl_loss_type: KlType = "low_var_kl"
-    """Its estimate; see `kl.kl_estimate`."""
-
-    def __post_init__(self) -> None:
-        if self.clip_ratio_c <= 1:
-            raise ValueError(f"clip_ratio_c must be above 1, not {self.clip_ratio_c}")
-        if not 0 <= self.low < 1 or self.high < 0:
-            raise ValueError(f"clip_ratio: low must be in [0, 1) and high 0 or more, not {self.low} and {self.high}")
-        _scale(self.loss_agg_mode, self.loss_scale_factor)
-
-    @property
-    def low(self) -> float:
-        """How far below 1."""
-        return self.clip_ratio if self.clip_ratio_low is None else self.clip_ratio_low
-
-    @property
-    def high(self) -> float:
-        """How far above 1."""
-        return self.clip_ratio if self.clip_ratio_high is None else self.clip_ratio_high
+from webgym_cli.train.rl.kl import LIMIT, kl_estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +68,7 @@ def policy_loss(
     advantages: torch.Tensor,
     row: torch.Tensor,
     totals: Totals,
-    options: PolicyOptions,
+    options: ActorSettings,
     *,
     weights: torch.Tensor | None = None,
     entropy: torch.Tensor | None = None,
@@ -149,7 +104,7 @@ def policy_loss(
 
 
 def _clipped(
-    ratio: torch.Tensor, advantages: torch.Tensor, totals: Totals, options: PolicyOptions
+    ratio: torch.Tensor, advantages: torch.Tensor, totals: Totals, options: ActorSettings
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Return the losses [K], and which share of the mini-batch's tokens was clipped."""
     free = -advantages * ratio

@@ -8,7 +8,6 @@ status: 0 when the model is written, 1 with one line on stderr when it can't be.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import statistics
@@ -17,7 +16,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -205,10 +203,7 @@ def check_pictures(batch: Batch, world: World) -> None:
 
 def digest(options: TrainerOptions, batch: Batch) -> str:
     """Return what names a training: two with the same digest learn the same from the same."""
-    values: dict[str, Any] = dataclasses.asdict(options)
-    for name in ("output_dir", "save_freq"):
-        values["trainer"].pop(name)
-    values.pop("data")
+    values = options.model_dump(mode="json", exclude={"data": True, "trainer": {"output_dir", "save_freq"}})
     return hashlib.sha256(json.dumps([values, batch.digest], sort_keys=True).encode()).hexdigest()
 
 

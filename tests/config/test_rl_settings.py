@@ -1,0 +1,96 @@
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from webgym_cli.config.keys import explain, keys_of, meant
+from webgym_cli.config.load import load
+from webgym_cli.config.rl import ActorSettings, CriticSettings, OptimSettings, RlSettings
+from webgym_cli.errors import SettingsError
+
+
+def test_a_run_sets_them_like_all_others(tmp_path, monkeypatch):
+    file = tmp_path / "rl.yaml"
+    file.write_text("rl:\n  data: {group_by: start}\n  critic: {optim: {weight_decay: 0}}\n")
+    monkeypatch.setenv("WEBGYM_RL__ACTOR__OPTIM__BETAS", "[0.8, 0.9]")
+    made = load([file], ["train.algorithm=gae", "rl.algorithm.kl_ctrl.type=adaptive", "rl.trainer.deepspeed=x.json"])
+    assert (made.train.algorithm, made.rl.data.group_by, made.rl.trainer.deepspeed) == ("gae", "start", "x.json")
+    assert made.rl.critic.optim == OptimSettings(lr=1e-5, weight_decay=0)
+    assert made.rl.actor.optim.betas == (0.8, 0.9)
+    assert made.rl.algorithm.kl_ctrl.type == "adaptive"
+
+
+def test_a_run_imitates_as_it_comes():
+    assert load().train.algorithm == "sft"
+    assert load().rl == RlSettings()
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("train.algorithm=ppo", "'sft', 'grpo', 'rloo', 'reinforce_plus_plus', 'remax' or 'gae'"),
+        ("rl.data.last_n_iterations=0", "greater than or equal to 1"),
+        ("rl.data.max_row_tokens=1", "greater than or equal to 2"),
+        ("rl.data.group_by=site", "'chain', 'task' or 'start'"),
+        ("rl.model.lora_rank=-1", "greater than or equal to 0"),
+        ("rl.algorithm.gamma=1.1", "less than or equal to 1"),
+        ("rl.algorithm.kl_ctrl.target_kl=0", "greater than 0"),
+        ("rl.algorithm.rollout_correction.rollout_is_threshold=0.9", "greater than or equal to 1"),
+        ("rl.actor.optim.lr=0", "greater than 0"),
+        ("rl.actor.clip_ratio_low=1", "less than 1"),
+        ("rl.actor.grad_clip=0", "greater than 0"),
+        ("rl.actor.loss_scale_factor=0", "greater than or equal to 1"),
+        ("rl.critic.cliprange_value=0", "greater than 0"),
+        ("rl.critic.loss_agg_mode=seq-mean-token-sum-norm", "'seq-mean-token-mean' or 'seq-mean-token-sum'"),
+        ("rl.trainer.save_freq=-1", "greater than or equal to 0"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(override, words):
+    key = override.partition("=")[0]
+    with pytest.raises(SettingsError) as caught:
+        load(overrides=[override])
+    assert str(caught.value).startswith(f"-s {key}: {key}: ")
+    assert str(caught.value).endswith(words)
+
+
+def test_the_ratio_s_range_is_the_same_on_both_sides_or_two():
+    both, apart = ActorSettings(clip_ratio=0.3), ActorSettings(clip_ratio=3, clip_ratio_low=0.1, clip_ratio_high=0.4)
+    assert ((both.low, both.high), (apart.low, apart.high)) == ((0.3, 0.3), (0.1, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"clip_ratio": 1.0}, "clip_ratio must be below 1, not 1.0, or clip_ratio_low must be given"),
+        ({"loss_agg_mode": "seq-mean-token-sum-norm"}, "loss_agg_mode=seq-mean-token-sum-norm needs loss_scale_factor"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(values, words):
+    with pytest.raises(ValidationError) as caught:
+        ActorSettings(**values)
+    key, found = explain(caught.value, ActorSettings)
+    assert (key, found[: len(words)]) == ("", words)
+
+
+def test_the_first_problem_is_explained_an_unknown_key_before_all_others():
+    with pytest.raises(ValidationError) as caught:
+        RlSettings.model_validate({"actor": {"grad_clip": -1, "optim": {"lrr": 1}}, "critic": {"grad_clip": 0}})
+    words = "unknown setting; did you mean 'actor.optim.lr'? (and 2 more)"
+    assert explain(caught.value, RlSettings) == ("actor.optim.lrr", words)
+
+
+def test_a_name_that_only_one_section_has_is_meant_whatever_the_section():
+    keys = keys_of(CriticSettings)
+    assert list(keys)[:3] == ["path", "optim.lr", "optim.weight_decay"]
+    assert meant("adam.weight_decay", keys) == "; did you mean 'optim.weight_decay'?"
+    assert meant("zebra", keys) == ""
+
+
+def test_the_trainer_s_interpreter_needs_nothing_but_pydantic():
+    code = (
+        "import sys, webgym_cli.train.rl.settings;"
+        "print([name for name in ('pydantic_settings', 'typer', 'yaml', 'torch') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"

@@ -1,0 +1,43 @@
+"""The dotted keys of settings, and in words what is wrong with some. Imported in the train role, too: see `rl.py`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+
+@cache
+def keys_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
+    """Return every dotted key of a model with its field, sections left out."""
+    keys: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            keys.update(keys_of(kind, f"{prefix}{name}."))
+        else:
+            keys[f"{prefix}{name}"] = field
+    return keys
+
+
+def meant(key: str, keys: Collection[str]) -> str:
+    """Return the question after the nearest of the known keys, to be added to a message; empty where none is near."""
+    # The section may be wrong while the name is right.
+    near = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
+    near = near if len(near) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
+    """Return the dotted key of the first thing that is wrong (empty: the whole), and what; an unknown key is first."""
+    problems = error.errors()
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    key = ".".join(str(part) for part in first["loc"])
+    words = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        words = f"unknown setting{meant(key, keys_of(model))}"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return key, f"{words}{more}"
