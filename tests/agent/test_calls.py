@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tests.records.made import shot, step
-from webgym_cli.agent.calls import parse_calls
+from webgym_cli.agent.calls import parse_calls, render_calls
 from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tools import describe
@@ -40,6 +40,30 @@ def test_calls_are_read_in_their_order_with_what_is_said_around_them():
         ToolCall(name="other", arguments={"expression": "2*3"}),
     )
     assert describe(action) == 'calculator({"expression": "1+1"}), other({"expression": "2*3"})'
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Action(name=ActionName.ANSWER, text="It is \\boxed{72}."),
+        Action(name=ActionName.CALL, calls=(ToolCall(name="now", arguments={}),)),
+        Action(
+            name=ActionName.CALL,
+            text="Two at once:",
+            calls=(
+                ToolCall(name="calculator", arguments={"expression": "2 > 1 \u2212 \\frac"}),
+                ToolCall(name="other", arguments={"text": "</tool_call><tool_call>", "list": [1, {"a": None}]}),
+            ),
+        ),
+    ],
+)
+def test_what_is_rendered_is_read_again(action):
+    assert parsed(render_calls(action)) == action
+
+
+def test_calls_are_rendered_as_the_policy_is_told_to_write_them():
+    action = Action(name=ActionName.CALL, calls=(ToolCall(name="calculator", arguments={"expression": "1+1"}),) * 2)
+    assert render_calls(action) == f"{call()}\n{call()}"
 
 
 def test_arguments_may_be_left_out():

@@ -158,11 +158,30 @@ async def test_an_action_of_the_web_is_refused(world):
     assert result.action_error == "only tools can be called here"
 
 
-async def test_there_is_no_expert(world):
-    with pytest.raises(UsageError, match="there is no expert"):
-        await (await world()).expert_action()
-    with pytest.raises(UsageError, match="no expert for the environment tools"):
-        require_experts([TASK])
+async def test_the_expert_makes_a_record_s_calculations_and_answers(world):
+    environment = await world("calculator", reward="math_equal_reward_tool")
+    with pytest.raises(UsageError, match="task t: no expert solves it"):
+        await environment.expert_action()
+    worked = Task(**{**TASK.model_dump(), "extra": {"answer": "72", "expression": ["48/2", "48+24"]}})
+    await environment.reset(worked, 0)
+    actions = [await environment.expert_action()]
+    while actions[-1].name is ActionName.CALL:
+        await environment.step(actions[-1])
+        actions.append(await environment.expert_action())
+    assert actions[:-1] == [calls(("calculator", {"expression": text})) for text in ("48/2", "48+24")]
+    assert (await environment.answer(actions[-1].text)).value == 1.0
+
+
+def test_tasks_without_an_expert_are_told_before_the_first_episode():
+    settings = load(["arithmetic"])
+    with pytest.raises(UsageError, match="task t: no expert solves it"):
+        require_experts(settings, [TASK])
+    with pytest.raises(UsageError, match="its expert needs the tool calculator"):
+        require_experts(load(), [TASK])
+    with pytest.raises(UsageError, match="no expert for the environment web"):
+        require_experts(settings, [Task(id="w", environment="web")])
+    worked = Task(**{**TASK.model_dump(), "extra": {"answer": "72", "expression": "6*12"}})
+    require_experts(settings, [Task(id="click-test"), Task(id="s", environment="sites"), worked])
 
 
 async def test_many_episodes_at_once_have_a_thread_for_each_call(world):

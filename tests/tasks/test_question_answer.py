@@ -103,5 +103,6 @@ def test_the_shipped_questions_can_be_named():
     assert {name: len(tasks) for name, tasks in sets.items()} == {"all": 200, "train": 160, "test": 40}
     asked = {name: {task.instruction for task in tasks.read(range(len(tasks)))} for name, tasks in sets.items()}
     assert asked["train"] | asked["test"] == asked["all"]
+    assert [len(open_tasks(f"arithmetic:sums-{name}")) for name in ("train", "test")] == [240, 60]
     with pytest.raises(UsageError, match="there is no set arithmetic:hard"):
         open_tasks("arithmetic:hard")

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from webgym_cli.agent.foreign import page_text, safe_text
 from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.thoughts import remembered, spoken
+from webgym_cli.agent.tools import tagged_call
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.tool import ToolCall
@@ -46,6 +47,12 @@ def parse_calls(response: str, *, limit: int, truncated: bool = False, thinking:
     if wrong := next((call for call in calls if isinstance(call, ParseError)), None):
         return wrong
     return _action(name=ActionName.CALL, calls=tuple(calls), text=around.strip() or None)
+
+
+def render_calls(action: Action) -> str:
+    """Return calls of tools, or an answer, as the text of a response: the inverse of `parse_calls`."""
+    said = [action.text] if action.text else []
+    return "\n".join([*said, *(tagged_call(call.name, call.arguments) for call in action.calls or ())])
 
 
 def _call(text: str) -> ToolCall | ParseError:

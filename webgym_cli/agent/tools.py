@@ -77,7 +77,12 @@ def render_call(action: Action, mode: InteractionMode) -> str:
     ):
         if value is not None:
             arguments[name] = value
-    call = json.dumps({"name": FUNCTIONS[mode], "arguments": arguments}, ensure_ascii=False)
+    return tagged_call(FUNCTIONS[mode], arguments)
+
+
+def tagged_call(name: str, arguments: dict[str, Any]) -> str:
+    """Return a call of a function as JSON between its tags."""
+    call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
     call = call.replace("</", "<\\/")  # the same JSON, in which no text ends the call
     return f"<tool_call>\n{call}\n</tool_call>"
 

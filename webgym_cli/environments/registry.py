@@ -13,18 +13,26 @@ ENVIRONMENTS = ("miniwob", "web", "sites", "tools")
 """The environments that can be made."""
 
 
-def require_experts(tasks: Iterable[Task]) -> None:
+def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for a task that no expert solves."""
     from webgym_cli.environments.miniwob_oracle import require_expert
 
+    questions = []
     for task in tasks:
         if task.environment == "miniwob":
             require_expert((task.start_url or task.id).removesuffix(".html"))
+        elif task.environment == "tools":
+            questions.append(task)
         elif task.environment != "sites":
             raise UsageError(
                 f"task {task.id}: there is no expert for the environment {task.environment}",
-                hint="--policy vllm, or tasks of miniwob: or sites:",
+                hint="--policy vllm, or tasks of miniwob:, sites: or arithmetic:",
             )
+    if questions:
+        from webgym_cli.environments.tools_oracle import require_workings
+        from webgym_cli.tools.registry import find_tools
+
+        require_workings(questions, find_tools(settings.agent.tools), settings.agent)
 
 
 def require_reward(settings: Settings, tasks: Iterable[Task]) -> None:

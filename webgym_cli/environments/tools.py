@@ -10,7 +10,8 @@ from typing import Any
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import StepResult, View
-from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.environments.tools_oracle import next_action
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -116,8 +117,9 @@ class ToolsEnvironment:
         return await self._score(last["content"] if last["role"] != "user" else "")
 
     async def expert_action(self) -> Action:
-        """There is no expert."""
-        raise UsageError("there is no expert for the environment tools", hint="--policy vllm, or a base URL")
+        """Return the next calculations of the task's record, or its answer. Raises `UsageError` where it has none."""
+        results = [message["content"] for message in self._messages if message["role"] == "tool"]
+        return next_action(self._task, results, self._kit.limits)
 
     async def close(self) -> None:
         """Close the tools that have a state."""

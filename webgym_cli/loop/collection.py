@@ -42,7 +42,7 @@ def plan_collection(
     blocked = Blocklist(run, settings.rollout.blocklist_hours).sites()
     plan = plan_rollout(run, settings, split, version(run), episodes, policy, blocked)
     if policy == ORACLE:
-        require_experts(owed.episode.task for owed in plan.owed)
+        require_experts(settings, (owed.episode.task for owed in plan.owed))
     require_reward(settings, (owed.episode.task for owed in plan.owed))
     return plan
 

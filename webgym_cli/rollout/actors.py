@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from webgym_cli.agent.calls import render_calls
 from webgym_cli.agent.foreign import page_line
 from webgym_cli.agent.notes import Notes, written
 from webgym_cli.agent.prompt import Prompt
@@ -52,12 +53,15 @@ class OracleActor:
         self._version = version
 
     async def act(self, prompt: Prompt, environment: Environment) -> Reply:
-        """Return the expert's next action as a tool call, with notes where the prompt asks for them."""
+        """Return the expert's next action in the words of the prompt that it answers."""
         action = await environment.expert_action()
+        text = render_calls(action) if environment.tools is not None else self._on_the_web(action)
+        return Reply(text=text, generation=Generation(finish_reason="stop"))
+
+    def _on_the_web(self, action: Action) -> str:
+        """Return an action as a tool call, with notes where the prompt asks for them."""
         call = render_call(action, self._mode)
-        if self._version is PromptVersion.COMPLETE:
-            call = f"{written(_plain_notes(action))}\n{call}"
-        return Reply(text=call, generation=Generation(finish_reason="stop"))
+        return f"{written(_plain_notes(action))}\n{call}" if self._version is PromptVersion.COMPLETE else call
 
 
 def servers_of(actor: Actor) -> Callable[[], Servers]:

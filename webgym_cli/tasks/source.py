@@ -266,12 +266,12 @@ def _sites(names: str) -> list[Task]:
 
 
 def _arithmetic(name: str) -> list[Task]:
-    from webgym_cli.testing.arithmetic import TRAIN, arithmetic_questions
+    from webgym_cli.testing.arithmetic import question_sets
 
-    parts = {"all": slice(None), "train": slice(TRAIN), "test": slice(TRAIN, None)}
-    if name not in parts:
-        raise UsageError(f"tasks: there is no set arithmetic:{name}", hint=f"there are: {', '.join(parts)}")
-    return [read_task(record) for record in arithmetic_questions()[parts[name]]]
+    sets = question_sets()
+    if name not in sets:
+        raise UsageError(f"tasks: there is no set arithmetic:{name}", hint=f"there are: {', '.join(sets)}")
+    return [read_task(record) for record in sets[name]]
 
 
 def _named(names: str, known: Sequence[str], none_such: str, example: str) -> Sequence[str]:

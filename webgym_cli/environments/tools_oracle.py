@@ -1,0 +1,149 @@
+"""An expert for questions whose record tells its calculations: it makes them with the calculator, then answers. Pure.
+
+The record's field `expression` holds the calculations, a text or a list of texts, and `answer` the answer. Without the
+field, the annotations within a worked answer are read, as GSM8K's files have them: `48/2 = <<48/2=24>>24 #### 24`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from webgym_cli.config.agent import AgentSettings
+from webgym_cli.errors import UsageError
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.task import Task
+from webgym_cli.records.tool import ToolCall
+from webgym_cli.scoring.numbers import equal, stated_in
+from webgym_cli.scoring.registry import fields_of
+from webgym_cli.tools.arithmetic import BadExpression, evaluate
+from webgym_cli.tools.define import Tool
+
+CALCULATOR, EXPRESSION = "calculator", "expression"
+"""The tool that the expert calls, and the name of its argument. The record's field is called as the argument is."""
+_ANNOTATION = re.compile(r"<<([^<>=]+)=[^<>]*>>")
+_INSTEAD = "leave such records out, or --policy vllm"
+
+
+def next_action(task: Task, results: Sequence[str], limits: AgentSettings) -> Action:
+    """Return what comes after the results of all calls so far: the turn's calculations, or in the end the answer.
+
+    One calculation a turn; where they are more than the turns, the last turns have several each. Raises `UsageError`
+    for a task without calculations.
+    """
+    expressions, first = calculations(task), 0
+    for size in _turns(len(expressions), limits):
+        if first == len(results):
+            made = expressions[first : first + size]
+            calls = tuple(ToolCall(name=CALCULATOR, arguments={EXPRESSION: expression}) for expression in made)
+            return Action(name=ActionName.CALL, calls=calls)
+        first += size
+    return Action(name=ActionName.ANSWER, text=f"The answer is \\boxed{{{_conclusion(task, results)}}}.")
+
+
+def require_workings(tasks: Sequence[Task], tools: Sequence[Tool], limits: AgentSettings) -> None:
+    """Raise `UsageError` that names the first task which the expert can't solve, and says how many others it can't."""
+    if not any(map(_calculates, tools)):
+        raise UsageError(
+            f"task {tasks[0].id}: its expert needs the tool {CALCULATOR}, which is not among agent.tools",
+            hint=f"-s 'agent.tools=[\"{CALCULATOR}\"]', or --policy vllm",
+        )
+    unsolved = [error for task in tasks if (error := _problem(task, limits)) is not None]
+    if unsolved:
+        others = f" ({len(unsolved)} such of {len(tasks)})" if len(unsolved) > 1 else ""
+        raise UsageError(f"{unsolved[0]}{others}", hint=unsolved[0].hint)
+
+
+def calculations(task: Task) -> tuple[str, ...]:
+    """Return the calculations of a task's record, in order. Raises `UsageError` where it has none, or a wrong one."""
+    given = task.extra.get(EXPRESSION)
+    if given is None:
+        return _annotated(task)
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, list) or not listed or not all(isinstance(item, str) for item in listed):
+        raise UsageError(
+            f"task {task.id}: {EXPRESSION}: a text, or a list of texts that is not empty, is needed",
+            hint=f'write it like "{EXPRESSION}": ["48/2", "48+24"]; or --policy vllm',
+        )
+    for item in listed:
+        try:
+            evaluate(item)
+        except BadExpression as error:
+            raise UsageError(
+                f"task {task.id}: {EXPRESSION} {item!r} has no value: {error}",
+                hint=f"mend the record's field {EXPRESSION}, or --policy vllm",
+            ) from None
+    return tuple(listed)
+
+
+def _calculates(tool: Tool) -> bool:
+    """Whether a tool can be called as the expert does: it may be a user's own."""
+    return tool.name == CALCULATOR and EXPRESSION in tool.schema["function"]["parameters"]["properties"]
+
+
+def _annotated(task: Task) -> tuple[str, ...]:
+    """Return the annotated calculations of a worked answer; those that are no arithmetic (`2x=10`) are passed over."""
+    answer = str(fields_of(task).get("answer"))
+    found = tuple(item.strip() for item in _ANNOTATION.findall(answer) if _has_value(item))
+    if not found or stated_in(answer, reference=True) is None:
+        raise UsageError(
+            f"task {task.id}: no expert solves it: its record has no field {EXPRESSION}, and no answer with annotated "
+            "calculations (<<48/2=24>>) and #### at its end",
+            hint=f'add "{EXPRESSION}": "48/2" to such records, {_INSTEAD}',
+        )
+    return found
+
+
+def _has_value(expression: str) -> bool:
+    try:
+        evaluate(expression)
+    except BadExpression:
+        return False
+    return True
+
+
+def _problem(task: Task, limits: AgentSettings) -> UsageError | None:
+    """Return why the expert can't solve a task, or None."""
+    try:
+        needed = len(calculations(task))
+        _gold(task)
+    except UsageError as error:
+        return error
+    turns, calls = limits.max_turns, limits.max_tool_calls
+    if needed <= (turns - 1) * calls:
+        return None
+    return UsageError(
+        f"task {task.id}: {needed} calculations and the answer need more than agent.max_turns={turns} turns of "
+        f"agent.max_tool_calls={calls} calls",
+        hint=f"-s agent.max_turns={1 + math.ceil(needed / calls)}, or {_INSTEAD}",
+    )
+
+
+def _turns(calls: int, limits: AgentSettings) -> Iterator[int]:
+    """Yield how many calls each turn has: one, and in the last ones, before the answer, as many more as must be."""
+    turns = min(calls, limits.max_turns - 1)
+    spare = calls - turns
+    for after in range(turns - 1, -1, -1):
+        room = after * (limits.max_tool_calls - 1)
+        more = max(0, spare - room)
+        spare -= more
+        yield 1 + more
+
+
+def _conclusion(task: Task, results: Sequence[str]) -> str:
+    """Return the last result where it is the answer, as it was read; else the answer of the record."""
+    wanted = _gold(task)
+    return results[-1] if results and equal(results[-1], wanted) else wanted
+
+
+def _gold(task: Task) -> str:
+    """Return the answer alone; of several, the first. Raises `UsageError` for a record without one."""
+    answer = fields_of(task).get("answer")
+    first = answer[0] if isinstance(answer, list) and answer else answer
+    if isinstance(first, bool) or not isinstance(first, str | int | float) or not str(first).strip():
+        raise UsageError(
+            f"task {task.id}: no expert solves it: its record has no answer that is a text or a number",
+            hint=f'add "answer" to such records, {_INSTEAD}',
+        )
+    return stated_in(str(first), reference=True) or str(first).strip()
