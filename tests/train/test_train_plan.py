@@ -9,7 +9,8 @@ from webgym_cli.jobs import devices
 from webgym_cli.store.files import write_json
 from webgym_cli.train import environment, partial
 from webgym_cli.train.dataset import total_steps
-from webgym_cli.train.plan import plan_training, without_states
+from webgym_cli.train.plan import plan_training
+from webgym_cli.train.planned import without_states
 
 NAME = "model_20260109_000000"
 

@@ -9,14 +9,16 @@ from webgym_cli.cli.output import Output
 def train(
     run: RunArg, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False, dry_run: DryRunOpt = False
 ) -> None:
-    """Train the policy on the prepared dataset.
+    """Train the policy on what was prepared.
 
-    With LLaMA-Factory, in RUN/checkpoints. Adam's moments are carried over from the training before. An interrupted
-    training goes on from its last checkpoint (algorithm_config.save_steps). RUN/model.pt points at the new policy once
-    it is complete.
+    In RUN/checkpoints; with LLaMA-Factory (train.algorithm=sft), or by policy gradients on DeepSpeed or plain torch
+    (grpo, rloo, reinforce_plus_plus, remax, gae). Adam's moments are carried over from the training before. An
+    interrupted training goes on from its last state (algorithm_config.save_steps, rl.trainer.save_freq). RUN/model.pt
+    points at the new policy once it is complete.
 
     Examples:
       webgym train runs/a
+      webgym train runs/a -s train.algorithm=grpo
       webgym train runs/a --dry-run --json | jq -r '.argv | join(" ")'
 
     Exit codes: 3, 4, 75.

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from webgym_cli.config.rl import Estimator
 from webgym_cli.config.section import Section
+from webgym_cli.records.checkpoint import Algorithm
 from webgym_cli.records.task import Band
 
 
@@ -223,7 +223,7 @@ class FilterSettings(Section):
 class TrainSettings(Section):
     """How the trainer is run."""
 
-    algorithm: Literal["sft", Estimator] = "sft"
+    algorithm: Algorithm = "sft"
     """How a policy learns. `sft`: it imitates chosen episodes, with LLaMA-Factory (`algorithm_config`). The others:
     policy gradients on all episodes of an iteration (`rl`), by the estimator of their advantages that is named. The
     iterations of demonstrations are always `sft`."""

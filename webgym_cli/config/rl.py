@@ -12,8 +12,6 @@ from pydantic import Field, model_validator
 
 from webgym_cli.config.section import Section
 
-Estimator = Literal["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"]
-"""How advantages are estimated: `gae` needs a critic, `remax` a greedy rollout of each group."""
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
 """How the distance from the reference is estimated."""
 Mean = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]

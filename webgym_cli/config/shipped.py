@@ -27,8 +27,8 @@ def config_file(name: str | Path) -> Path:
     raise SettingsError(f"{path}: no such settings file", hint=f"give a path, or one of the shipped names: {known}")
 
 
-def deepspeed_file(name: str) -> Path:
-    """Return an existing DeepSpeed configuration: a path, or the name of a shipped one."""
+def deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_config_filename") -> Path:
+    """Return an existing DeepSpeed configuration: a path, or the name of a shipped one. `setting` is what names it."""
     path = Path(name)
     if path.is_file():
         return path.resolve()
@@ -36,7 +36,7 @@ def deepspeed_file(name: str) -> Path:
     if shipped.is_file():
         return shipped
     known = ", ".join(sorted(file.name for file in shipped_root().glob("deepspeed/*.json")))
-    raise SettingsError(f"algorithm_config.deepspeed_config_filename: no file {name!r}", hint=f"shipped: {known}")
+    raise SettingsError(f"{setting}: no file {name!r}", hint=f"shipped: {known}")
 
 
 def requirements_file(role: str, device: str) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from webgym_cli.records.dataset import DEEPSPEED, PREPARED, TRAIN_CONFIG, WANDB_
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
 from webgym_cli.roles.locate import resolve_device
-from webgym_cli.store.checkpoints import current, policy_path, version
+from webgym_cli.store.checkpoints import current, new_name, policy_path, version
 from webgym_cli.store.files import read_json, replace_folder, write_atomic, write_json
 from webgym_cli.store.run import RunDir, now, run_id
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -109,7 +108,7 @@ def _write(
     newest = current(run)
     prepared = Prepared(
         iteration=plan.iteration,
-        model_name=_model_name(run),
+        model_name=new_name(run),
         parent=newest.name if newest else settings.policy_config.base_model,
         data_digest=digest.hexdigest(),
         plan_digest=plan.digest(settings),
@@ -190,11 +189,3 @@ def _over_long_in_words(found: dict[str, int]) -> str:
         f"longest {found['longest_tokens']}: {found['shortened']} lost their oldest rounds, {found['left_out']} were "
         "left out"
     )
-
-
-def _model_name(run: RunDir) -> str:
-    """Return a name of this second that no checkpoint has, nor the rest of one."""
-    moment = datetime.now(UTC)
-    while any(run.checkpoints.glob(f"model_{moment:%Y%m%d_%H%M%S}*")):
-        moment = datetime.fromtimestamp(moment.timestamp() + 1, UTC)
-    return f"model_{moment:%Y%m%d_%H%M%S}"

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import Field
+
 from webgym_cli.records.base import Record
+
+Estimator = Literal["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"]
+"""How advantages are estimated: `gae` needs a critic, `remax` a greedy rollout of each group."""
+Algorithm = Literal["sft", Estimator]
+"""How a policy learns: it imitates chosen steps, or follows a policy gradient, named by the advantages' estimator."""
 
 
 class Checkpoint(Record):
@@ -16,6 +25,8 @@ class Checkpoint(Record):
     """The iteration whose data it was trained on."""
     parent: str
     """The model it started from: a checkpoint's name, or the base model."""
+    algorithm: Algorithm = "sft"
+    """How it learned."""
     data_digest: str
     """SHA-256 of the dataset that it was trained on."""
     resumable: bool
@@ -24,6 +35,8 @@ class Checkpoint(Record):
     """Optimizer steps of this training."""
     loss: float | None = None
     """The mean loss of this training."""
+    metrics: dict[str, float] = Field(default_factory=dict)
+    """What our own trainer measured, under the names of AgentFly's; empty for `sft`."""
     seconds: float | None = None
     """Wall time of the command that finished this training, from its start to the publication."""
     weights: bool = True

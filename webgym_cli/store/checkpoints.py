@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -44,6 +45,14 @@ def version(run: RunDir) -> int:
 def folder(run: RunDir, checkpoint: Checkpoint) -> Path:
     """Return a checkpoint's folder."""
     return run.checkpoints / checkpoint.name
+
+
+def new_name(run: RunDir) -> str:
+    """Return a name for a checkpoint: of this second, and no other's, nor that of the rest of one."""
+    moment = datetime.now(UTC)
+    while any(run.checkpoints.glob(f"model_{moment:%Y%m%d_%H%M%S}*")):
+        moment = datetime.fromtimestamp(moment.timestamp() + 1, UTC)
+    return f"model_{moment:%Y%m%d_%H%M%S}"
 
 
 def policy_path(run: RunDir, settings: Settings) -> Path:

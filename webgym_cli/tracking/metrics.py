@@ -12,8 +12,11 @@ from webgym_cli.records.events import Event
 AXIS = "iteration"
 """The metric that all of ours are drawn over."""
 
-_LEFT_OUT = frozenset({"event", "iteration", "split", "failures_by_site", "skipped_by_site", "skip_reasons", "servers"})
-"""Facts that are no metric, and those whose names the web makes up."""
+_OWN = "metrics"
+"""The fact of a training that holds metrics under names of their own: those of our own trainer."""
+_NO_METRIC = {"event", "iteration", "split", _OWN}
+_LEFT_OUT = frozenset(_NO_METRIC | {"failures_by_site", "skipped_by_site", "skip_reasons", "servers"})
+"""Facts that are no metric of the event, and those whose names the web makes up."""
 _RENAMED = {"train/loss": "train/mean_loss", "train/steps": "train/optimizer_steps"}
 """Facts of a whole training whose names are the trainer's own, by its step."""
 _BOUNDS = {"interval": ("low", "high")}
@@ -23,7 +26,8 @@ def metrics_of(event: Event) -> dict[str, float]:
     """Return an event's finite numbers, named `<event>/<fact>`, of nested facts `<event>/<fact>/<fact>`."""
     facts = {key: value for key, value in event.items() if key not in _LEFT_OUT}
     named = {f"{_clean(event['event'])}/{name}": value for name, value in _numbers(facts)}
-    return {_RENAMED.get(name, name): value for name, value in named.items()}
+    own: dict[str, float] = event.get(_OWN, {})
+    return {_RENAMED.get(name, name): value for name, value in named.items()} | own
 
 
 def _numbers(facts: dict[str, Any]) -> Iterator[tuple[str, float]]:

@@ -20,7 +20,8 @@ import yaml
 from webgym_cli.errors import JobError, UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.store.files import read_json, write_atomic
-from webgym_cli.train.plan import LAUNCH_FILE, TrainPlan
+from webgym_cli.train.plan_sft import LAUNCH_FILE
+from webgym_cli.train.planned import TrainPlan
 
 PIECE = 8 * 2**20
 """Bytes that travel at once."""

@@ -86,12 +86,35 @@ def peak(found: Sizes, config: dict[str, Any], steps: int, *, carried: bool) -> 
 
 def needed(config: dict[str, Any], zero_stage: int | None, steps: int, *, carried: bool) -> int | None:
     """Return the bytes that a training will take, or None where the model's files are not on this machine."""
-    folder = model_folder(str(config["model_name_or_path"]))
-    try:
-        model = list(tensors(folder)) if folder else []
-    except (OSError, ValueError, KeyError, TypeError):  # the trainer will say what is wrong with the files
-        model = []
+    model = _tensors_of(str(config["model_name_or_path"]))
     return peak(sizes(model, config, zero_stage), config, steps, carried=carried) if model else None
+
+
+def needed_for_gradients(config: dict[str, Any], steps: int) -> int | None:
+    """Return the bytes that our own trainer will take, or None where the model's files are not on this machine.
+
+    A state holds what is trained in fp32 with Adam's two moments, for policy and critic; there are two while one is
+    replaced. The critic's model is written beside the policy's.
+    """
+    model = _tensors_of(config["model"]["path"])
+    if not model:
+        return None
+    layout = {"freeze_multi_modal_projector": True, "lora_target": "all"} | config["model"]
+    learning = sum(math.prod(shape) for name, _, shape in model if _learns(name, layout))
+    trained = _adapter(model, layout) if config["model"]["lora_rank"] else learning
+    stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in model)
+    networks = 2 if config["algorithm"]["adv_estimator"] == "gae" else 1
+    states = 2 if 0 < config["trainer"]["save_freq"] < steps else 1
+    return networks * (states * trained * 12 + stored)
+
+
+def _tensors_of(model: str) -> list[Tensor]:
+    """Return a model's tensors; none where its files are not on this machine."""
+    folder = model_folder(model)
+    try:
+        return list(tensors(folder)) if folder else []
+    except (OSError, ValueError, KeyError, TypeError):  # the trainer will say what is wrong with the files
+        return []
 
 
 def model_folder(model: str) -> Path | None:

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import psutil
-import yaml
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
@@ -23,7 +22,7 @@ from webgym_cli.train.crew import Crew
 from webgym_cli.train.environment import child_environment
 from webgym_cli.train.failure import failed, peer_lost
 from webgym_cli.train.lead import SharedCrew
-from webgym_cli.train.plan import LAUNCH_FILE, TrainPlan, without_states
+from webgym_cli.train.planned import TrainPlan, without_states
 from webgym_cli.train.progress import TRAINER_LOG, Follower, trim_log
 
 POLL_SECONDS = 0.2
@@ -45,11 +44,10 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     _require_space(plan, settings, sink)
     with disk.disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
-    if plan.mode == "carried":
-        plan = await _build_start(plan, run, settings, log_dir, sink)
+    plan = await _build_start(plan, settings, log_dir, sink)
     with disk.disk_errors(plan.folder):
         write_json(plan.folder / partial.RECORD, plan.training.model_dump(mode="json"))
-        write_atomic(plan.folder / LAUNCH_FILE, yaml.safe_dump(plan.launch, sort_keys=False, allow_unicode=True))
+        write_atomic(plan.folder / plan.launch_file, plan.launch_text())
     sink({"event": "train_start", "name": plan.name, "mode": plan.mode, "steps": plan.total_steps})
     if plan.mode != "finished":
         await offload.require_optimizer(plan, settings, log_dir / LOG, sink)
@@ -67,8 +65,7 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
     if not settings.train.check_disk_space:
         return
     if plan.disk_bytes is None:
-        model = plan.config["model_name_or_path"]
-        message = f"{model}: its weights are not here to be measured: whether the disk has room for it is not known"
+        message = f"{plan.model}: its weights are not here to be measured: whether the disk has room is not known"
         sink({"event": "train_note", "message": message})
         return
     there = partial.numbered(plan.adopted or plan.folder) if plan.mode in partial.KEEPING else []
@@ -105,16 +102,16 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
         trim_log(plan.folder / TRAINER_LOG, partial.step_of(plan.source))
 
 
-async def _build_start(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> TrainPlan:
-    """Lay out the state to start from; where that can't be done the training starts with a fresh optimizer."""
-    if plan.source is None:
+async def _build_start(plan: TrainPlan, settings: Settings, log_dir: Path, sink: EventSink) -> TrainPlan:
+    """Lay out the state to start from, if one is; where that can't be done the training starts with a new optimizer."""
+    if plan.source is None or plan.start is None:
         return plan
     options = {"learning_rate": plan.launch["learning_rate"]}
     options |= start_state.steps_for(plan.launch, plan.total_steps)
     reason = await start_state.build(
         plan.python,
         plan.source,
-        partial.start_folder(run, plan.name),
+        plan.start,
         options,
         child_environment(plan.env, settings, plan.python),
         log_dir / LOG,

@@ -20,7 +20,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.crew import AGAIN, POLL_SECONDS, Crew, Fault
 from webgym_cli.train.nodes import Ear, HeadWord, Launch, NodeWord, Voice, head_file, launch_file, node_file
 from webgym_cli.train.place import Place, place_of
-from webgym_cli.train.plan import TrainPlan
+from webgym_cli.train.planned import TrainPlan
 
 
 @contextmanager

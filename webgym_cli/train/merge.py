@@ -20,7 +20,7 @@ from webgym_cli.store.weights import whole
 from webgym_cli.train import failure, partial
 from webgym_cli.train.disk import model_folder
 from webgym_cli.train.environment import child_environment
-from webgym_cli.train.plan import TrainPlan
+from webgym_cli.train.planned import TrainPlan
 
 MERGED, MERGING, CONFIG = "merged", "merged.new", "merge.yaml"
 ADAPTER = "adapter"
@@ -58,7 +58,7 @@ async def merge(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, s
 
 def _config(plan: TrainPlan, adapter: Path, target: Path) -> dict[str, Any]:
     """Return the settings of `llamafactory-cli export`."""
-    model = str(plan.config["model_name_or_path"])
+    model = plan.model
     kept = {name: plan.config[name] for name in KEPT if name in plan.config}
     return {
         "model_name_or_path": model,

@@ -10,23 +10,23 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import RoleError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
-from webgym_cli.train import dataset, failure
+from webgym_cli.train import failure
 from webgym_cli.train.environment import child_environment
-from webgym_cli.train.plan import TrainPlan
+from webgym_cli.train.planned import TrainPlan
 
 BUILD = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"
 """Compiles the optimizer, or finds it compiled."""
 
 
-def offloads(config: dict[str, Any]) -> bool:
-    """Tell whether a training's DeepSpeed settings keep the optimizer on the CPU. Raises `SettingsError`."""
-    zero = (dataset.deepspeed_config(config) or {}).get("zero_optimization", {})
+def offloads(deepspeed: dict[str, Any] | None) -> bool:
+    """Tell whether DeepSpeed's settings keep the optimizer on the CPU."""
+    zero = (deepspeed or {}).get("zero_optimization", {})
     return bool(zero.get("offload_optimizer", {}).get("device", "none") != "none")
 
 
 async def require_optimizer(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> None:
     """Have DeepSpeed's CPU optimizer built where this training needs it. Raises `RoleError` when it can't be."""
-    if not offloads(plan.config):
+    if not offloads(plan.deepspeed):
         return
     sink({"event": "train_note", "message": "DeepSpeed builds its CPU optimizer, some minutes the first time"})
     env = child_environment(plan.env, settings, plan.python)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from webgym_cli.store.weights import whole
 
 RECORD = "webgym_training.json"
 STATE = "trainer_state.json"
+RL_STATE = "rl_state"
+"""The folder of exact weights and moments that our own trainer leaves in a checkpoint."""
 OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
 KEEPING = ("continued", "finished")
 """Ways to train that take an interrupted training's folder as it is."""
@@ -55,6 +58,14 @@ def read_training(folder: Path) -> Training | None:
         return Training.model_validate(read_json(folder / RECORD))
     except (StoreError, ValidationError):
         return None
+
+
+def interrupted(run: RunDir, training: Training) -> Iterator[tuple[Path, Training]]:
+    """Yield the working folders that hold just this training, newest first, with their records; carried or not."""
+    for folder in sorted(run.checkpoints.glob("*.partial"), reverse=True):
+        before = read_training(folder)
+        if before is not None and before.model_copy(update={"carried": training.carried}) == training:
+            yield folder, before
 
 
 def trainer_state(checkpoint: Path) -> dict[str, Any] | None:

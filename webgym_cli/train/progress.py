@@ -1,4 +1,4 @@
-"""Reads LLaMA-Factory's `trainer_log.jsonl` while it grows, and turns its lines into events."""
+"""Reads the trainer's `trainer_log.jsonl` while it grows, and turns its lines into events."""
 
 from __future__ import annotations
 
@@ -72,6 +72,15 @@ def mean_loss(lines: list[LogLine]) -> float | None:
     """Return the mean of the logged training losses, or None when none was logged."""
     losses = [line.loss for line in lines if line.loss is not None]
     return sum(losses) / len(losses) if losses else None
+
+
+def last_metrics(path: Path) -> dict[str, float]:
+    """Return what the last whole line says beside LLaMA-Factory's facts: numbers named `part/metric`."""
+    for text in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
+        if parse_line(text):
+            found = json.loads(text).items()
+            return {name: float(value) for name, value in found if "/" in name and _number(value) is not None}
+    return {}
 
 
 @dataclass(slots=True)

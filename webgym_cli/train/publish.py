@@ -18,8 +18,8 @@ from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.train import partial, retention
 from webgym_cli.train.disk import disk_errors
-from webgym_cli.train.plan import TrainPlan
-from webgym_cli.train.progress import TRAINER_LOG, mean_loss, read_log
+from webgym_cli.train.planned import TrainPlan
+from webgym_cli.train.progress import TRAINER_LOG, last_metrics, mean_loss, read_log
 from webgym_cli.train.start_state import resumable
 
 SIDE_FILES = (
@@ -88,10 +88,12 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
         version=plan.iteration + 1,
         iteration=plan.iteration,
         parent=plan.parent,
+        algorithm=plan.algorithm,
         data_digest=plan.training.data_digest,
         resumable=resumable(weights),
         steps=int(state.get("global_step", plan.total_steps)),
         loss=mean_loss(read_log(plan.folder / TRAINER_LOG)),
+        metrics={} if plan.algorithm == "sft" else last_metrics(plan.folder / TRAINER_LOG),
         seconds=seconds,
         created_at=now(),
     )
@@ -109,7 +111,7 @@ def remove_leftovers(run: RunDir, keep: Callable[[Path], bool] = lambda _: False
 
 def _complete_files(plan: TrainPlan, weights: Path) -> None:
     """Copy what the trainer left out of the checkpoint from its own folder, else from the model it started from."""
-    sources = [plan.folder, Path(str(plan.config["model_name_or_path"]))]
+    sources = [plan.folder, Path(plan.model)]
     wanted = list(SIDE_FILES)
     if not any((weights / name).is_file() for name in PROCESSOR_FILES):
         wanted += PROCESSOR_FILES

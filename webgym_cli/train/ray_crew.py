@@ -26,7 +26,7 @@ from webgym_cli.train.cargo import Cargo, Parcel, cargo_of, read_piece
 from webgym_cli.train.lead import LedCrew
 from webgym_cli.train.nodes import Launch, NodeWord
 from webgym_cli.train.place import Place
-from webgym_cli.train.plan import TrainPlan
+from webgym_cli.train.planned import TrainPlan
 from webgym_cli.train.ray_node import Arrival, Made, Posting, Report, TrainNode
 
 BEGIN_SECONDS = 600.0

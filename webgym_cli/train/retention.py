@@ -13,12 +13,13 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.disk import disk_errors
+from webgym_cli.train.partial import RL_STATE
 from webgym_cli.train.start_state import resumable
 
-STATES = ("optimizer.pt", "scheduler.pt", "scaler.pt", "latest", "zero_to_fp32.py", "zero_to_torch.py")
+STATES = (RL_STATE, "optimizer.pt", "scheduler.pt", "scaler.pt", "latest", "zero_to_fp32.py", "zero_to_torch.py")
 """Optimizer states and what only makes sense with them."""
-WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "adapter")
-"""The weights, and the adapter that was merged into them."""
+WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "adapter", "critic")
+"""The weights, the adapter that was merged into them, the critic that was trained with them."""
 
 
 def drop_old_states(run: RunDir, keep: int) -> None:

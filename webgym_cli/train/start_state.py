@@ -15,7 +15,7 @@ from typing import Any
 
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job, last_lines
-from webgym_cli.train.partial import OPTIMIZER_STATES, read_training
+from webgym_cli.train.partial import OPTIMIZER_STATES, RL_STATE, read_training
 
 BUILDER = Path(__file__).with_name("start_state_build.py")
 UNUSABLE = 3
@@ -23,15 +23,20 @@ UNUSABLE = 3
 
 
 def resumable(folder: Path) -> bool:
-    """Tell whether optimizer states lie beside the weights, as WebGym does."""
+    """Tell whether optimizer states lie beside the weights: LLaMA-Factory's or our own trainer's."""
+    return _has_moments(folder) or (folder / RL_STATE).is_dir()
+
+
+def _has_moments(folder: Path) -> bool:
+    """Tell whether optimizer states of LLaMA-Factory lie beside the weights, as WebGym tells it."""
     states = (folder / "optimizer.pt").is_file() or (folder / "latest").is_file()
     return (folder / "trainer_state.json").is_file() and (states or any(folder.glob(OPTIMIZER_STATES)))
 
 
 def why_not_carried(folder: Path, *, world_size: int, zero_stage: int | None) -> str:
     """Return why a training can't start from this checkpoint's optimizer states; empty when it can."""
-    if not resumable(folder):
-        return f"{folder.name} has no optimizer states"
+    if not _has_moments(folder):
+        return f"{folder.name} has no optimizer states of LLaMA-Factory"
     before = read_training(folder)
     stage = before.zero_stage if before else _guess_stage(folder)
     shards = len(list(folder.glob(OPTIMIZER_STATES)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from webgym_cli.config.rl import (
     ActorSettings,
     CriticSettings,
-    Estimator,
     RefSettings,
     RlAlgorithmSettings,
     RlModelSettings,
     RlTrainerSettings,
 )
 from webgym_cli.config.section import Section
+from webgym_cli.records.checkpoint import Estimator
 
 
 class TrainedModel(RlModelSettings):

@@ -1,0 +1,41 @@
+"""What `prepare` hands to a training by policy gradients."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from webgym_cli.records.base import Record
+from webgym_cli.records.sampling import Sampling
+
+ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
+"""The files of a batch."""
+
+
+class RlData(Record):
+    """`rl.json`: written last, so its presence says that the batch is complete."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    iteration: int
+    """The iteration whose training this batch is for."""
+    model_name: str
+    """Name of the checkpoint that its training makes: `model_<YYYYmmdd_HHMMSS>`."""
+    policy: str
+    """The model that is trained: the checkpoint's name, or the base model."""
+    model: str
+    """Its path, or the base model's hub id."""
+    sampling: Sampling
+    trained: int
+    """Trajectories that have rows."""
+    rows: int
+    tokens: int
+    """Of all rows."""
+    trained_tokens: int
+    """Those of them that the policy produced."""
+    plan_digest: str
+    """SHA-256 of what the batch was made from and of the settings for it."""
+    digest: str
+    """SHA-256 of `rows.jsonl`."""
+
+    model_config = ConfigDict(populate_by_name=True)
