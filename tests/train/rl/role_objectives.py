@@ -131,6 +131,8 @@ def test_impossible_options_are_refused():
     ):
         with check.assertRaises(ValueError):
             ActorSettings(**options)
+    with check.assertRaisesRegex(ValueError, "seq-mean-token-sum-norm needs a scale"):
+        aggregate(torch.ones(1), torch.zeros(1).long(), "seq-mean-token-sum-norm", Totals(1, 1))
 
 
 def test_the_critic_by_hand():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from webgym_cli.config.rl import ActorSettings, Aggregation
+from webgym_cli.config.rl import ActorSettings, Aggregation, Mean
 from webgym_cli.train.rl.experience import needed
 from webgym_cli.train.rl.kl import LIMIT, kl_estimate
 
@@ -43,7 +43,8 @@ def aggregate(
     """Return the micro-batch's share of the mean over [K] values; `row` [K] says which row a token belongs to.
 
     `token-mean`: over all tokens. `seq-mean-token-mean`: a row's mean, over the rows. `seq-mean-token-sum`: a row's
-    sum, over the rows. `seq-mean-token-sum-norm`: the same over a constant `scale`. Rows must not be divided.
+    sum, over the rows. `seq-mean-token-sum-norm`: the same over a constant `scale`; raises `ValueError` without one.
+    Rows must not be divided.
     """
     if mode == "token-mean":
         return values.sum() / max(1, totals.tokens)
@@ -51,15 +52,11 @@ def aggregate(
         _, place, count = torch.unique(row, return_inverse=True, return_counts=True)
         values = values / count[place]
     shared = values.sum() / max(1, totals.sequences)
-    return shared / _scale(mode, scale)
-
-
-def _scale(mode: Aggregation, scale: int | None) -> int:
     if mode != "seq-mean-token-sum-norm":
-        return 1
-    if not scale or scale < 1:
-        raise ValueError(f"loss_agg_mode={mode} needs loss_scale_factor, a number of tokens")
-    return scale
+        return shared
+    if scale is None:
+        raise ValueError(f"{mode} needs a scale, a number of tokens")
+    return shared / scale
 
 
 def policy_loss(
@@ -129,7 +126,7 @@ def value_loss(
     totals: Totals,
     *,
     cliprange_value: float = 0.5,
-    loss_agg_mode: Aggregation = "token-mean",
+    loss_agg_mode: Mean = "token-mean",
 ) -> Objective:
     """Return the critic's loss over [K] tokens: 0.5 · mean of max((v - return)², (clipped v - return)²).
 
