@@ -49,9 +49,10 @@ def require_workings(tasks: Sequence[Task], tools: Sequence[Tool], limits: Agent
             f"task {tasks[0].id}: its expert needs the tool {CALCULATOR}, which is not among agent.tools",
             hint=f"-s 'agent.tools=[\"{CALCULATOR}\"]', or --policy vllm",
         )
-    unsolved = [error for task in tasks if (error := _problem(task, limits)) is not None]
+    different = {task.key: task for task in tasks}.values()
+    unsolved = [error for task in different if (error := _problem(task, limits)) is not None]
     if unsolved:
-        others = f" ({len(unsolved)} such of {len(tasks)})" if len(unsolved) > 1 else ""
+        others = f" ({len(unsolved)} such of {len(different)})" if len(unsolved) > 1 else ""
         raise UsageError(f"{unsolved[0]}{others}", hint=unsolved[0].hint)
 
 
@@ -71,7 +72,7 @@ def calculations(task: Task) -> tuple[str, ...]:
             evaluate(item)
         except BadExpression as error:
             raise UsageError(
-                f"task {task.id}: {EXPRESSION} {item!r} has no value: {error}",
+                f"task {task.id}: {EXPRESSION} {item[:80]!r} has no value: {error}",
                 hint=f"mend the record's field {EXPRESSION}, or --policy vllm",
             ) from None
     return tuple(listed)
@@ -114,7 +115,7 @@ def _problem(task: Task, limits: AgentSettings) -> UsageError | None:
     if needed <= (turns - 1) * calls:
         return None
     return UsageError(
-        f"task {task.id}: {needed} calculations and the answer need more than agent.max_turns={turns} turns of "
+        f"task {task.id}: its calculations ({needed}) and the answer need more than agent.max_turns={turns} turns of "
         f"agent.max_tool_calls={calls} calls",
         hint=f"-s agent.max_turns={1 + math.ceil(needed / calls)}, or {_INSTEAD}",
     )
