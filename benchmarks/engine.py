@@ -181,6 +181,9 @@ class ScriptedActor:
             action = Action(name=ActionName.CLICK, coordinate=point)
         return Reply(render_call(action, InteractionMode.COORDINATES), Generation(finish_reason="stop"))
 
+    def sampling(self, *, greedy: bool) -> None:
+        """Return nothing: a script samples from no distribution."""
+
 
 @dataclass(slots=True)
 class Clock:

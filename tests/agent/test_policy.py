@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -17,6 +18,7 @@ from webgym_cli.agent.wire import EncodedImages
 from webgym_cli.config.collect import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Observation, PromptSpec
 
 KEY = "secret-key"
@@ -107,7 +109,7 @@ def server():
 async def connect(server):
     policies = []
 
-    def policy(sampling=None, url=None, **limits):
+    def policy(sampling=None, url=None, logprobs=None, **limits):
         made = ChatPolicy(
             url or f"http://127.0.0.1:{server.server_port}/v1",
             "policy",
@@ -115,6 +117,7 @@ async def connect(server):
             RolloutSettings.model_validate({"policy_timeout": 10, **limits}),
             EncodedImages({shot(0).sha256: png(0)}.__getitem__),
             api_key=KEY,
+            logprobs=logprobs,
         )
         policies.append(made)
         return made
@@ -167,6 +170,39 @@ async def test_vllm_is_asked_for_token_ids_and_log_probabilities(ask, server):
         True,
         True,
     )
+
+
+LIMITED = {"temperature": 0.7, "top_p": 0.9, "top_k": 7, "min_p": 0.1}
+
+
+async def test_vllm_is_asked_for_just_what_the_policy_says_that_it_samples_from(connect, server):
+    server.version = (200, {"version": "0.32.0"})
+    policy = connect(LIMITED, logprobs="processed")
+    before = policy.sampling(greedy=False)
+    await policy.reply(PROMPT)
+    told = policy.sampling(greedy=False)
+    assert told == before == Sampling(**LIMITED, logprobs="processed")
+    assert {name: server.requests[0][name] for name in LIMITED} == told.model_dump(exclude={"logprobs"}) == LIMITED
+
+
+async def test_of_other_servers_only_what_they_were_asked_for_is_told(connect, server):
+    policy = connect(LIMITED)
+    await policy.reply(PROMPT)
+    assert policy.sampling(greedy=False) == Sampling(temperature=0.7, top_p=0.9)
+    assert "top_k" not in server.requests[0]
+
+
+@pytest.mark.parametrize("version", [(200, {"version": "0.32.0"}), (404, {})], ids=["vLLM", "another"])
+async def test_a_greedy_prompt_is_asked_at_temperature_0_whatever_the_settings_limit(connect, server, version):
+    server.version = version
+    policy = connect(LIMITED, logprobs="raw")
+    await policy.reply(replace(PROMPT, greedy=True))
+    await policy.reply(PROMPT)
+    greedy, sampled = server.requests
+    assert (greedy["temperature"], greedy["top_p"]) == (0.0, 1.0)
+    assert (greedy.get("top_k", -1), greedy.get("min_p", 0.0)) == (-1, 0.0)
+    assert sampled["temperature"] == 0.7
+    assert policy.sampling(greedy=True) == Sampling(temperature=0.0, logprobs="raw")
 
 
 @pytest.mark.parametrize("top_k", [0, -1])

@@ -14,6 +14,7 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import (
@@ -39,7 +40,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
-        *(Outcome, Score),
+        *(Sampling, Outcome, Score),
         *(Judgement, Verdict, Task, Episode, Prepared, Checkpoint, Block, RankStatus, Underway, Recoded),
     )
 }

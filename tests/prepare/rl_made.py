@@ -15,6 +15,7 @@ from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.episode import Episode
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Generation, Observation, PromptSpec, Step, ToolResult, Trajectory
@@ -27,7 +28,8 @@ from webgym_cli.testing.tiny_model_build import CHAT_TEMPLATE, CONTROL, END, TAG
 TOOLS = PromptSpec(tools=({"type": "function", "function": {"name": "calculator", "parameters": {}}},))
 CALL = 'So:\n<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call>'
 ANSWER = "It is \\boxed{42}."
-PLAIN = ("policy_config.temperature=1", "policy_config.top_k=-1", "policy_config.top_p=1", "policy_config.min_p=0")
+PLAIN = Sampling(temperature=1.0, logprobs="processed")
+GREEDY = Sampling(temperature=0.0, logprobs="processed")
 
 
 def build_model(folder: Path) -> Path:
@@ -55,7 +57,10 @@ def sampled(tokens: ModelTokens, text: str) -> list[int]:
 
 
 def served(made: Trajectory, tokens: ModelTokens, ids: dict[int, Sequence[int]] | None = None) -> Trajectory:
-    """Return the trajectory with what the server told of each step. `ids`: other ids than those of a step's text."""
+    """Return the trajectory with what our server told of each step. `ids`: other ids than those of a step's text.
+
+    What it was sampled from is the model's own distribution unless the trajectory says otherwise.
+    """
     done: list[Step] = []
     for number, step in enumerate(made.steps):
         so_far = made.model_copy(update={"steps": (*done, step)})
@@ -69,7 +74,7 @@ def served(made: Trajectory, tokens: ModelTokens, ids: dict[int, Sequence[int]] 
             logprobs=tuple(-(number + 1) / 8 - place / 1024 for place in range(len(said))),
         )
         done.append(step.model_copy(update={"prompt_digest": prompt.digest, "generation": generation}))
-    return made.model_copy(update={"steps": tuple(done)})
+    return made.model_copy(update={"steps": tuple(done), "sampling": made.sampling or PLAIN})
 
 
 def talk(number: int = 0, *responses: str, pictures: Sequence[int | None] = (), **changes: Any) -> Trajectory:
@@ -89,7 +94,7 @@ def talk(number: int = 0, *responses: str, pictures: Sequence[int | None] = (), 
     return trajectory(number, steps=0, **values).model_copy(update={"steps": tuple(steps)})
 
 
-def episode(number: int, task: str = "", *, iteration: int = 0, position: int | None = None, seed: int = 0) -> Episode:
+def episode(number: int, task: str = "", *, iteration: int = 0, position: int | None = None, **changes: Any) -> Episode:
     """Return a planned episode, whose stored trajectory is that of `talk(number)`."""
     name = task or f"q{number}"
     return Episode(
@@ -97,9 +102,9 @@ def episode(number: int, task: str = "", *, iteration: int = 0, position: int | 
         split=Split.TRAIN,
         iteration=iteration,
         task=Task(id=name, environment="tools"),
-        seed=seed,
         max_steps=3,
         position=number if position is None else position,
+        **{"seed": 0, **changes},
     )
 
 
@@ -121,8 +126,8 @@ def store(run: RunDir, *trajectories: Trajectory, rank: int = 0) -> None:
 
 
 def settings(model: Path | str = "model", *overrides: str) -> Settings:
-    """Return settings whose own server sampled from the model's own distribution, one episode a question."""
-    return load(overrides=[f"policy_config.base_model={model}", *PLAIN, *overrides])
+    """Return settings with one episode a question."""
+    return load(overrides=[f"policy_config.base_model={model}", *overrides])
 
 
 def line_of(path: Path) -> list[dict[str, Any]]:

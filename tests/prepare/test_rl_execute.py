@@ -9,6 +9,8 @@ import pytest
 from tests.prepare.rl_made import (
     ANSWER,
     CALL,
+    GREEDY,
+    PLAIN,
     build_model,
     episode,
     line_of,
@@ -103,7 +105,7 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
         "iteration": 0,
         "policy": str(model),
         "model": str(model),
-        "sampling": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0},
+        "sampling": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0, "logprobs": "processed"},
         "rows": 3,
         "tokens": sum(len(row["input_ids"]) for row in rows),
         "trained_tokens": 3 * len(produced),
@@ -233,13 +235,17 @@ def test_a_disk_that_refuses_is_told_in_one_line(filled, model):
     assert stage.read_rl_data(filled) is None
 
 
-def test_greedy_episodes_keep_their_reward_and_have_no_rows(filled, model):
-    write(filled, model, greedy=frozenset({"train-0000-00001"}))
-    assert [(line["reward"], line["greedy"]) for line in lines(filled, "trajectories.jsonl")] == [
-        (1.0, False), (0.0, True), (1.0, False), (None, False),
+def test_greedy_episodes_keep_their_reward_and_have_no_rows(run, model, tokens):
+    write_plan(run, *(episode(number, "a", greedy=number == 2) for number in range(3)))
+    store(run, served(talk(0), tokens), served(talk(1), tokens))
+    store(run, served(talk(2, outcome=UNSOLVED, sampling=GREEDY), tokens))
+    data = write(run, model, "agent.greedy_chain=true")
+    assert [(line["group"], line["reward"], line["greedy"]) for line in lines(run, "trajectories.jsonl")] == [
+        (0, 1.0, False), (0, 1.0, False), (0, 0.0, True),
     ]  # fmt: skip
-    assert [row["number"] for row in lines(filled, "rows.jsonl")] == [0, 2]
-    assert dropped(filled)["greedy"] == 1
+    assert [row["number"] for row in lines(run, "rows.jsonl")] == [0, 1]
+    assert dropped(run)["greedy"] == 1
+    assert data.sampling == PLAIN
 
 
 def test_the_tiny_model_s_own_tokenizer_and_template(run, tiny_model_dir):

@@ -1,23 +1,21 @@
 """What a batch is made of: its groups, its masked trajectories, and what is refused."""
 
-import json
 from contextlib import contextmanager
 
 import pytest
 
-from tests.prepare.rl_made import build_model, episode, served, settings, store, talk, write_plan
+from tests.prepare.rl_made import GREEDY, PLAIN, build_model, episode, served, settings, store, talk, write_plan
 from tests.records.made import CRASHED, UNSOLVED
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError, WebGymError
 from webgym_cli.prepare.rl.options import GroupBy, RlOptions
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.reasons import Masked
-from webgym_cli.prepare.rl.sampling import sampling_of
 from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation, Outcome
 from webgym_cli.store.files import write_json
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.metrics import record
 from webgym_cli.store.run import RunDir
 
 CHAINS = "agent.num_chains=2"
@@ -196,76 +194,118 @@ def test_a_failure_needs_no_token_ids(run, tokens):
     assert batch(run)[1] == ("00001", 1, None)
 
 
+GREEDY_CHAIN = "agent.greedy_chain=true"
+
+
 def test_greedy_episodes_are_a_baseline_and_nothing_to_train(run, tokens):
-    write_plan(run, *(episode(number, "a") for number in range(3)))
-    untold = talk(2, outcome=UNSOLVED)
+    """Two draws of two chains and their greedy episode, whose server told no tokens."""
+    order = [(number, "ab"[number // 3]) for number in range(6)]
+    write_plan(run, *(episode(number, task, greedy=number % 3 == 2) for number, task in order))
+    store(run, *(served(talk(number), tokens) for number in (0, 1, 3, 4)))
+    untold = talk(2, outcome=UNSOLVED, sampling=GREEDY)
     assert untold.steps[0].generation == Generation()
-    store(run, served(talk(0), tokens), served(talk(1), tokens), untold)
-    with planned(run, greedy=frozenset({"train-0000-00002"})) as plan:
-        assert (plan.counts.trained, plan.counts.greedy) == (2, 1)
-        assert [(member.greedy, member.reward) for member in plan.members()] == [
-            (False, 1.0), (False, 1.0), (True, 0.0),
+    store(run, untold, talk(5, outcome=CRASHED, sampling=GREEDY))
+    with planned(run, CHAINS, GREEDY_CHAIN) as plan:
+        assert plan.group_by is GroupBy.CHAIN
+        assert (plan.counts.trained, plan.counts.greedy, plan.counts.masked) == (4, 1, {"failure": 1})
+        assert [(member.group, member.greedy, member.reward) for member in plan.members()] == [
+            (0, False, 1.0), (0, False, 1.0), (0, True, 0.0), (1, False, 1.0), (1, False, 1.0), (1, True, None),
         ]  # fmt: skip
-    with pytest.raises(UsageError, match="no greedy trajectory 'train-0000-00009' in the batch"):
-        batch(run, greedy=frozenset({"train-0000-00002", "train-0000-00009"}))
+
+
+def test_one_chain_and_its_greedy_episode_are_a_group(run, tokens):
+    """The same question drawn twice: each draw has its own baseline."""
+    write_plan(run, *(episode(number, "a", greedy=number % 2 == 1) for number in range(4)))
+    greedy = (talk(number, sampling=GREEDY) for number in (1, 3))
+    store(run, *(served(talk(number), tokens) for number in (0, 2)), *greedy)
+    assert [group for _, group, _ in batch(run, GREEDY_CHAIN)] == [0, 0, 1, 1]
+
+
+def test_an_episode_that_was_to_be_greedy_and_was_not_is_no_baseline(run, tokens):
+    write_plan(run, episode(0), episode(1, "q0", greedy=True))
+    store(run, served(talk(0), tokens), served(talk(1), tokens))
+    with planned(run, GREEDY_CHAIN) as plan:
+        assert (plan.counts.trained, plan.counts.greedy) == (2, 0)
 
 
 # --- what was sampled from
 
-TOP_K = "policy_config.top_k=2"
-ELSEWHERE = "rollout.policy=http://127.0.0.1:1/v1"
+
+def sampling(**values):
+    return Sampling.model_validate({"temperature": 1.0, **values})
 
 
-@pytest.fixture
-def ours(run):
-    """A run in which our own server was started."""
-    record(run, {"event": "serve", "seconds": 1.0, "url": "http://127.0.0.1:8999/v1", "model": "base"})
-    return run
+def sampled_from(run, tokens, *samplings):
+    """Store an episode of each, and return what the batch is sampled from."""
+    write_plan(run, *(episode(number) for number in range(len(samplings))))
+    store(run, *(served(talk(number, sampling=told), tokens) for number, told in enumerate(samplings)))
+    with planned(run) as plan:
+        assert plan.to_json()["sampling"] == plan.sampling.model_dump()
+        return plan.sampling
 
 
-def test_our_own_server_tells_the_probabilities_that_it_sampled_with(ours):
-    sampling = sampling_of(ours, settings("model", TOP_K, "policy_config.temperature=0.7"), RlOptions())
-    assert sampling.model_dump() == {"temperature": 0.7, "top_k": 2, "top_p": 1.0, "min_p": 0.0}
-    assert sampling_of(ours, settings("model", "policy_config.top_k=0"), RlOptions()).top_k == -1
+LIMITED = [{"top_k": 2}, {"temperature": 0.7}, {"top_p": 0.9}, {"min_p": 0.1}]
 
 
-@pytest.mark.parametrize(
-    "override", [TOP_K, "policy_config.temperature=0.7", "policy_config.top_p=0.9", "policy_config.min_p=0.1"]
-)
-def test_raw_log_probabilities_of_another_distribution_are_refused(ours, override):
-    changed = override.partition("=")[0].partition(".")[2]
-    raw = settings("model", override, ELSEWHERE)
-    with pytest.raises(SettingsError, match=changed) as raised:
-        sampling_of(ours, raw, RlOptions())
+@pytest.mark.parametrize("limits", LIMITED, ids=str)
+def test_our_own_server_tells_the_probabilities_that_it_sampled_with(run, tokens, limits):
+    told = sampling(**limits, logprobs="processed")
+    assert sampled_from(run, tokens, told, told) == told
+
+
+def test_the_settings_of_today_do_not_decide(run, tokens):
+    told = sampling(temperature=0.7, logprobs="processed")
+    write_plan(run, episode(0))
+    store(run, served(talk(0, sampling=told), tokens))
+    with planned(run, "policy_config.temperature=0", "policy_config.top_k=9", "rollout.policy=oracle") as plan:
+        assert plan.sampling == told
+
+
+@pytest.mark.parametrize("limits", LIMITED, ids=str)
+@pytest.mark.parametrize("logprobs", ["raw", None])
+def test_log_probabilities_of_another_distribution_are_refused(run, tokens, limits, logprobs):
+    (changed,) = limits
+    with pytest.raises(SettingsError, match=f"{changed}={limits[changed]}") as raised:
+        sampled_from(run, tokens, sampling(**limits, logprobs=logprobs))
+    assert ("serve.extra_args" if logprobs else "a server that is not ours") in str(raised.value)
     assert f"-s policy_config.{changed}=" in raised.value.hint
-    told = sampling_of(ours, raw, RlOptions(processed_logprobs=True))
-    assert told == sampling_of(ours, settings("model", override), RlOptions())
-    assert sampling_of(ours, settings("model", ELSEWHERE), RlOptions()).untouched
 
 
-def test_a_server_that_was_named_on_the_command_line_is_not_taken_for_ours(run):
-    """`--policy URL` leaves the settings as they are; a server of our own would have been started."""
-    with pytest.raises(SettingsError, match="top_k=2"):
-        sampling_of(run, settings("model", TOP_K), RlOptions())
-    assert sampling_of(run, settings(), RlOptions()).untouched
+def test_of_an_untouched_distribution_all_log_probabilities_are_alike(run, tokens):
+    told = sampling(logprobs="raw"), sampling(), sampling(logprobs="processed")
+    assert sampled_from(run, tokens, *told) == sampling(logprobs="processed")
 
 
-@pytest.mark.parametrize("arguments", [["--logprobs-mode", "raw_logprobs"], ["--logprobs_mode=raw_logprobs"]])
-def test_arguments_of_ones_own_can_make_our_server_s_raw(ours, arguments):
-    extra = f"serve.extra_args={json.dumps(arguments)}"
-    with pytest.raises(SettingsError, match="before temperature"):
-        sampling_of(ours, settings("model", TOP_K, extra), RlOptions())
-    assert sampling_of(ours, settings("model", extra), RlOptions()).untouched
+def test_several_distributions_are_refused_with_their_counts(run, tokens):
+    cold = sampling(temperature=0.7, logprobs="processed")
+    with pytest.raises(SettingsError, match=r"2 from temperature=1, top_k=-1, .*, 1 from temperature=0\.7") as raised:
+        sampled_from(run, tokens, sampling(), cold, sampling(logprobs="processed"))
+    assert "rl.data.last_n_iterations=1" in raised.value.hint
 
 
-def test_logits_are_no_log_probabilities(ours):
-    with pytest.raises(SettingsError, match=r"serve\.extra_args: --logprobs-mode raw_logits"):
-        sampling_of(ours, settings("model", 'serve.extra_args=["--logprobs-mode", "raw_logits"]'), RlOptions())
+def test_what_is_not_trained_on_may_be_of_any_distribution(run, tokens):
+    write_plan(run, *(episode(number) for number in range(3)))
+    cold = sampling(temperature=0.7)
+    store(run, talk(0, outcome=CRASHED, sampling=cold), served(talk(1, outcome=WAITS, sampling=cold), tokens))
+    store(run, served(talk(2), tokens))
+    with planned(run) as plan:
+        assert plan.sampling == PLAIN
 
 
-def test_nothing_is_sampled_at_temperature_0(ours):
-    with pytest.raises(SettingsError, match=r"policy_config\.temperature") as raised:
-        sampling_of(ours, settings("model", "policy_config.temperature=0"), RlOptions())
+def test_trajectories_that_do_not_tell_are_refused(run, tokens):
+    untold = [served(talk(number), tokens).model_copy(update={"sampling": None}) for number in (1, 2)]
+    write_plan(run, *(episode(number) for number in range(3)))
+    store(run, served(talk(0), tokens), *untold)
+    named = r"train-0000-00001 \(and 1 more\) was sampled from is not known \(policy base\)"
+    with pytest.raises(SettingsError, match=named) as raised:
+        batch(run)
+    assert "webgym prepare" in raised.value.hint
+
+
+def test_nothing_is_sampled_at_temperature_0(run, tokens):
+    """The plan did not ask for it: the settings did."""
+    with pytest.raises(SettingsError, match=r"policy_config\.temperature: train-0000-00000 \(and 1 more\)") as raised:
+        sampled_from(run, tokens, GREEDY, GREEDY)
     assert "policy_config.temperature=1" in raised.value.hint
 
 

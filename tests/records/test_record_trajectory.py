@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from tests.records.made import CLICK, CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import (
     Element,
@@ -76,6 +77,15 @@ trajectories = st.builds(
     instruction=text,
     seed=st.integers(0, 2**31),
     policy=text,
+    sampling=st.none()
+    | st.builds(
+        Sampling,
+        temperature=st.floats(0, 9),
+        top_k=st.integers(-1, 99),
+        top_p=st.floats(0, 1, exclude_min=True),
+        min_p=st.floats(0, 1),
+        logprobs=st.sampled_from(["processed", "raw", None]),
+    ),
     prompt=st.builds(PromptSpec, interaction_mode=st.sampled_from(InteractionMode), history_window=st.integers(0, 9)),
     steps=st.lists(steps | mistakes, max_size=2).map(tuple),
     outcome=ends | failures,
@@ -105,6 +115,12 @@ def test_the_line_says_its_schema():
     assert json.loads(trajectory().to_line())["schema"] == 1
     with pytest.raises(ValidationError):
         Trajectory.model_validate_json(trajectory().to_line().replace('"schema":1', '"schema":2'))
+
+
+def test_a_line_of_before_is_of_unknown_sampling():
+    line = json.loads(trajectory().to_line())
+    del line["sampling"]
+    assert Trajectory.model_validate_json(json.dumps(line)).sampling is None
 
 
 def test_an_unknown_field_is_refused_not_lost():

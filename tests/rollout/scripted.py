@@ -14,6 +14,7 @@ from webgym_cli.environments.base import StepResult, View
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Generation, Score
 
@@ -138,3 +139,6 @@ class ScriptedActor:
         self.prompts.append(prompt)
         reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
         return Reply(text=reply, generation=Generation(finish_reason=self.finish_reason))
+
+    def sampling(self, *, greedy: bool) -> Sampling:
+        return Sampling(temperature=0.0 if greedy else 1.0)

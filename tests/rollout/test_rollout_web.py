@@ -67,6 +67,9 @@ class Player:
             play = Action(name=ActionName.CLICK, element_id=next(one["id"] for one in listed if one["name"] == play))
         return Reply(text=render_call(play, MODE), generation=Generation(finish_reason="stop"))
 
+    def sampling(self, *, greedy: bool) -> None:
+        return None
+
 
 class Engine:
     """A run on the local web, one task an address."""

@@ -67,6 +67,17 @@ def test_a_stream_has_positions_and_rounds(tasks, which):
     assert all(0 <= element.seed < SEEDS for element in elements)
 
 
+def test_the_greedy_one_comes_last_on_the_first_seed_and_changes_no_other(tasks):
+    plain = list(islice(Sampler(tasks, "x", RATIO, 2).stream(HARD), 12))
+    elements = list(islice(Sampler(tasks, "x", RATIO, 2, greedy=True).stream(HARD), 18))
+    assert [element.position for element in elements] == list(range(18))
+    assert [element.greedy for element in elements] == [False, False, True] * 6
+    sampled = [(element.index, element.seed) for element in elements if not element.greedy]
+    assert sampled == [(element.index, element.seed) for element in plain]
+    greedy = [(element.index, element.seed) for element in elements if element.greedy]
+    assert greedy == sampled[::2]
+
+
 def test_elements_can_be_asked_for_by_their_position(tasks):
     sampler = Sampler(tasks, "x", RATIO)
     elements = list(islice(sampler.stream(MEDIUM), 20))

@@ -22,6 +22,7 @@ from webgym_cli.agent.reply import Reply, Servers
 from webgym_cli.config.collect import RolloutSettings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.sampling import Sampling
 
 BREATHER = 0.5
 """Seconds before a request goes again to a server that has just failed it; twice as many the next time."""
@@ -96,6 +97,10 @@ class BalancedPolicy:
                 if not _blames_server(error) or len(failed) >= self._repeats:
                     raise
                 failed.append(server)
+
+    def sampling(self, *, greedy: bool) -> Sampling:
+        """Return what replies are sampled from: all servers are asked for the same."""
+        return self._servers[0].policy.sampling(greedy=greedy)
 
     def servers(self) -> Servers:
         """Return the counters of each server by its address."""

@@ -16,6 +16,7 @@ from webgym_cli.agent.wire import EncodedImages, request_body
 from webgym_cli.config.collect import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.sampling import Logprobs, Sampling
 from webgym_cli.records.trajectory import Generation
 
 _REASON = 300
@@ -39,13 +40,15 @@ class ChatPolicy:
         self,
         base_url: str,
         model: str,
-        sampling: PolicySettings,
+        settings: PolicySettings,
         limits: RolloutSettings,
         images: EncodedImages,
         *,
         name: str = "",
         api_key: str = "",
+        logprobs: Logprobs | None = None,
     ) -> None:
+        """`logprobs`: what the server's log-probabilities are of, where that is known."""
         try:
             url = httpx.URL(base_url)
         except httpx.InvalidURL as error:
@@ -54,7 +57,8 @@ class ChatPolicy:
         self.address = str(url.copy_with(userinfo=b"", query=None)).rstrip("/")
         """The base URL as people are told of it: without a password in it."""
         self._model = model
-        self._sampling = sampling
+        self._settings = settings
+        self._logprobs = logprobs
         self._images = images
         self._client = openai.AsyncOpenAI(
             base_url=base_url,
@@ -69,7 +73,7 @@ class ChatPolicy:
         """Send the prompt; the reply has token ids and log-probabilities where the server gives them."""
         from openai.types.chat import ChatCompletion
 
-        body = request_body(prompt, self._images, await self._parameters())
+        body = request_body(prompt, self._images, await self._parameters(greedy=prompt.greedy))
         try:
             # The client's typed method would walk through the whole request again, at several times the cost.
             return _reply(await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body))
@@ -90,6 +94,20 @@ class ChatPolicy:
             return False
         return answer.status_code < 500
 
+    def sampling(self, *, greedy: bool) -> Sampling:
+        """Return what replies are sampled from: just what the requests ask for. An unknown server is taken for vLLM."""
+        asked = self._settings
+        if greedy:
+            return Sampling(temperature=0.0, logprobs=self._logprobs)
+        limited = self._is_vllm is not False
+        return Sampling(
+            temperature=asked.temperature,
+            top_k=asked.top_k if limited and asked.top_k > 0 else -1,
+            top_p=asked.top_p,
+            min_p=asked.min_p if limited else 0.0,
+            logprobs=self._logprobs,
+        )
+
     def servers(self) -> Servers:
         """Return nothing: one server shares its requests with no other."""
         return {}
@@ -105,18 +123,19 @@ class ChatPolicy:
         astray = isinstance(error, openai.APIStatusError) and error.status_code in _ASTRAY
         return (AstrayError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason[:_REASON]}")
 
-    async def _parameters(self) -> dict[str, Any]:
-        sampling = self._sampling
+    async def _parameters(self, *, greedy: bool) -> dict[str, Any]:
+        is_vllm = await self._knows_vllm()
+        sampling = self.sampling(greedy=greedy)
         parameters: dict[str, Any] = {
             "model": self._model,
-            "max_tokens": sampling.max_new_tokens,
+            "max_tokens": self._settings.max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
         }
-        if await self._knows_vllm():
+        if is_vllm:
             parameters |= {
                 "logprobs": True,
-                "top_k": sampling.top_k if sampling.top_k > 0 else -1,
+                "top_k": sampling.top_k,
                 "min_p": sampling.min_p,
                 "return_token_ids": True,
             }

@@ -39,6 +39,8 @@ class Prompt:
     images: tuple[str, ...]
     episode: str = field(default="", compare=False)
     """The episode that asks: several servers keep its requests together. Never sent; empty: nobody's."""
+    greedy: bool = field(default=False, compare=False)
+    """Whether the likeliest tokens are asked for, whatever the policy samples from otherwise."""
 
     @property
     def digest(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from webgym_cli.agent.prompt import Prompt
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation
 
 Servers = dict[str, dict[str, float]]
@@ -33,6 +34,10 @@ class Policy(Protocol):
 
     async def reply(self, prompt: Prompt) -> Reply:
         """Return the response to a prompt, within the policy's deadline."""
+        ...
+
+    def sampling(self, *, greedy: bool) -> Sampling:
+        """Return what replies to prompts that are `greedy`, or are not, are sampled from."""
         ...
 
     def servers(self) -> Servers:

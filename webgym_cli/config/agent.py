@@ -22,6 +22,9 @@ class AgentSettings(Section):
     num_chains: int = Field(default=1, ge=1)
     """Episodes of each training task that is drawn, one after the other in the plan: a group that is compared. In every
     environment; `rollout.episodes` counts the episodes, not the tasks."""
+    greedy_chain: bool = False
+    """One more episode beside the `num_chains` of a training task, at temperature 0 and on the seed of the first: the
+    baseline of the group, for `train.algorithm=remax`; it is not trained on. `rollout.episodes` counts it too."""
     tool_timeout: float = Field(default=30.0, gt=0)
     """Longest call of a tool that names no time limit of its own, in seconds."""
     tool_max_length: int = Field(default=2048, ge=1)
@@ -30,3 +33,8 @@ class AgentSettings(Section):
     """Calls in one response at most; a response with more is no action."""
     reward_timeout: float = Field(default=60.0, gt=0)
     """Deadline of the reward function, in seconds."""
+
+    @property
+    def group_size(self) -> int:
+        """Episodes of a training task that is drawn, in a row in the plan: the chains, then the greedy one."""
+        return self.num_chains + self.greedy_chain

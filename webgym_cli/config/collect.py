@@ -138,7 +138,7 @@ class RolloutSettings(Section):
     """`vllm` (our server on the run's current model), `oracle` (the environment's expert), or an OpenAI base URL;
     several base URLs, with commas between, share the requests."""
     episodes: int = Field(default=1024, ge=1)
-    """Training episodes of an iteration."""
+    """Training episodes of an iteration, the greedy ones of `agent.greedy_chain` among them."""
     test_episodes: int = Field(default=100, ge=1)
     """Held-out tasks and seeds of an evaluation: the same each time."""
     test_repeats: int = Field(default=1, ge=1)

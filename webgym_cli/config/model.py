@@ -71,6 +71,7 @@ FROZEN_FOR_A_RUN = (
     "agent.system_prompt",
     "agent.max_turns",
     "agent.num_chains",
+    "agent.greedy_chain",
     "policy_config.base_model",
     "policy_config.template",
     "image",

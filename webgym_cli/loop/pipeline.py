@@ -23,6 +23,7 @@ from webgym_cli.rewards.plan import JudgeQuery, plan_judging
 from webgym_cli.rollout.execute import Rollout
 from webgym_cli.rollout.parts import ORACLE, VLLM, Acting, policy_urls
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
+from webgym_cli.serve.logprobs import served_logprobs
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link
 from webgym_cli.store.index.query import open_index, refresh_index
@@ -153,9 +154,11 @@ class Pipeline:
         """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""
         if policy == ORACLE:
             return Acting()
+        logprobs = served_logprobs(self.settings) if policy == VLLM else None
         base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
         newest = current(self.run)
-        return Acting(base_urls=base_urls, name=newest.name if newest else self.settings.policy_config.base_model)
+        name = newest.name if newest else self.settings.policy_config.base_model
+        return Acting(base_urls=base_urls, name=name, logprobs=logprobs)
 
     def _watch(self, policy: str) -> Awaitable[None] | None:
         return self.serving.watch() if policy == VLLM else None

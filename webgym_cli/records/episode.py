@@ -22,3 +22,6 @@ class Episode(Record):
     """Where in the sampler's stream (of all tasks, or of the task's band) it was drawn."""
     repeat: int = Field(default=0, ge=0)
     """How many episodes before it were the same task on the same seed: evaluations may run each several times."""
+    greedy: bool = False
+    """Whether the policy is asked for its likeliest tokens (temperature 0): with `agent.greedy_chain` the last episode
+    of a group, on the seed of the first. Policy gradients compare the others with it and don't train on it."""

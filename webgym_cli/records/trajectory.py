@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
 
 SUCCESS_REWARD = 1.0
@@ -97,7 +98,7 @@ class Generation(Record):
     token_ids: tuple[int, ...] | None = None
     """The response's ids, stop token included, when the server gave them."""
     logprobs: tuple[float, ...] | None = None
-    """Natural log-probability of each of `token_ids` under the distribution reported by the server."""
+    """Natural log-probability of each of `token_ids`; of which distribution, the trajectory's `sampling` tells."""
     finish_reason: str | None = None
 
 
@@ -200,6 +201,8 @@ class Trajectory(Record):
     policy: str
     """Who acted: `oracle`, or the model and its version."""
     prompt: PromptSpec
+    sampling: Sampling | None = None
+    """What its tokens were sampled from; None: an expert acted, or whoever stored it did not tell."""
     steps: tuple[Step, ...] = ()
     outcome: Outcome
     started_at: Moment

@@ -13,6 +13,7 @@ from webgym_cli.agent.reply import Policy, Reply, Servers
 from webgym_cli.agent.tools import describe, render_call
 from webgym_cli.environments.base import Environment
 from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation, PromptVersion
 
 
@@ -26,6 +27,10 @@ class Actor(Protocol):
         """Return the response. Raises `BoundaryError`."""
         ...
 
+    def sampling(self, *, greedy: bool) -> Sampling | None:
+        """Return what the responses to prompts that are `greedy`, or are not, are sampled from; None for an expert."""
+        ...
+
 
 class ModelActor:
     """A policy that sees nothing but its prompt."""
@@ -37,6 +42,10 @@ class ModelActor:
     async def act(self, prompt: Prompt, environment: Environment) -> Reply:
         """Ask the policy."""
         return await self._policy.reply(prompt)
+
+    def sampling(self, *, greedy: bool) -> Sampling:
+        """Return what the policy samples from."""
+        return self._policy.sampling(greedy=greedy)
 
     def servers(self) -> Servers:
         """Return the counters of the policy's servers."""
@@ -57,6 +66,9 @@ class OracleActor:
         action = await environment.expert_action()
         text = render_calls(action) if environment.tools is not None else self._on_the_web(action)
         return Reply(text=text, generation=Generation(finish_reason="stop"))
+
+    def sampling(self, *, greedy: bool) -> None:
+        """Return nothing: an expert samples from no distribution."""
 
     def _on_the_web(self, action: Action) -> str:
         """Return an action as a tool call, with notes where the prompt asks for them."""

@@ -34,8 +34,8 @@ class EpisodeDraw:
             return cls(settings, split, iteration, Sampler(tasks, f"{settings.seed}/test"))
         part = "train" if settings.tasks.no_repeats else f"train/{iteration}"
         ratio = settings.tasks.difficulty_ratio if settings.tasks.sampler == "ratio" else None
-        chains = settings.agent.num_chains
-        return cls(settings, split, iteration, Sampler(tasks, f"{settings.seed}/{part}", ratio, chains))
+        name, agent = f"{settings.seed}/{part}", settings.agent
+        return cls(settings, split, iteration, Sampler(tasks, name, ratio, agent.num_chains, agent.greedy_chain))
 
     def further(
         self,
@@ -47,13 +47,16 @@ class EpisodeDraw:
     ) -> tuple[Episode, ...]:
         """Draw so many episodes of a repeat that go on where its planned ones stopped, with `hidden` tasks passed over.
 
-        `earlier`: the episodes of earlier iterations; with `tasks.no_repeats` it goes on after those too.
+        `earlier`: the episodes of earlier iterations; with `tasks.no_repeats` it goes on after those too, and after all
+        of a group that they have a part of: its episodes could not be compared over iterations.
         """
         start: dict[Stream, int] = {}
         same = [episode for episode in planned if episode.repeat == repeat]
-        for episode in chain(earlier if self._goes_on else (), same):
+        size = self.settings.agent.group_size
+        begun = ((episode, episode.position // size * size + size) for episode in earlier if self._goes_on)
+        for episode, after in chain(begun, ((episode, episode.position + 1) for episode in same)):
             which = self.sampler.stream_of(episode.task.band)
-            start[which] = max(start.get(which, 0), episode.position + 1)
+            start[which] = max(start.get(which, 0), after)
         have = Counter(episode.task.band for episode in same)
         drawn = self.sampler.draw(count, start=start, have=have, hidden=hidden)
         tasks = self.sampler.tasks.read(element.index for element in drawn)
@@ -81,14 +84,26 @@ class EpisodeDraw:
         """Return the tasks that are not drawn now: those on blocked sites, but for tests, which stay the same."""
         return self.sampler.tasks.on_sites(blocked) if self.split is Split.TRAIN else frozenset()
 
-    def notes(self, hidden: Collection[int]) -> tuple[str, ...]:
-        """Return what a person should know about the draw."""
+    def notes(self, hidden: Collection[int], planned: Sequence[Episode]) -> tuple[str, ...]:
+        """Return what a person should know about the draw. `planned`: all episodes of the iteration."""
         source, duplicates = self.sampler.tasks.source, self.sampler.tasks.duplicates
         bands = self.sampler.bands_without_tasks(hidden)
         notes = [f"{source}: band {band} has no task to draw; the other bands share its part" for band in bands]
         if duplicates:
             notes.append(f"{source}: {duplicates} tasks ask the same as an earlier one and count once")
+        if cut := self._without_greedy(planned):
+            size = self.settings.agent.group_size
+            notes.append(f"{cut} groups have no greedy episode yet (agent.greedy_chain): a group has {size} episodes")
         return tuple(notes)
+
+    def _without_greedy(self, planned: Sequence[Episode]) -> int:
+        """Return how many groups were begun whose greedy episode, the last one, is not planned."""
+        if not self.sampler.greedy:
+            return 0
+        size = self.settings.agent.group_size
+        groups = [(self.sampler.stream_of(episode.task.band), episode.position // size) for episode in planned]
+        whole = {group for group, episode in zip(groups, planned, strict=True) if episode.greedy}
+        return len({*groups} - whole)
 
     @property
     def _goes_on(self) -> bool:
@@ -108,4 +123,5 @@ class EpisodeDraw:
             max_steps=self.settings.agent.max_turns if in_turns else getattr(limits, task.band.value),
             position=drawn.position,
             repeat=repeat,
+            greedy=drawn.greedy,
         )

@@ -98,6 +98,7 @@ class EpisodeRun:
             seed=episode.seed,
             policy=self.actor.name,
             prompt=self.spec,
+            sampling=self.actor.sampling(greedy=episode.greedy),
             steps=tuple(self.steps),
             outcome=outcome,
             started_at=started_at,
@@ -140,7 +141,7 @@ class EpisodeRun:
         with self._stage(EpisodeStage.OBSERVE):
             observation = await self._observed(view)
             prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
-            prompt = replace(prompt, episode=self.owed.episode.id)
+            prompt = replace(prompt, episode=self.owed.episode.id, greedy=self.owed.episode.greedy)
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
             reply = await self.actor.act(prompt, self.environment)

@@ -14,6 +14,7 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import make_pool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
+from webgym_cli.records.sampling import Logprobs
 from webgym_cli.rollout.actors import Actor, ModelActor, OracleActor
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.store.run import RunDir
@@ -37,6 +38,8 @@ class Acting(Record):
     """OpenAI base URLs of the policy's servers, which share the requests; none: the environment's expert acts."""
     name: str = ORACLE
     """Stands in the trajectories as `policy`."""
+    logprobs: Logprobs | None = None
+    """What the servers' log-probabilities are of; None: the servers are not ours, so it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ def _policy(run: RunDir, settings: Settings, acting: Acting) -> ChatPolicy | Bal
             images,
             name=acting.name,
             api_key=os.environ.get(POLICY_KEY, ""),
+            logprobs=acting.logprobs,
         )
         for url in acting.base_urls
     ]

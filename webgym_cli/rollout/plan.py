@@ -109,9 +109,9 @@ def plan_rollout(
             )
         earlier = (episode for number in range(iteration) for episode in read_plan(run, split, number))
         hidden = draw.hidden(blocked)
-        notes = draw.notes(hidden)
         for repeat, count in more.items():
             planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
+        notes = draw.notes(hidden, planned)
     return _less_done(run, settings, planned, split, iteration, policy or settings.rollout.policy, blocked, notes)
 
 

@@ -15,6 +15,7 @@ from webgym_cli.config.settle import AUTO, NONE
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE
 from webgym_cli.serve.gpus import gpus_here, shares
+from webgym_cli.serve.logprobs import FLAG, PROCESSED
 
 MODULE = "vllm.entrypoints.openai.api_server"
 """Run as a module: the `vllm` command refuses the CPU build, whose distribution has another name."""
@@ -217,7 +218,7 @@ def _common_args(settings: Settings) -> list[str]:
         *(("--reasoning-parser", serve.reasoning_parser) if serve.reasoning_parser not in (AUTO, NONE) else ()),
         *("--seed", str(settings.seed)),
         # of the distribution that was sampled from: after temperature, top-k, top-p and min-p
-        *("--logprobs-mode", "processed_logprobs"),
+        *(FLAG, PROCESSED),
         # a checkpoint's generation_config.json would silently add penalties that no setting names
         *("--generation-config", "vllm"),
         "--disable-uvicorn-access-log",

@@ -29,6 +29,8 @@ class Drawn:
     """0 to `SEEDS` - 1."""
     position: int
     """Place in its stream, from 0."""
+    greedy: bool = False
+    """Whether it is the last of its task in a row, on the seed of the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Sampler:
     ratio: Mapping[Band, float] | None = None
     """Weights of the bands, at least one above 0; None: uniform."""
     chains: int = 1
-    """How often a task comes in a row."""
+    """How often a task comes in a row, each time with a fresh seed."""
+    greedy: bool = False
+    """Whether it comes once more then, with the first of these seeds. The other seeds are the same either way."""
 
     def stream_of(self, band: Band) -> Stream:
         """Return the stream that a task of this band comes from."""
@@ -53,8 +57,8 @@ class Sampler:
     def stream(self, which: Stream) -> Iterator[Drawn]:
         """Yield the elements of a stream, endlessly; none where it has no tasks."""
         if which is None:
-            return _endless(range(len(self.tasks)), random.Random(self.name), self.chains)
-        return _endless(self.tasks.indices(which), random.Random(f"{self.name}/{which}"), self.chains)
+            return self._endless(range(len(self.tasks)), random.Random(self.name))
+        return self._endless(self.tasks.indices(which), random.Random(f"{self.name}/{which}"))
 
     def at(self, which: Stream, positions: Collection[int]) -> Iterator[Drawn]:
         """Yield the elements of a stream at these positions, in the order of the stream."""
@@ -113,6 +117,15 @@ class Sampler:
     def _visible(self, band: Band, hidden: Collection[int]) -> bool:
         return any(index not in hidden for index in self.tasks.indices(band))
 
+    def _endless(self, members: Sequence[int], generator: random.Random) -> Iterator[Drawn]:
+        position = 0
+        while members:
+            for place in generator.sample(range(len(members)), len(members)):
+                seeds = [generator.randrange(SEEDS) for _ in range(self.chains)]
+                for number, seed in enumerate(seeds + seeds[: self.greedy]):
+                    yield Drawn(members[place], seed, position, greedy=number == self.chains)
+                    position += 1
+
 
 _HINT = "give other tasks or another ratio, or wait until blocked sites are open again (rollout.blocklist_hours)"
 
@@ -133,12 +146,3 @@ def largest_remainder(weights: Mapping[Band, float], count: int) -> dict[Band, i
     for band in by_remainder[: count - sum(shares.values())]:
         shares[band] += 1
     return shares
-
-
-def _endless(members: Sequence[int], generator: random.Random, chains: int) -> Iterator[Drawn]:
-    position = 0
-    while members:
-        for place in generator.sample(range(len(members)), len(members)):
-            for _ in range(chains):
-                yield Drawn(members[place], generator.randrange(SEEDS), position)
-                position += 1

@@ -15,6 +15,7 @@ from tests.records.made import CRASHED, SOLVED, UNSOLVED, step, trajectory
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Outcome, Score, Trajectory
 from webgym_cli.store.buffer import Damage, append, append_judgement, expect, read, scan
@@ -22,6 +23,7 @@ from webgym_cli.store.index import build, fragments
 from webgym_cli.store.index.build import catch_up, plan_index, rebuild
 from webgym_cli.store.index.fragments import Catalog, Span, covering
 from webgym_cli.store.index.query import open_index, refresh_index
+from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
 
 WEB = Task(id="shop", start_url="https://shop.example.co.uk/a", environment="web", difficulty=5, rubric=("a fact",))
@@ -91,6 +93,30 @@ def test_a_row_tells_what_the_line_says(run):
     assert [step["step"] for step in steps] == [0, 1]
     assert steps[1]["screenshot"] == made.steps[1].observation.screenshot.sha256
     assert (steps[0]["action"], steps[0]["page_changed"], steps[0]["page_site"]) == ("click", True, "a")
+
+
+def test_what_was_sampled_from_can_be_asked_for(run):
+    told = Sampling(temperature=0.7, top_k=2, top_p=0.99, logprobs="processed")
+    append(run, trajectory(0, sampling=told))
+    append(run, trajectory(1, sampling=Sampling(temperature=0)))
+    append(run, trajectory(2))
+    with open_index(run) as index:
+        found = [row["sampling"] for row in index.rows("SELECT sampling FROM trajectories ORDER BY id")]
+        assert [place.id for place in index.places("sampling.temperature = 0")] == ["train-0000-00001"]
+    assert [value and Sampling.model_validate(value) for value in found] == [told, Sampling(temperature=0), None]
+
+
+def test_an_index_of_another_version_is_built_anew(run, monkeypatch):
+    append(run, trajectory(0, sampling=Sampling(temperature=0)))
+    with monkeypatch.context() as before:
+        before.setattr(fragments, "FORMAT", FORMAT - 1)
+        before.setitem(
+            TABLES, "trajectories", TABLES["trajectories"].remove(TABLES["trajectories"].names.index("sampling"))
+        )
+        catch_up(run)
+        assert all(plan.idle for plan in plan_index(run))
+    with open_index(run) as index:
+        assert index.one("SELECT sampling.temperature AS t FROM trajectories") == {"t": 0.0}
 
 
 def test_only_what_was_appended_is_read(run, monkeypatch):

@@ -23,9 +23,9 @@ from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.prepare.rl.plan import Member, RlPlan
 from webgym_cli.prepare.rl.reasons import Masked
 from webgym_cli.prepare.rl.rows import Row, Tokens, rows, turns
-from webgym_cli.prepare.rl.sampling import Sampling
 from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.buffer import read
 from webgym_cli.store.checkpoints import current, policy_path
 from webgym_cli.store.files import read_json, replace_folder, write_json
@@ -50,6 +50,7 @@ class RlData(Record):
     model: str
     """Its path, or the base model's hub id."""
     sampling: Sampling
+    """Of all rows; the log-probabilities are of just this distribution."""
     rows: int
     tokens: int
     """Of all rows."""

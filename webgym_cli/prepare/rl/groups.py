@@ -20,25 +20,31 @@ class Planned:
     """Their ids."""
     groups: list[int] = field(default_factory=list)
     """The number of each one's group, counted from 0 by first appearance."""
+    greedy: list[bool] = field(default_factory=list)
+    """Whether each one was to be greedy."""
 
 
-def planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, chains: int) -> Planned:
-    """Read the plans and return the groups; an iteration without a plan has none. Raises `StoreError`."""
+def planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, size: int) -> Planned:
+    """Read the plans and return the groups; an iteration without a plan has none. Raises `StoreError`.
+
+    `size`: how many episodes of a task that was drawn are planned in a row.
+    """
     found, numbers = Planned(), dict[Hashable, int]()
     for iteration in iterations:
         for episode in planned_episodes(run, Split.TRAIN, iteration):
-            key = (iteration, *_key(episode, by, chains))
+            key = (iteration, *_key(episode, by, size))
             found.episodes.append(episode.id)
             found.groups.append(numbers.setdefault(key, len(numbers)))
+            found.greedy.append(episode.greedy)
     return found
 
 
-def _key(episode: Episode, by: GroupBy, chains: int) -> tuple[Hashable, ...]:
+def _key(episode: Episode, by: GroupBy, size: int) -> tuple[Hashable, ...]:
     """Return what an episode shares with those that it is compared with, and with no other of its iteration.
 
     The task is the planned one: what an environment tells of it later differs from seed to seed. Positions count in a
     stream, of which there may be one a band: the task tells those apart.
     """
     if by is GroupBy.CHAIN:
-        return (episode.task.key, episode.position // chains)
+        return (episode.task.key, episode.position // size)
     return (episode.task.key,) if by is GroupBy.TASK else (episode.task.key, episode.seed)

@@ -14,8 +14,9 @@ class GroupBy(StrEnum):
 
     CHAIN = "chain"
     """Those of one draw: a task that was drawn comes `agent.num_chains` times in a row, on a seed of its own each
-    time. For tools the seed changes nothing; on MiniWoB and the fixture sites the chains meet variants of the task, and
-    their mean is a baseline that no single action had a part in all the same."""
+    time, and with `agent.greedy_chain` once more. For tools the seed changes nothing; on MiniWoB and the fixture sites
+    the chains meet variants of the task, and their mean is a baseline that no single action had a part in all the
+    same."""
     TASK = "task"
     """All of the same task, in however many draws."""
     START = "start"
@@ -30,18 +31,13 @@ class RlOptions:
     """Iterations that are read, the current one included. Above 1 there are episodes of older policies among them,
     which each trajectory names."""
     group_by: GroupBy | None = None
-    """None: `chain` where `agent.num_chains` is above 1, else `task`."""
+    """None: `chain` where a task that is drawn comes several times (`agent.num_chains`, `agent.greedy_chain`), else
+    `task`."""
     merge_turns: bool = True
     """Put the steps of a trajectory into one row as long as each prompt begins with all that the row has so far. False:
     a row a step."""
     max_row_tokens: int | None = None
     """Longest row; a trajectory with a longer one is masked. None: whatever the server took."""
-    greedy: frozenset[str] = frozenset()
-    """Ids of trajectories at temperature 0: the baseline of their group (ReMax), never trained."""
-    processed_logprobs: bool | None = None
-    """Whether the server's log-probabilities are of the distribution that was sampled from, after temperature, top-k,
-    top-p and min-p. None: those of our own server are (`rollout.policy=vllm`, and `metrics.jsonl` has its start),
-    another one's are taken for raw."""
 
     def __post_init__(self) -> None:
         """Refuse what can't be."""
@@ -54,4 +50,4 @@ class RlOptions:
         """Return which episodes are compared."""
         if self.group_by is not None:
             return self.group_by
-        return GroupBy.CHAIN if settings.agent.num_chains > 1 else GroupBy.TASK
+        return GroupBy.CHAIN if settings.agent.group_size > 1 else GroupBy.TASK

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import MissingStageError, StoreError, UsageError, WebGymError
+from webgym_cli.errors import MissingStageError, StoreError, WebGymError
 from webgym_cli.prepare.plan import damaged_lines
 from webgym_cli.prepare.rl.groups import planned_groups
 from webgym_cli.prepare.rl.options import GroupBy, RlOptions
 from webgym_cli.prepare.rl.reasons import Masked
 from webgym_cli.prepare.rl.rows import untold
-from webgym_cli.prepare.rl.sampling import Sampling, sampling_of
+from webgym_cli.prepare.rl.sampling import sampling_of
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import Place, iterations
 from webgym_cli.store.checkpoints import version
@@ -22,7 +23,8 @@ from webgym_cli.store.run import RunDir
 
 _PLANNED = """
 CREATE OR REPLACE TABLE rl_planned AS
-SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::BIGINT[]) AS team, unnest(range(?)) AS turn
+SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::BIGINT[]) AS team, unnest(?::BOOLEAN[]) AS baseline,
+    unnest(range(?)) AS turn
 """
 _BATCH = """
 CREATE OR REPLACE TABLE rl_batch AS
@@ -33,7 +35,8 @@ WITH ambiguous AS (
     QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
 )
 SELECT row_number() OVER (ORDER BY team, turn, id) - 1 AS number, dense_rank() OVER (ORDER BY team) - 1 AS team, turn,
-    id, episode, iteration, task, policy, reward, failure, steps, list_contains(?::VARCHAR[], id) AS greedy,
+    id, episode, iteration, task, policy, reward, failure, steps, sampling,
+    coalesce(baseline AND sampling.temperature = 0, false) AS greedy,
     file, start, size, verdict_file, verdict_start, verdict_size,
     CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
         WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
@@ -89,7 +92,7 @@ class Counts:
     trained: int
     """Trajectories that get rows, unless their tokens can't be told."""
     greedy: int
-    """Those that are a baseline."""
+    """Those that are their group's baseline (`agent.greedy_chain`)."""
     masked: dict[str, int]
     """By reason."""
     failures: dict[str, int]
@@ -151,8 +154,7 @@ def plan_batch(run: RunDir, settings: Settings, index: Index, options: RlOptions
     """Return the plan for the run's current iteration.
 
     Raises `MissingStageError` without any trajectory of it, `SettingsError` where what was sampled can't be learned
-    from, `UsageError` for a greedy id that isn't there, `StoreError` for an episode that no plan has, and `WebGymError`
-    when nothing is left to train.
+    from, `StoreError` for an episode that no plan has, and `WebGymError` when nothing is left to train.
     """
     iteration = version(run)
     oldest = iteration - options.last_n_iterations
@@ -162,15 +164,14 @@ def plan_batch(run: RunDir, settings: Settings, index: Index, options: RlOptions
             f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"
         )
     by = options.grouping(settings)
-    planned = planned_groups(run, read, by, settings.agent.num_chains)
-    index.one(_PLANNED, [planned.episodes, planned.groups, len(planned.episodes)])
-    index.one(_BATCH.format(read=", ".join(map(str, read))), [sorted(options.greedy)])
-    _refuse_untold(index)
-    sampling = sampling_of(run, settings, options)
+    planned = planned_groups(run, read, by, settings.agent.group_size)
+    index.one(_PLANNED, [planned.episodes, planned.groups, planned.greedy, len(planned.episodes)])
+    index.one(_BATCH.format(read=", ".join(map(str, read))))
     _refuse_unplanned(index, run)
-    _refuse_unknown(index, run, options)
     counts = _counts(index)
     _refuse_empty(counts, run)
+    _refuse_untold(index)
+    sampling = sampling_of(run, index)
     damaged = tuple(damaged_lines(run, index, read))
     return RlPlan(iteration, tuple(read), options, by, sampling, counts, damaged, index)
 
@@ -217,14 +218,6 @@ def _refuse_unplanned(index: Index, run: RunDir) -> None:
         raise StoreError(
             f"{path}: no episode {row['episode']}, which {row['id']} is of: its group can't be told",
             hint="restore the plan that its rollout wrote",
-        )
-
-
-def _refuse_unknown(index: Index, run: RunDir, options: RlOptions) -> None:
-    known = {row["id"] for row in index.rows("SELECT id FROM rl_batch WHERE greedy")}
-    if missing := sorted(options.greedy - known):
-        raise UsageError(
-            f"{run.root}: no greedy trajectory {missing[0]!r} in the batch", hint=f"webgym inspect-buffer {run.root} -q"
         )
 
 

@@ -1,90 +1,77 @@
-"""What the tokens were sampled from, and whether the stored log-probabilities are of just that."""
+"""What the tokens of a batch were sampled from: one distribution, of which their log-probabilities are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from typing import Any
 
-from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.rl.options import RlOptions
-from webgym_cli.records.base import Record
-from webgym_cli.store.metrics import events
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 
-PROCESSED, RAW = "processed_logprobs", "raw_logprobs"
-"""vLLM's modes that give log-probabilities; our server is started with the first."""
-_FLAG = "--logprobs-mode"
+_SAMPLED = """
+SELECT sampling, count(*) AS count, min(id) AS first, arg_min(policy, id) AS policy
+FROM rl_batch WHERE reason IS NULL AND NOT greedy GROUP BY sampling ORDER BY count DESC, first
+"""
 
 
-class Sampling(Record):
-    """The behaviour policy, beside its weights."""
+def sampling_of(run: RunDir, index: Index) -> Sampling:
+    """Return what all trajectories that are to be trained were sampled from; their log-probabilities are of just that.
 
-    temperature: float
-    """Above 0."""
-    top_k: int
-    """-1: all tokens."""
-    top_p: float
-    min_p: float
-
-    @property
-    def untouched(self) -> bool:
-        """Whether the model's own distribution was sampled from: raw log-probabilities are then of it too."""
-        return (self.temperature, self.top_k, self.top_p, self.min_p) == (1.0, -1, 1.0, 0.0)
-
-
-def sampling_of(run: RunDir, settings: Settings, options: RlOptions) -> Sampling:
-    """Return what the run's settings sample from: trajectories don't keep it.
-
-    Raises `SettingsError` where the log-probabilities that a server gave can't be those of that distribution.
+    Raises `SettingsError` where it is not known or not the same of all, where nothing was sampled, and where the
+    log-probabilities can't be those of the distribution.
     """
-    chosen = settings.policy_config
-    sampling = Sampling(
-        temperature=chosen.temperature,
-        top_k=chosen.top_k if chosen.top_k > 0 else -1,
-        top_p=chosen.top_p,
-        min_p=chosen.min_p,
-    )
-    if sampling.temperature == 0:
+    found: Counter[Sampling] = Counter()
+    for row in index.rows(_SAMPLED):
+        sampling = _known(run, row)
+        if sampling.logprobs != "processed" and not sampling.untouched:
+            raise _of_another(sampling)
+        found[sampling.model_copy(update={"logprobs": "processed"})] += row["count"]
+    if len(found) > 1:
+        counts = ", ".join(f"{count} from {_in_words(sampling)}" for sampling, count in found.most_common())
         raise SettingsError(
-            "policy_config.temperature: at 0 nothing is sampled, so no token has a log-probability to learn from",
-            hint="webgym rollout RUN -s policy_config.temperature=1",
+            f"{run.root}: the trajectories of the batch were not all sampled from the same distribution ({counts}): "
+            "their log-probabilities do not compare",
+            hint="train on what one setting sampled: -s rl.data.last_n_iterations=1, or roll out again in another run",
         )
-    if not _processed(run, settings, options) and not sampling.untouched:
+    return next(iter(found))
+
+
+def _known(run: RunDir, row: dict[str, Any]) -> Sampling:
+    """Return what some trajectories were sampled from. Raises `SettingsError` where nobody told, or nothing was."""
+    which = f"{row['first']} (and {row['count'] - 1} more)" if row["count"] > 1 else row["first"]
+    if row["sampling"] is None:
         raise SettingsError(
-            f"policy_config: {_in_words(sampling)} was sampled with, but log-probabilities of a server that is not "
-            "ours are taken for those before temperature, top_k, top_p and min_p",
-            hint="roll out by rollout.policy=vllm, or with -s policy_config.temperature=1 -s policy_config.top_k=-1 "
-            "-s policy_config.top_p=1 -s policy_config.min_p=0",
+            f"{run.root}: what {which} was sampled from is not known (policy {row['policy']}): it was imported, or an "
+            "older version stored it",
+            hint="roll out again in another run; from what is there only imitation can learn (webgym prepare RUN)",
+        )
+    sampling = Sampling.model_validate(row["sampling"])
+    if sampling.greedy:
+        raise SettingsError(
+            f"policy_config.temperature: {which} was rolled out at 0, where nothing is sampled: no token has a "
+            "log-probability to learn from",
+            hint="webgym rollout ANOTHER_RUN -s policy_config.temperature=1",
         )
     return sampling
 
 
-def _processed(run: RunDir, settings: Settings, options: RlOptions) -> bool:
-    """Whether the log-probabilities are of what was sampled from, whatever that was.
-
-    The settings alone don't tell: `--policy URL` goes past them. So our server must have been started in this run.
-    """
-    if options.processed_logprobs is not None:
-        return options.processed_logprobs
-    if settings.rollout.policy != "vllm" or not any(events(run, "serve")):
-        return False
-    mode = _mode(settings.serve.extra_args)
-    if mode not in (PROCESSED, RAW):
-        raise SettingsError(
-            f"serve.extra_args: {_FLAG} {mode} gives no log-probabilities", hint="leave it out, then roll out again"
+def _of_another(sampling: Sampling) -> SettingsError:
+    if sampling.logprobs == "raw":
+        whose = "the log-probabilities are those before all of that (serve.extra_args: --logprobs-mode raw_logprobs)"
+    else:
+        whose = (
+            "log-probabilities of a server that is not ours are taken for those before temperature, top_k, top_p and "
+            "min_p"
         )
-    return mode == PROCESSED
-
-
-def _mode(extra_args: Sequence[str]) -> str:
-    """Return the mode that our server works in: a user's own argument wins."""
-    mode = PROCESSED
-    for number, argument in enumerate(extra_args):
-        name, given, value = argument.partition("=")
-        if name.replace("_", "-") == _FLAG:
-            mode = value if given else "".join(extra_args[number + 1 : number + 2])
-    return mode
+    return SettingsError(
+        f"policy_config: {_in_words(sampling)} was sampled with, but {whose}",
+        hint="roll out by rollout.policy=vllm without such an argument, or with -s policy_config.temperature=1 "
+        "-s policy_config.top_k=-1 -s policy_config.top_p=1 -s policy_config.min_p=0",
+    )
 
 
 def _in_words(sampling: Sampling) -> str:
-    return ", ".join(f"{name}={value:g}" for name, value in sampling.model_dump().items())
+    values = sampling.model_dump(exclude={"logprobs"})
+    return ", ".join(f"{name}={value:g}" for name, value in values.items())

@@ -51,6 +51,7 @@ def trajectory_row(trajectory: Trajectory, line: Line) -> Row:
         "instruction": trajectory.instruction,
         "seed": trajectory.seed,
         "policy": trajectory.policy,
+        "sampling": trajectory.sampling and trajectory.sampling.model_dump(),
         "prompt_version": prompt.version.value,
         "interaction_mode": prompt.interaction_mode.value,
         "steps": len(trajectory.steps),

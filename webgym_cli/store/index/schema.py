@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2
 """Version of the tables; an index of another version is built anew."""
 
 MOMENT = pa.timestamp("us")
 """UTC, without a zone: DuckDB's Python needs another library for the zone."""
+
+SAMPLING = pa.struct(
+    [
+        ("temperature", pa.float64()),
+        ("top_k", pa.int32()),
+        ("top_p", pa.float64()),
+        ("min_p", pa.float64()),
+        ("logprobs", pa.string()),
+    ]
+)
+"""The fields of `records.sampling.Sampling`."""
 
 PLACE = [
     pa.field("file", pa.string()),  # the append-only file, relative to the run
@@ -33,6 +44,7 @@ TRAJECTORIES = pa.schema(
         ("instruction", pa.string()),
         ("seed", pa.int64()),
         ("policy", pa.string()),
+        ("sampling", SAMPLING),  # what its tokens were sampled from; null where nobody told
         ("prompt_version", pa.string()),
         ("interaction_mode", pa.string()),
         ("steps", pa.int32()),

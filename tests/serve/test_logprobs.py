@@ -1,0 +1,31 @@
+"""What the log-probabilities of our server are of, as its arguments tell."""
+
+import json
+
+import pytest
+
+from webgym_cli.config.load import load
+from webgym_cli.errors import SettingsError
+from webgym_cli.serve.logprobs import served_logprobs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "processed"),
+        (["--enforce-eager"], "processed"),
+        (["--logprobs-mode", "raw_logprobs"], "raw"),
+        (["--logprobs_mode=raw_logprobs"], "raw"),
+        (["--logprobs-mode", "raw_logprobs", "--logprobs-mode=processed_logprobs"], "processed"),
+    ],
+    ids=str,
+)
+def test_the_last_argument_decides(arguments, told):
+    assert served_logprobs(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"])) == told
+
+
+@pytest.mark.parametrize("arguments", [["--logprobs-mode", "raw_logits"], ["--logprobs-mode=raw_logits"]], ids=str)
+def test_logits_are_no_log_probabilities(arguments):
+    with pytest.raises(SettingsError, match=r"serve\.extra_args: --logprobs-mode raw_logits gives no") as raised:
+        served_logprobs(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"]))
+    assert raised.value.hint

@@ -1,0 +1,28 @@
+"""Which log-probabilities our server gives with the tokens."""
+
+from __future__ import annotations
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import SettingsError
+from webgym_cli.records.sampling import Logprobs
+
+FLAG, PROCESSED = "--logprobs-mode", "processed_logprobs"
+"""vLLM's argument, and the mode that our server is started in."""
+_KINDS: dict[str, Logprobs] = {PROCESSED: "processed", "raw_logprobs": "raw"}
+
+
+def served_logprobs(settings: Settings) -> Logprobs:
+    """Return what our server's log-probabilities are of; a user's own argument wins.
+
+    Raises `SettingsError` where it makes the server give something else in their place.
+    """
+    mode, arguments = PROCESSED, settings.serve.extra_args
+    for number, argument in enumerate(arguments):
+        name, given, value = argument.partition("=")
+        if name.replace("_", "-") == FLAG:
+            mode = value if given else "".join(arguments[number + 1 : number + 2])
+    if mode not in _KINDS:
+        raise SettingsError(
+            f"serve.extra_args: {FLAG} {mode} gives no log-probabilities", hint="leave it out, then roll out again"
+        )
+    return _KINDS[mode]
