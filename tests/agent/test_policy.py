@@ -192,6 +192,14 @@ async def test_of_other_servers_only_what_they_were_asked_for_is_told(connect, s
     assert "top_k" not in server.requests[0]
 
 
+@pytest.mark.parametrize(("asked", "sampled"), [(0.001, 0.01), (0.01, 0.01), (0.02, 0.02), (0.0, 0.0)])
+async def test_vllm_is_asked_for_no_temperature_that_it_would_raise_in_silence(connect, server, asked, sampled):
+    server.version = (200, {"version": "0.32.0"})
+    policy = connect({"temperature": asked})
+    await policy.reply(PROMPT)
+    assert server.requests[0]["temperature"] == policy.sampling(greedy=False).temperature == sampled
+
+
 @pytest.mark.parametrize("version", [(200, {"version": "0.32.0"}), (404, {})], ids=["vLLM", "another"])
 async def test_a_greedy_prompt_is_asked_at_temperature_0_whatever_the_settings_limit(connect, server, version):
     server.version = version

@@ -98,10 +98,11 @@ async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, 
         async with open_actor(run, settings, acting) as actor:
             yield Parts(actor, ScriptedPool(Script()) if environment else None, None)
 
-    acting = Acting(base_urls=tuple(host.url for host in hosts), name="model")
+    acting = Acting(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
     cluster = InProcessCluster(2)
     driver = ScaleOut(world.plan(8), world.run, world.settings, cluster, opener, acting, "tools", world.events.append)
     summary = await driver.execute()
     await cluster.bury()
     assert summary["ranks"] == 2
+    assert {found.sampling.logprobs for found in world.stored} == {"processed"}
     assert shared(summary, hosts) == summary["steps"] == 16

@@ -27,6 +27,8 @@ _PASSING = (408, 409, 429)
 """Statuses below 500 after which the same request may well be answered another time."""
 _ASTRAY = (401, 403, 404)
 """Statuses of a server that would refuse every request: wrong key, wrong model or wrong path."""
+_COLDEST = 0.01
+"""The temperature at which vLLM samples where one above 0 and below this is asked for."""
 
 
 class AstrayError(BoundaryError):
@@ -99,12 +101,13 @@ class ChatPolicy:
         asked = self._settings
         if greedy:
             return Sampling(temperature=0.0, logprobs=self._logprobs)
-        limited = self._is_vllm is not False
+        if self._is_vllm is False:
+            return Sampling(temperature=asked.temperature, top_p=asked.top_p, logprobs=self._logprobs)
         return Sampling(
-            temperature=asked.temperature,
-            top_k=asked.top_k if limited and asked.top_k > 0 else -1,
+            temperature=max(asked.temperature, _COLDEST) if asked.temperature else 0.0,
+            top_k=asked.top_k if asked.top_k > 0 else -1,
             top_p=asked.top_p,
-            min_p=asked.min_p if limited else 0.0,
+            min_p=asked.min_p,
             logprobs=self._logprobs,
         )
 
