@@ -50,3 +50,13 @@ def test_a_whole_training_is_told_apart_from_its_steps():
 
 def test_signs_with_a_meaning_are_taken_out_of_names():
     assert metrics_of({"event": "a b", "x/y*": 1}) == {"a_b/x_y_": 1}
+
+
+def test_what_our_own_trainer_measured_keeps_its_names():
+    event = {
+        "event": "train",
+        "iteration": 3,
+        "steps": 2,
+        "metrics": {"actor/pg_loss": -0.5, "critic/score/mean": 0.25},
+    }
+    assert metrics_of(event) == {"train/optimizer_steps": 2, "actor/pg_loss": -0.5, "critic/score/mean": 0.25}

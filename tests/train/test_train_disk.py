@@ -6,6 +6,7 @@ from collections import namedtuple
 
 import pytest
 
+from webgym_cli.config.rl import RlSettings
 from webgym_cli.errors import StoreError
 from webgym_cli.train import disk
 
@@ -87,6 +88,28 @@ def test_measures_the_model_that_is_trained(tmp_path):
     assert disk.needed(config | {"model_name_or_path": str(tmp_path / "none")}, 1, 50, carried=False) is None
     (model / "model-0.safetensors").write_bytes(b"torn")
     assert disk.needed(config, 1, 50, carried=False) is None
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        ({}, 1920 + 860 * 12),
+        ({"trainer": {"save_freq": 4}}, 1920 + 2 * 860 * 12),
+        ({"trainer": {"save_freq": 8}}, 1920 + 860 * 12),
+        ({"model": {"freeze_vision_tower": False}}, 1920 + 960 * 12),
+        ({"model": {"lora_rank": 4}}, 1920 + 4 * (30 + 15) * 12),  # q_proj 20 + 10, v_proj 5 + 10
+        ({"model": {"lora_rank": 4, "target_modules": "v_proj"}}, 1920 + 4 * 15 * 12),
+    ],
+)
+def test_what_policy_gradients_take(tmp_path, how, wanted):
+    rl = RlSettings.model_validate({"trainer": {"save_freq": 0}} | how).model_dump()
+    rl["model"]["path"] = str(model_of(tmp_path / "model", MODEL))
+    rl["algorithm"]["adv_estimator"] = "grpo"
+    assert disk.needed_for_gradients(rl, 8) == wanted
+    rl["algorithm"]["adv_estimator"] = "gae"
+    assert disk.needed_for_gradients(rl, 8) == 2 * wanted
+    rl["model"]["path"] = str(tmp_path / "none")
+    assert disk.needed_for_gradients(rl, 8) is None
 
 
 def test_a_model_of_the_hub_is_measured_in_its_cache(tmp_path, monkeypatch):

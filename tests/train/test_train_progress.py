@@ -1,6 +1,6 @@
 import json
 
-from webgym_cli.train.progress import Follower, mean_loss, parse_line, read_log, trim_log
+from webgym_cli.train.progress import Follower, last_metrics, mean_loss, parse_line, read_log, trim_log
 
 
 def line(step, total=4, **facts):
@@ -73,6 +73,16 @@ def test_the_newest_line_of_a_step_counts(tmp_path):
     path.write_text(line(1, loss=3.0) + line(2, loss=9.0) + line(2, loss=2.0))
     assert mean_loss(read_log(path)) == 2.5
     assert mean_loss([]) is None
+
+
+def test_the_metrics_of_the_last_whole_line(tmp_path):
+    log = tmp_path / "trainer_log.jsonl"
+    lines = [{"actor/loss": 9.0}, {"lr": 0.1, "actor/loss": 0.5, "critic/score/mean": 1, "actor/bad": None}]
+    text = "".join(json.dumps({"current_steps": 1, "total_steps": 1} | line) + "\n" for line in lines)
+    log.write_text(f'{text}{{"current_steps": 2, "torn')
+    assert last_metrics(log) == {"actor/loss": 0.5, "critic/score/mean": 1.0}
+    log.write_text("")
+    assert last_metrics(log) == {}
 
 
 def test_parse_line_of_nothing():

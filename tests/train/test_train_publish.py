@@ -73,6 +73,7 @@ subprocess.CalledProcessError: Command '['torchrun']' returned non-zero exit sta
         ("starting\ntorch.OutOfMemoryError: CUDA out of memory.\n", "torch.OutOfMemoryError: CUDA out of memory."),
         ("KeyboardInterrupt\n", "KeyboardInterrupt"),
         ("line one\nline two\n\n", "line two"),
+        (f"webgym: b: line 3: no tokens\n{TORCHRUN.split('E1121')[1]}", "b: line 3: no tokens"),
         ("", ""),
     ],
 )

@@ -24,6 +24,18 @@ def test_old_checkpoints_lose_their_states_and_keep_their_weights(run):
     retention.drop_old_states(run, 2)
 
 
+def test_the_states_and_the_critic_of_policy_gradients_go_like_others(run):
+    folders = [published(run, version) for version in (1, 2)]
+    for folder in folders:
+        (folder / "rl_state/actor").mkdir(parents=True)
+        (folder / "critic").mkdir()
+    retention.drop_old_states(run, 1)
+    assert [(folder / "rl_state").is_dir() for folder in folders] == [False, True]
+    assert (folders[0] / "critic").is_dir()
+    retention.drop_old_weights(run, 1)
+    assert [(folder / "critic").is_dir() for folder in folders] == [False, True]
+
+
 def test_all_weights_stay_unless_a_number_is_set(run):
     folders = [published(run, version) for version in (1, 2)]
     retention.drop_old_weights(run, None)

@@ -99,7 +99,8 @@ def needed_for_gradients(config: dict[str, Any], steps: int) -> int | None:
     model = _tensors_of(config["model"]["path"])
     if not model:
         return None
-    layout = {"freeze_multi_modal_projector": True, "lora_target": "all"} | config["model"]
+    names = config["model"]["target_modules"]
+    layout = config["model"] | {"lora_target": "all" if names == "all-linear" else names}
     learning = sum(math.prod(shape) for name, _, shape in model if _learns(name, layout))
     trained = _adapter(model, layout) if config["model"]["lora_rank"] else learning
     stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in model)

@@ -13,6 +13,8 @@ EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error
 """The last line of a Python traceback."""
 ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
 """What a launcher says about a failed child: true, but not why."""
+OWN = "webgym: "
+"""What a line of our own trainer begins with that says why it ends."""
 LINES = 400
 PEER_LOST = re.compile(
     r"connection (closed|reset|refused|aborted)|broken pipe|\bpeer\b|\bDist\w*Error|Rendezvous\w*Error|"
@@ -23,9 +25,11 @@ PEER_LOST = re.compile(
 
 
 def reason(log: Path) -> str:
-    """Return the last exception's line, else the last line, else an empty text."""
+    """Return our own trainer's last word, or the last exception's line, else the last line, else an empty text."""
     lines = last_lines(log, LINES)
     for line in reversed(lines):
+        if line.startswith(OWN):
+            return line.removeprefix(OWN).strip()
         found = EXCEPTION.match(line.strip())
         if found and found.group(1) not in ECHOES:
             return re.sub(r"^\[rank\d+\]:\s*", "", line.strip())
