@@ -53,7 +53,7 @@ def test_the_other_episodes_are_those_of_a_run_without(world):
 def test_a_group_that_is_cut_off_is_noted_until_the_plan_grows(world):
     world.load(CHAINS, GREEDY)
     cut = world.plan(7)
-    assert cut.notes == ("1 groups have no greedy episode yet (agent.greedy_chain): a group has 3 episodes",)
+    assert cut.notes == ("no greedy episode yet in 1 of the groups (agent.greedy_chain): each has 3 episodes",)
     grown = world.plan(9)
     assert grown.episodes[:7] == cut.episodes
     assert [episode.greedy for episode in grown.episodes[6:]] == [False, False, True]

@@ -53,7 +53,7 @@ class EpisodeDraw:
         start: dict[Stream, int] = {}
         same = [episode for episode in planned if episode.repeat == repeat]
         size = self.settings.agent.group_size
-        begun = ((episode, episode.position // size * size + size) for episode in earlier if self._goes_on)
+        begun = ((episode, episode.position // size * size + size) for episode in (earlier if self._goes_on else ()))
         for episode, after in chain(begun, ((episode, episode.position + 1) for episode in same)):
             which = self.sampler.stream_of(episode.task.band)
             start[which] = max(start.get(which, 0), after)
@@ -93,7 +93,7 @@ class EpisodeDraw:
             notes.append(f"{source}: {duplicates} tasks ask the same as an earlier one and count once")
         if cut := self._without_greedy(planned):
             size = self.settings.agent.group_size
-            notes.append(f"{cut} groups have no greedy episode yet (agent.greedy_chain): a group has {size} episodes")
+            notes.append(f"no greedy episode yet in {cut} of the groups (agent.greedy_chain): each has {size} episodes")
         return tuple(notes)
 
     def _without_greedy(self, planned: Sequence[Episode]) -> int:
