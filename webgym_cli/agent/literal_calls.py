@@ -1,0 +1,171 @@
+"""Reads function calls with plain values out of text: texts in quotes, numbers, None. Nothing is evaluated."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_SPACE = re.compile(r"\s*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?(?![\w.])", re.ASCII)
+_QUOTES = ('"""', "'''", '"', "'")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "\n": ""}
+"""The character after a backslash -> what both stand for. A line that ends with a backslash goes on in the next."""
+_CODES = {"x": 2, "u": 4, "U": 8}
+"""The character after a backslash -> how many hexadecimal digits of a character's code follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """A name that stands for itself, like `__page__`."""
+
+    name: str
+
+
+Value = str | int | float | Bare | None
+"""What an argument can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One function call."""
+
+    name: str
+    positional: tuple[Value, ...]
+    named: dict[str, Value]
+    end: int
+    """Where the text goes on after it, in characters."""
+
+    def by_name(self, parameters: tuple[str, ...]) -> dict[str, Value]:
+        """Return its arguments by name, those that are None left out.
+
+        Raises `BadCall` for more positional ones than there are parameters, and for one that is given twice.
+        """
+        if len(self.positional) > len(parameters):
+            raise BadCall(f"{self.name} has {len(parameters)} arguments at most, got {len(self.positional)}")
+        given = dict(zip(parameters, self.positional, strict=False))
+        if twice := given.keys() & self.named.keys():
+            raise BadCall(f"the argument {min(twice)} is given twice")
+        return {name: value for name, value in (given | self.named).items() if value is not None}
+
+
+class BadCall(ValueError):
+    """A text is no such call. `open`: the text ended before the call did."""
+
+    def __init__(self, reason: str, *, is_open: bool = False) -> None:
+        super().__init__(reason)
+        self.is_open = is_open
+
+
+def read_call(text: str, start: int = 0) -> Call:
+    """Return the call whose name begins at this character. Raises `BadCall`."""
+    reader = _Reader(text, start)
+    name = reader.name()
+    if not name or not reader.take("("):
+        raise BadCall("no function call")
+    positional: list[Value] = []
+    named: dict[str, Value] = {}
+    while not reader.take(")"):
+        if (positional or named) and not reader.take(","):
+            raise reader.unexpected("a comma")
+        if reader.take(")"):
+            break
+        key, value = reader.argument()
+        if key is None and named:
+            raise BadCall("an argument without a name stands after one that has a name")
+        if key is None:
+            positional.append(value)
+        elif key in named:
+            raise BadCall(f"the argument {key} is given twice")
+        else:
+            named[key] = value
+    return Call(name, tuple(positional), named, reader.at)
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, on one line, as `read_call` reads it."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + plain.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
+
+
+class _Reader:
+    """Goes through a text from left to right, once."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self.text, self.at = text, at
+
+    def take(self, sign: str) -> bool:
+        """Go past this sign and the space before it, if it comes next."""
+        place = self._past_space()
+        if not self.text.startswith(sign, place):
+            return False
+        self.at = place + len(sign)
+        return True
+
+    def name(self) -> str:
+        """Go past a name and return it; empty where none comes next."""
+        found = _NAME.match(self.text, self._past_space())
+        if found is None:
+            return ""
+        self.at = found.end()
+        return found[0]
+
+    def argument(self) -> tuple[str | None, Value]:
+        """Return the name, if it has one, and the value of the argument that comes next."""
+        word = self.name()
+        if word and self.take("="):
+            inner = self.name()
+            return word, self._named(inner) if inner else self._literal()
+        return None, self._named(word) if word else self._literal()
+
+    def unexpected(self, wanted: str) -> BadCall:
+        """Return the error for what comes next."""
+        place = self._past_space()
+        if place >= len(self.text):
+            return BadCall("the call is not closed", is_open=True)
+        return BadCall(f"expected {wanted}, got {self.text[place : place + 20]!r}")
+
+    def _past_space(self) -> int:
+        found = _SPACE.match(self.text, self.at)
+        return found.end() if found else self.at
+
+    def _named(self, word: str) -> Value:
+        return None if word == "None" else Bare(word)
+
+    def _literal(self) -> Value:
+        place = self._past_space()
+        quote = next((quote for quote in _QUOTES if self.text.startswith(quote, place)), None)
+        if quote is not None:
+            self.at = place + len(quote)
+            return self._text(quote)
+        number = _NUMBER.match(self.text, place)
+        if number is None:
+            raise self.unexpected("a text in quotes, a number or None")
+        self.at = number.end()
+        return float(number[0]) if "." in number[0] else int(number[0])
+
+    def _text(self, quote: str) -> str:
+        """Return what stands up to the closing quote, escapes resolved."""
+        parts: list[str] = []
+        while self.at < len(self.text):
+            if self.text.startswith(quote, self.at):
+                self.at += len(quote)
+                return "".join(parts)
+            if self.text[self.at] == "\\":
+                parts.append(self._escape())
+            else:
+                parts.append(self.text[self.at])
+                self.at += 1
+        raise BadCall("a quote is not closed", is_open=True)
+
+    def _escape(self) -> str:
+        """Return what a backslash and what follows it stand for; together themselves where they stand for nothing."""
+        letter = self.text[self.at + 1 : self.at + 2]
+        self.at += 1 + len(letter)
+        if letter not in _CODES:
+            return _ESCAPES.get(letter, f"\\{letter}")
+        digits = self.text[self.at : self.at + _CODES[letter]]
+        if not re.fullmatch(rf"[0-9a-fA-F]{{{_CODES[letter]}}}", digits) or int(digits, 16) > 0x10FFFF:
+            raise BadCall(f"\\{letter}{digits} is no character", is_open=self.at + _CODES[letter] > len(self.text))
+        self.at += _CODES[letter]
+        return chr(int(digits, 16))

@@ -1,0 +1,233 @@
+"""WebRL's action language: notes, then one call like `do(action="Click", element="12")` or `exit(message="...")`.
+
+A call begins its line and nothing but a comment follows it there; every other line is a note. What is not exactly one
+well-formed call is a typed error, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from webgym_cli.agent.literal_calls import BadCall, Call, Value, quoted, read_call
+from webgym_cli.agent.parse import ParseError
+from webgym_cli.agent.thoughts import spoken
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.records.webrl import WebRLAction, WebRLActionName
+
+WAIT_SECONDS = 5.0
+"""How long a wait lasts that does not say how long."""
+
+_LEAD = re.compile(r"[\s`;]*(?:[-*>]\s+)?`*")
+"""What may stand before a call: space, a list's bullet, the marks of code."""
+_OPENING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
+_REST = re.compile(r"[ \t`;]*(#[^\n]*)?")
+_WHOLE = re.compile(r"[0-9]{1,9}")
+_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,30})?(?:e-?[0-9]{1,3})?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """An action of `do`: what it is here, and which arguments it has."""
+
+    name: ActionName | WebRLActionName
+    element: bool = False
+    argument: Literal["text", "seconds", "tab"] | None = None
+    """The field that its argument is."""
+    direction: Literal["up", "down"] | None = None
+
+
+_FORMS: dict[str, _Form] = {
+    "Click": _Form(ActionName.CLICK, element=True),
+    "Right Click": _Form(WebRLActionName.RIGHT_CLICK, element=True),
+    "Type": _Form(ActionName.TYPE, element=True, argument="text"),
+    "Search": _Form(WebRLActionName.SEARCH, element=True, argument="text"),
+    "Hover": _Form(ActionName.HOVER, element=True),
+    "Select Dropdown Option": _Form(WebRLActionName.SELECT, element=True, argument="text"),
+    "Scroll Up": _Form(ActionName.SCROLL, direction="up"),
+    "Scroll Down": _Form(ActionName.SCROLL, direction="down"),
+    "Press Enter": _Form(WebRLActionName.PRESS_ENTER),
+    "Go Forward": _Form(WebRLActionName.GO_FORWARD),
+    "Go Backward": _Form(ActionName.GO_BACK),
+    "Switch Tab": _Form(WebRLActionName.SWITCH_TAB, argument="tab"),
+    "Wait": _Form(ActionName.WAIT, argument="seconds"),
+}
+_BY_LOWER = {called.lower(): form for called, form in _FORMS.items()}
+_CALLED = {(form.name, form.direction): called for called, form in _FORMS.items()}
+
+
+class _Refused(ValueError):
+    def __init__(self, kind: ParseErrorKind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+def parse(response: str, *, truncated: bool = False, thinking: bool = False) -> Action | WebRLAction | ParseError:
+    """Return the action of a response, or the reason why there is none.
+
+    `thinking`: the model thinks first, and what stands before the last `</think>` is its thought. `truncated` says
+    that the response met its length limit: then a missing or open call has that reason.
+    """
+    try:
+        calls = _calls(spoken(response, thinking=thinking))
+        if len(calls) > 1:
+            raise _Refused(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls")
+        if not calls:
+            raise _Refused(ParseErrorKind.NO_TOOL_CALL, "no line begins with a call")
+        return _FUNCTIONS[calls[0].name](calls[0])
+    except ValidationError as error:
+        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
+    except BadCall as error:
+        if error.is_open:
+            return ParseError(_missing(truncated), str(error))
+        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
+    except _Refused as error:
+        kind = _missing(truncated) if error.kind is ParseErrorKind.NO_TOOL_CALL else error.kind
+        return ParseError(kind, str(error))
+
+
+def render(action: Action | WebRLAction) -> str:
+    """Return an action as a call that `parse` reads back. Raises `ValueError` for one that WebRL can't say."""
+    if action.name is ActionName.ANSWER:
+        return f"exit(message={quoted(action.text or '')})"
+    if action.name is WebRLActionName.QUOTE:
+        return f"quote(content={quoted(action.text or '')})"
+    direction = action.direction if isinstance(action, Action) else None
+    called = _CALLED.get((action.name, direction))
+    if called is None or (_FORMS[called].element and action.element_id is None):
+        raise ValueError(f"WebRL has no such action: {action}")
+    form, parts = _FORMS[called], [f"action={quoted(called)}"]
+    argument = getattr(action, form.argument) if form.argument else None
+    if argument is not None and not (form.argument == "seconds" and argument == WAIT_SECONDS):
+        parts.append(f"argument={quoted(str(argument))}")
+    if form.element:
+        parts.append(f"element={quoted(str(action.element_id))}")
+    return f"do({', '.join(parts)})"
+
+
+def _missing(truncated: bool) -> ParseErrorKind:
+    return ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.NO_TOOL_CALL
+
+
+def _calls(text: str) -> list[Call]:
+    """Return the calls of a text. Raises `BadCall` or `_Refused` for the first that is malformed."""
+    calls: list[Call] = []
+    stranger, at = "", 0
+    while at < len(text):
+        lead = _LEAD.match(text, at)
+        begin = lead.end() if lead else at
+        opening = _OPENING.match(text, begin)
+        if opening and opening[1] in _FUNCTIONS:
+            calls.append(read_call(text, begin))
+            at = _after(text, calls[-1].end)
+            continue
+        stranger = stranger or (opening[1] if opening else "")
+        end = text.find("\n", begin)
+        at = len(text) if end < 0 else end + 1
+    if stranger and not calls:
+        raise _Refused(ParseErrorKind.UNKNOWN_FUNCTION, f"there is no function {stranger}")
+    return calls
+
+
+def _after(text: str, end: int) -> int:
+    """Return where the search goes on after a call: its line may hold a comment or another call, and nothing else."""
+    rest = _REST.match(text, end)
+    place = rest.end() if rest else end
+    opening = _OPENING.match(text, place)
+    if place < len(text) and text[place] not in "\r\n" and not (opening and opening[1] in _FUNCTIONS):
+        raise BadCall(f"after the call stands {text[place : place + 20]!r}")
+    return place
+
+
+def _do(call: Call) -> Action | WebRLAction:
+    given = call.by_name(("action", "argument", "element"))
+    called = given.pop("action", None)
+    form = _BY_LOWER.get(called.lower()) if isinstance(called, str) else None
+    if form is None:
+        raise _Refused(ParseErrorKind.UNKNOWN_ACTION, f"no action {called!r}")
+    allowed = {"argument"} if form.argument else set[str]()
+    if unknown := given.keys() - allowed - ({"element"} if form.element else set()):
+        raise _refuse(f"{called} has no argument {', '.join(sorted(unknown))}")
+    fields: dict[str, Any] = {"direction": form.direction} if form.direction else {}
+    if "element" in given:
+        fields["element_id"] = _whole("element", given["element"])
+    if form.argument and "argument" in given:
+        fields[form.argument] = _READ[form.argument]("argument", given["argument"])
+    elif form.argument == "seconds":
+        fields["seconds"] = WAIT_SECONDS
+    return _made(form.name, fields)
+
+
+def _exit(call: Call) -> Action | WebRLAction:
+    """Make an answer; without a message it is empty: the released code ends the task as an error there."""
+    given = _only(call, "message")
+    return _made(ActionName.ANSWER, {"text": _text("message", given.get("message", ""))})
+
+
+def _quote(call: Call) -> Action | WebRLAction:
+    given = _only(call, "content")
+    return _made(WebRLActionName.QUOTE, {"text": _text("content", given["content"])} if given else {})
+
+
+def _go_backward(call: Call) -> Action | WebRLAction:
+    _only(call)
+    return _made(ActionName.GO_BACK, {})
+
+
+def _go_forward(call: Call) -> Action | WebRLAction:
+    _only(call)
+    return _made(WebRLActionName.GO_FORWARD, {})
+
+
+_FUNCTIONS: dict[str, Callable[[Call], Action | WebRLAction]] = {
+    "do": _do,
+    "exit": _exit,
+    "quote": _quote,
+    "go_backward": _go_backward,
+    "go_forward": _go_forward,
+}
+
+
+def _made(name: ActionName | WebRLActionName, fields: dict[str, Any]) -> Action | WebRLAction:
+    kind = Action if isinstance(name, ActionName) else WebRLAction
+    return kind.model_validate({"name": name, **fields}, strict=True)
+
+
+def _only(call: Call, *parameters: str) -> dict[str, Value]:
+    given = call.by_name(parameters)
+    if unknown := given.keys() - set(parameters):
+        raise _refuse(f"{call.name} has no argument {', '.join(sorted(unknown))}")
+    return given
+
+
+def _refuse(detail: str) -> _Refused:
+    return _Refused(ParseErrorKind.INVALID_ARGUMENTS, detail)
+
+
+def _text(name: str, value: Value) -> str:
+    if not isinstance(value, str):
+        raise _refuse(f"{name} must be a text in quotes")
+    return value
+
+
+def _whole(name: str, value: Value) -> int:
+    """Read a whole number, with or without quotes."""
+    text = str(value) if isinstance(value, str | int) else ""
+    if not _WHOLE.fullmatch(text):
+        raise _refuse(f"{name} must be a whole number")
+    return int(text)
+
+
+def _seconds(name: str, value: Value) -> float:
+    text = str(value) if isinstance(value, str | int | float) else ""
+    if not _DECIMAL.fullmatch(text):
+        raise _refuse(f"{name} must be a number of seconds")
+    return float(text)
+
+
+_READ: dict[str, Callable[[str, Value], str | int | float]] = {"text": _text, "tab": _whole, "seconds": _seconds}

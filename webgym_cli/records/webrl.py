@@ -1,0 +1,57 @@
+"""What WebRL's action language can say beyond our own actions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field, model_validator
+
+from webgym_cli.records.base import Record
+
+
+class WebRLActionName(StrEnum):
+    """The actions without a counterpart among ours, under the names that `do` has for them, and `quote`."""
+
+    SEARCH = "Search"
+    """Type and press Enter."""
+    SELECT = "Select Dropdown Option"
+    """Choose the option of a list whose text contains a text."""
+    PRESS_ENTER = "Press Enter"
+    GO_FORWARD = "Go Forward"
+    """To the page that one came back from."""
+    RIGHT_CLICK = "Right Click"
+    SWITCH_TAB = "Switch Tab"
+    QUOTE = "quote"
+    """Keep a text for later; nothing happens on the page."""
+
+
+POINTING = frozenset({WebRLActionName.SEARCH, WebRLActionName.SELECT, WebRLActionName.RIGHT_CLICK})
+"""The actions that need an element."""
+SAYING = frozenset({WebRLActionName.SEARCH, WebRLActionName.SELECT, WebRLActionName.QUOTE})
+"""The actions that need a text."""
+
+
+class WebRLAction(Record):
+    """One parsed action. Exactly the arguments that its name needs are set."""
+
+    name: WebRLActionName
+    element_id: int | None = Field(default=None, ge=0)
+    """The element's number on the page."""
+    text: str | None = None
+    """What to search for, which option to select, or what to keep."""
+    tab: int | None = Field(default=None, ge=0)
+    """Which tab to show, from 0 in the order in which they were opened."""
+
+    @model_validator(mode="after")
+    def _has_its_arguments(self) -> WebRLAction:
+        if self.text:
+            self.text.encode()  # half a surrogate pair is a ValueError: it could not be stored
+        needed = {
+            "element_id": self.name in POINTING,
+            "text": self.name in SAYING,
+            "tab": self.name is WebRLActionName.SWITCH_TAB,
+        }
+        for argument, wanted in needed.items():
+            if (getattr(self, argument) is not None) != wanted:
+                raise ValueError(f"the action {self.name} {'lacks the' if wanted else 'has no'} argument {argument}")
+        return self
