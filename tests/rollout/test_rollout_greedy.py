@@ -177,6 +177,18 @@ async def test_experts_sample_from_nothing(world):
     assert [found.sampling for found in world.stored] == [None] * 4
 
 
+@pytest.mark.browser
+async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
+    run, settings = RunDir(tmp_path / "run"), load(["demo"], [CHAINS, GREEDY, "tasks.train=miniwob:click-button"])
+    create_or_open(run, settings)
+    async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+        await pipeline.collect(Split.TRAIN, "oracle", 3)
+    order = [episode.id for episode in read_plan(run, Split.TRAIN, 0)]
+    stored = sorted(scan(run, Split.TRAIN, 0), key=lambda found: order.index(found.id))
+    first, second, greedy = [(found.instruction, found.steps[0].observation.screenshot) for found in stored]
+    assert first == greedy != second
+
+
 async def test_an_episode_that_fails_at_once_says_what_it_would_have_been(world):
     world.load("agent.num_chains=1", GREEDY, "rollout.max_attempts=2", "rollout.concurrency=1")
     actor = ScriptedActor()
