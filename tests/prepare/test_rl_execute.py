@@ -26,7 +26,6 @@ from webgym_cli.agent.policy import token_digest
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl import execute as stage
-from webgym_cli.prepare.rl.options import RlOptions
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.reasons import Masked
 from webgym_cli.store.index.build import rebuild
@@ -51,14 +50,18 @@ def run(tmp_path):
     return RunDir(tmp_path / "run")
 
 
-def write(run, model, *overrides, sink=lambda event: None, **options):
+def write(run, model, *overrides, sink=lambda event: None):
     with_ = settings(model, CHAINS, *overrides)
     with open_index(run) as index:
-        return stage.execute(plan_batch(run, with_, index, RlOptions(**options)), run, with_, sink)
+        return stage.execute(plan_batch(run, with_, index), run, with_, sink)
 
 
 def files(run):
-    return {path.name: path.read_bytes() for path in (run.root / "rl_data").iterdir()}
+    """The content of a batch; its training's name tells the time."""
+    found = {path.name: path.read_bytes() for path in (run.root / "rl_data").iterdir()}
+    told = json.loads(found.pop("rl.json"))
+    assert told.pop("model_name").startswith("model_20")
+    return found | {"rl.json": told}
 
 
 def lines(run, name):
@@ -100,12 +103,15 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
             -2 / 8 - place / 1024 for place in range(second)
         ]
     assert [row["sizes"] for row in rows] == [[], [], [[96, 32]]]
-    assert json.loads((filled.root / "rl_data" / "rl.json").read_text()) == {
+    told = json.loads((filled.root / "rl_data" / "rl.json").read_text())
+    assert (told.pop("model_name"), len(told.pop("plan_digest"))) == (data.model_name, 64)
+    assert told == {
         "schema": 1,
         "iteration": 0,
         "policy": str(model),
         "model": str(model),
         "sampling": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0, "logprobs": "processed"},
+        "trained": 3,
         "rows": 3,
         "tokens": sum(len(row["input_ids"]) for row in rows),
         "trained_tokens": 3 * len(produced),
@@ -124,7 +130,7 @@ def test_pictures_are_named_by_their_files(filled, model):
 
 def test_a_row_a_step_where_turns_are_not_merged(filled, model):
     merged = write(filled, model)
-    apart = write(filled, model, merge_turns=False)
+    apart = write(filled, model, "rl.data.merge_turns=false")
     assert (merged.rows, apart.rows) == (3, 6)
     assert merged.trained_tokens == apart.trained_tokens
     assert [(row["step"], row["steps"]) for row in lines(filled, "rows.jsonl")] == 3 * [(0, [0]), (1, [1])]
@@ -208,15 +214,15 @@ def test_a_picture_that_is_gone_masks_its_trajectory(filled, model):
 def test_a_row_that_is_too_long_masks_its_trajectory(filled, model):
     write(filled, model)
     longest = max(len(row["input_ids"]) for row in lines(filled, "rows.jsonl"))
-    assert write(filled, model, max_row_tokens=longest).rows == 3
-    assert write(filled, model, max_row_tokens=longest - 1).rows == 2
+    assert write(filled, model, f"rl.data.max_row_tokens={longest}").rows == 3
+    assert write(filled, model, f"rl.data.max_row_tokens={longest - 1}").rows == 2
     assert dropped(filled)["masked"]["too_long"] == 1
 
 
 def test_a_line_that_is_damaged_after_it_was_indexed_masks_its_trajectory(filled, model):
     with_ = settings(model, CHAINS)
     with open_index(filled) as index:
-        plan = plan_batch(filled, with_, index, RlOptions())
+        plan = plan_batch(filled, with_, index)
         content = bytearray(filled.part("train", 0).read_bytes())
         content[:1] = b"["
         filled.part("train", 0).write_bytes(content)

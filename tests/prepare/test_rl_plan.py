@@ -7,8 +7,7 @@ import pytest
 from tests.prepare.rl_made import GREEDY, PLAIN, build_model, episode, served, settings, store, talk, write_plan
 from tests.records.made import CRASHED, UNSOLVED
 from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError, WebGymError
-from webgym_cli.prepare.rl.options import GroupBy, RlOptions
+from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.reasons import Masked
 from webgym_cli.records.checkpoint import Checkpoint
@@ -33,14 +32,14 @@ def run(tmp_path):
 
 
 @contextmanager
-def planned(run, *overrides, **options):
+def planned(run, *overrides):
     with open_index(run) as index:
-        yield plan_batch(run, settings("model", *overrides), index, RlOptions(**options))
+        yield plan_batch(run, settings("model", *overrides), index)
 
 
-def batch(run, *overrides, **options):
+def batch(run, *overrides):
     """Return the members by number, as (id's number, group, reward, masked)."""
-    with planned(run, *overrides, **options) as plan:
+    with planned(run, *overrides) as plan:
         found = list(plan.members())
     assert [member.number for member in found] == list(range(len(found)))
     return [(member.place.id.removeprefix("train-0000-"), member.group, member.reward) for member in found]
@@ -59,7 +58,7 @@ def test_the_chains_of_a_draw_are_a_group_in_the_order_of_the_plan(run, tokens):
         ("00000", 0, 1.0), ("00001", 0, 0.0), ("00003", 1, 1.0), ("00004", 2, 0.0), ("00005", 2, 1.0),
     ]  # fmt: skip
     with planned(run, CHAINS) as plan:
-        assert plan.group_by is GroupBy.CHAIN
+        assert plan.group_by == "chain"
         assert (plan.counts.trained, plan.counts.groups, plan.counts.groups_of_one) == (5, 3, 1)
 
 
@@ -67,9 +66,9 @@ def test_without_chains_the_episodes_of_a_task_are_a_group(run, tokens):
     write_plan(run, episode(0, "a", seed=1), episode(1, "b", seed=1), episode(2, "a", seed=2), episode(3, "a", seed=1))
     store(run, *(served(talk(number), tokens) for number in range(4)))
     by_task = [("00000", 0, 1.0), ("00002", 0, 1.0), ("00003", 0, 1.0), ("00001", 1, 1.0)]
-    assert batch(run) == batch(run, CHAINS, group_by=GroupBy.TASK) == by_task
+    assert batch(run) == batch(run, CHAINS, "rl.data.group_by=task") == by_task
     by_start = [("00000", 0, 1.0), ("00003", 0, 1.0), ("00001", 1, 1.0), ("00002", 2, 1.0)]
-    assert batch(run, group_by=GroupBy.START) == by_start
+    assert batch(run, "rl.data.group_by=start") == by_start
 
 
 def test_tasks_of_two_bands_may_have_the_same_position(run, tokens):
@@ -86,7 +85,7 @@ def test_groups_do_not_reach_over_iterations(run, tokens):
     run_at(run, 1)
     with planned(run) as plan:
         assert plan.read == (1,)
-    with planned(run, last_n_iterations=2) as plan:
+    with planned(run, "rl.data.last_n_iterations=2") as plan:
         found = [(member.group, member.policy) for member in plan.members()]
         assert plan.counts.policies == {"model_0": 2, "model_1": 2}
     assert found == [(0, "model_0"), (0, "model_0"), (1, "model_1"), (1, "model_1")]
@@ -206,7 +205,7 @@ def test_greedy_episodes_are_a_baseline_and_nothing_to_train(run, tokens):
     assert untold.steps[0].generation == Generation()
     store(run, untold, talk(5, outcome=CRASHED, sampling=GREEDY))
     with planned(run, CHAINS, GREEDY_CHAIN) as plan:
-        assert plan.group_by is GroupBy.CHAIN
+        assert plan.group_by == "chain"
         assert (plan.counts.trained, plan.counts.greedy, plan.counts.masked) == (4, 1, {"failure": 1})
         assert [(member.group, member.greedy, member.reward) for member in plan.members()] == [
             (0, False, 1.0), (0, False, 1.0), (0, True, 0.0), (1, False, 1.0), (1, False, 1.0), (1, True, None),
@@ -307,9 +306,3 @@ def test_nothing_is_sampled_at_temperature_0(run, tokens):
     with pytest.raises(SettingsError, match=r"policy_config\.temperature: train-0000-00000 \(and 1 more\)") as raised:
         sampled_from(run, tokens, GREEDY, GREEDY)
     assert "policy_config.temperature=1" in raised.value.hint
-
-
-@pytest.mark.parametrize("wrong", [{"last_n_iterations": 0}, {"max_row_tokens": 1}])
-def test_options_that_can_not_be_are_refused(wrong):
-    with pytest.raises(UsageError, match=next(iter(wrong))):
-        RlOptions(**wrong)

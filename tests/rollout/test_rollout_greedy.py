@@ -102,6 +102,20 @@ def test_without_repeats_an_iteration_begins_with_a_group_of_its_own(world, gree
     assert following.notes == ()
 
 
+@pytest.mark.parametrize("repeats", ["false", "true"])
+def test_demonstrations_come_once_and_leave_the_groups_as_they_were(world, repeats):
+    world.load(CHAINS, GREEDY, f"tasks.no_repeats={repeats}")
+    groups_alone = [(found.task.id, found.position) for found in world.plan(6, iteration=1).episodes]
+    world.run.plan(Split.TRAIN, 1).unlink()
+    world.load(CHAINS, GREEDY, f"tasks.no_repeats={repeats}", "loop.demonstration_iterations=1")
+    shown = world.plan(2).episodes
+    assert [found.position for found in shown] == [0, 1]
+    assert len({found.task.id for found in shown}) == 2
+    assert not any(found.greedy for found in shown)
+    assert [found.position for found in world.plan(3).episodes] == [0, 1, 2]
+    assert [(found.task.id, found.position) for found in world.plan(6, iteration=1).episodes] == groups_alone
+
+
 # --- what is asked and stored
 
 
@@ -179,7 +193,10 @@ async def test_experts_sample_from_nothing(world):
 
 @pytest.mark.browser
 async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
-    run, settings = RunDir(tmp_path / "run"), load(["demo"], [CHAINS, GREEDY, "tasks.train=miniwob:click-button"])
+    run, settings = (
+        RunDir(tmp_path / "run"),
+        load(["demo"], [CHAINS, GREEDY, "tasks.train=miniwob:click-button", "loop.demonstration_iterations=0"]),
+    )
     create_or_open(run, settings)
     async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
         await pipeline.collect(Split.TRAIN, "oracle", 3)

@@ -9,10 +9,12 @@ from webgym_cli.cli.output import Output
 def prepare(
     run: RunArg, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False, dry_run: DryRunOpt = False
 ) -> None:
-    """Draw the training dataset from the replay buffer.
+    """Make of the replay buffer what the policy is trained on.
 
-    Writes RUN/llamafactory_data: finetune_train.json, finetune_val.json, dataset_info.json, train_config.yaml,
-    deepspeed.json, wandb_env.sh and dropped.json (what was left out, and why).
+    With train.algorithm=sft it draws a dataset, RUN/llamafactory_data: finetune_train.json, finetune_val.json,
+    dataset_info.json, train_config.yaml, deepspeed.json, wandb_env.sh and dropped.json (what was left out, and why).
+    Else it makes the iteration's batch for policy gradients, RUN/rl_data: rows.jsonl (tokens as they were sampled),
+    trajectories.jsonl (rewards and groups), rl.json, dropped.json.
 
     Examples:
       webgym prepare runs/a
@@ -27,8 +29,9 @@ def prepare(
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
-    from webgym_cli.prepare.plan import plan_dataset
+    from webgym_cli.loop.preparation import plan_preparation, preparation_in_words
     from webgym_cli.records.dataset import Prepared
+    from webgym_cli.records.rl_data import RlData
     from webgym_cli.store.run import open_run
 
     open_run(run)
@@ -36,16 +39,14 @@ def prepare(
     output = Output.for_events(json)
     if dry_run:
         with opened(directory, output, kept=False) as index:
-            output.show(plan_dataset(directory, settings, index).to_json())
+            output.show(plan_preparation(directory, settings, index).to_json())
         return
     with stage("prepare", directory, settings, output) as at:
 
-        async def work() -> Prepared:
+        async def work() -> Prepared | RlData:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
                 return pipeline.prepare(again=True)
 
         prepared = run_async(work())
-    output.note(
-        f"{prepared.train_samples} training and {prepared.val_samples} validation samples in {directory.dataset}"
-    )
+    output.note(preparation_in_words(prepared, directory))
     output.next_step(f"webgym train {run}")

@@ -21,7 +21,8 @@ class AgentSettings(Section):
     """Responses in an episode at most. After the last one its calls are still made, and what there is is scored."""
     num_chains: int = Field(default=1, ge=1)
     """Episodes of each training task that is drawn, one after the other in the plan: a group that is compared. In every
-    environment; `rollout.episodes` counts the episodes, not the tasks."""
+    environment; `rollout.episodes` counts the episodes, not the tasks. In the iterations of demonstrations a task comes
+    once: the expert would do the same again."""
     greedy_chain: bool = False
     """One more episode beside the `num_chains` of a training task, at temperature 0 and on the seed of the first: the
     baseline of the group, for `train.algorithm=remax`; it is not trained on. `rollout.episodes` counts it too."""

@@ -12,6 +12,8 @@ from pydantic import Field, model_validator
 
 from webgym_cli.config.section import Section
 
+GroupBy = Literal["chain", "task", "start"]
+"""Which episodes are compared with one another."""
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
 """How the distance from the reference is estimated."""
 Mean = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]
@@ -26,11 +28,13 @@ class RlDataSettings(Section):
     last_n_iterations: int = Field(default=1, ge=1)
     """Iterations that are read, the current one included. Above 1 there are episodes of older policies among them,
     which each trajectory names."""
-    group_by: Literal["chain", "task", "start"] | None = None
+    group_by: GroupBy | None = None
     """Which episodes are compared with one another, never over several iterations. `chain`: those of one draw; a task
-    that was drawn comes `agent.num_chains` times in a row, on a seed of its own each time. `task`: all of the same
-    task, in however many draws. `start`: those of the same task on the same seed, which nothing but the policy's
-    sampling tells apart. null: `chain` where `agent.num_chains` is above 1, else `task`."""
+    that is drawn comes `agent.num_chains` times in a row, on a seed of its own each time, and with `agent.greedy_chain`
+    once more (on MiniWoB and the fixture sites the chains meet variants of the task: their mean is a baseline that no
+    single action had a part in all the same). `task`: all of the same task, in however many draws. `start`: those of
+    the same task on the same seed, which nothing but the policy's sampling tells apart. null: `chain` where a task that
+    is drawn comes several times, else `task`."""
     merge_turns: bool = True
     """Put the steps of a trajectory into one row as long as each prompt begins with all that the row has so far. false:
     a row a step."""
@@ -42,7 +46,7 @@ class RlModelSettings(Section):
     """The policy's network."""
 
     attn_implementation: Literal["auto", "flash_attention_2", "sdpa", "eager"] = "auto"
-    """`auto`: flash attention where it is installed and there is a GPU, else `sdpa`."""
+    """`auto`: flash attention where it is installed and there is a GPU, else `sdpa`, sequence by sequence if packed."""
     use_remove_padding: bool = True
     """Pack sequences without padding. Off for models whose layers can't keep packed sequences apart."""
     enable_gradient_checkpointing: bool = True
@@ -186,14 +190,15 @@ class RefSettings(Section):
     """The reference policy."""
 
     path: str | None = None
-    """Its model; null: the weights that this training starts from, with LoRA those without the adapter."""
+    """Its model; null: the policy that the run's policy gradients began with, an SFT baseline or the base model."""
 
 
 class CriticSettings(Section):
     """The critic of `gae`."""
 
     path: str | None = None
-    """Its model, a critic that was saved before or a policy; null: the policy's."""
+    """The model that it starts from, a critic or a policy; null: the critic of the training before, at first the
+    policy."""
     optim: OptimSettings = OptimSettings(lr=1e-5)
     grad_clip: float = Field(default=1.0, gt=0)
     """Longest gradient."""
@@ -209,7 +214,7 @@ class RlTrainerSettings(Section):
     save_freq: int = Field(default=1, ge=0)
     """Optimizer steps between two states to go on from; 0: none before the end."""
     critic_warmup: int = Field(default=0, ge=0)
-    """The first iterations, in which only the critic learns."""
+    """Iterations at the beginning of policy gradients in which only the critic learns."""
     bf16: bool | None = None
     """Compute in bfloat16; the optimizer's weights stay float32. null: on a GPU."""
     deepspeed: str | None = None

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
-from webgym_cli.jobs.signals import interruptible
+from webgym_cli.loop import preparation
 from webgym_cli.loop.collection import environment_of, open_parts, plan_collection, plan_in_words, summary_in_words
 from webgym_cli.loop.serving import Serving
-from webgym_cli.prepare import execute as prepare_stage
-from webgym_cli.prepare.plan import plan_dataset, refuse_empty
+from webgym_cli.prepare.execute import renew_training
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.execute import Judging, judge_in_words
@@ -26,7 +26,8 @@ from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.serve.logprobs import served_logprobs
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link
-from webgym_cli.store.index.query import open_index, refresh_index
+from webgym_cli.store.index.query import refresh_index
+from webgym_cli.store.learning import algorithm
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
 from webgym_cli.testing.scripted_judge import judge_settings
@@ -97,24 +98,20 @@ class Pipeline:
         refresh_index(self.run, self.sink)
         return summary
 
-    def prepare(self, *, again: bool = False) -> Prepared:
-        """Write the dataset of the current iteration, unless just that one is there; or `again` even so."""
+    def prepare(self, *, again: bool = False) -> Prepared | RlData:
+        """Write what the current iteration is trained on, unless just that is there; or `again` even so."""
         began = time.monotonic()
-        with interruptible(), open_index(self.run, progress=self.sink) as index:
-            plan = plan_dataset(self.run, self.settings, index)
-            ready = prepare_stage.read_prepared(self.run)
-            if ready is not None and ready.plan_digest == plan.digest(self.settings) and not again:
-                return ready
-            refuse_empty(plan, self.run)
-            prepared = prepare_stage.execute(plan, self.run, self.settings, self.sink)
-        seconds = round(time.monotonic() - began, 2)
-        record(self.run, {"event": "prepare", **prepared.model_dump(mode="json"), "seconds": seconds})
-        self.tracker.note()
-        return prepared
+        made, fresh = preparation.prepare(self.run, self.settings, self.sink, again=again)
+        if fresh:
+            facts = made.model_dump(mode="json", by_alias=True)
+            record(self.run, {"event": "prepare", **facts, "seconds": round(time.monotonic() - began, 2)})
+            self.tracker.note()
+        return made
 
     async def train(self) -> None:
-        """Train on the dataset; the new policy is served from the next rollout on."""
-        prepare_stage.renew_training(self.run, self.settings, self.sink)
+        """Train on what was prepared; the new policy is served from the next rollout on."""
+        if algorithm(self.run, self.settings) == "sft":
+            renew_training(self.run, self.settings, self.sink)
         reached = await self.tracker.make_way()
         plan = plan_training(self.run, self.settings, None if reached else {**os.environ, "WANDB_MODE": "offline"})
         await self.serving.make_room()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -35,6 +35,8 @@ class EpisodeDraw:
         part = "train" if settings.tasks.no_repeats else f"train/{iteration}"
         ratio = settings.tasks.difficulty_ratio if settings.tasks.sampler == "ratio" else None
         name, agent = f"{settings.seed}/{part}", settings.agent
+        if _single(settings, iteration):
+            return cls(settings, split, iteration, Sampler(tasks, f"{name}/demonstrations", ratio))
         return cls(settings, split, iteration, Sampler(tasks, name, ratio, agent.num_chains, agent.greedy_chain))
 
     def further(
@@ -52,8 +54,8 @@ class EpisodeDraw:
         """
         start: dict[Stream, int] = {}
         same = [episode for episode in planned if episode.repeat == repeat]
-        size = self.settings.agent.group_size
-        begun = ((episode, episode.position // size * size + size) for episode in (earlier if self._goes_on else ()))
+        size = self.sampler.group_size
+        begun = ((episode, episode.position // size * size + size) for episode in self._before(earlier))
         for episode, after in chain(begun, ((episode, episode.position + 1) for episode in same)):
             which = self.sampler.stream_of(episode.task.band)
             start[which] = max(start.get(which, 0), after)
@@ -92,7 +94,7 @@ class EpisodeDraw:
         if duplicates:
             notes.append(f"{source}: {duplicates} tasks ask the same as an earlier one and count once")
         if cut := self._without_greedy(planned):
-            size = self.settings.agent.group_size
+            size = self.sampler.group_size
             notes.append(f"no greedy episode yet in {cut} of the groups (agent.greedy_chain): each has {size} episodes")
         return tuple(notes)
 
@@ -100,15 +102,16 @@ class EpisodeDraw:
         """Return how many groups were begun whose greedy episode, the last one, is not planned."""
         if not self.sampler.greedy:
             return 0
-        size = self.settings.agent.group_size
+        size = self.sampler.group_size
         groups = [(self.sampler.stream_of(episode.task.band), episode.position // size) for episode in planned]
         whole = {group for group, episode in zip(groups, planned, strict=True) if episode.greedy}
         return len({*groups} - whole)
 
-    @property
-    def _goes_on(self) -> bool:
-        """Whether an iteration goes on where the one before stopped."""
-        return self.split is Split.TRAIN and self.settings.tasks.no_repeats
+    def _before(self, earlier: Iterable[Episode]) -> Iterator[Episode]:
+        """Yield the episodes of earlier iterations after which this one goes on: those of the same streams."""
+        if self.split is Split.TRAIN and self.settings.tasks.no_repeats:
+            own = _single(self.settings, self.iteration)
+            yield from (episode for episode in earlier if _single(self.settings, episode.iteration) == own)
 
     def _episode(self, number: int, task: Task, drawn: Drawn, repeat: int) -> Episode:
         """Make an episode. Training has seeds below `SEEDS`, tests from it on: no test page is ever trained on."""
@@ -125,3 +128,8 @@ class EpisodeDraw:
             repeat=repeat,
             greedy=drawn.greedy,
         )
+
+
+def _single(settings: Settings, iteration: int) -> bool:
+    """Tell whether tasks that come in groups come once: the expert would do the same in each chain."""
+    return settings.agent.group_size > 1 and iteration < settings.loop.demonstration_iterations

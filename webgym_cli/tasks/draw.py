@@ -50,6 +50,11 @@ class Sampler:
     greedy: bool = False
     """Whether it comes once more then, with the first of these seeds. The other seeds are the same either way."""
 
+    @property
+    def group_size(self) -> int:
+        """How many elements a task makes in a row."""
+        return self.chains + self.greedy
+
     def stream_of(self, band: Band) -> Stream:
         """Return the stream that a task of this band comes from."""
         return None if self.ratio is None else band

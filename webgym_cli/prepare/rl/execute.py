@@ -12,9 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
-
-from pydantic import ConfigDict, Field
+from typing import Any, BinaryIO
 
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
@@ -23,48 +21,23 @@ from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.prepare.rl.plan import Member, RlPlan
 from webgym_cli.prepare.rl.reasons import Masked
 from webgym_cli.prepare.rl.rows import Row, Tokens, rows, turns
-from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink
-from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.store.buffer import read
-from webgym_cli.store.checkpoints import current, policy_path
+from webgym_cli.store.checkpoints import current, new_name, policy_path
 from webgym_cli.store.files import read_json, replace_folder, write_json
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
-ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
 PROGRESS_EVERY = 50
 """Trajectories between two progress events."""
 REMEMBERED = 1 << 16
 """Pictures of which the path is remembered: neighbouring rows share most of theirs."""
 
 
-class RlData(Record):
-    """`rl.json`: written last, so its presence says that the batch is complete."""
-
-    schema_: Literal[1] = Field(default=1, alias="schema")
-    iteration: int
-    """The iteration whose training this batch is for."""
-    policy: str
-    """The model that is trained: the checkpoint's name, or the base model."""
-    model: str
-    """Its path, or the base model's hub id."""
-    sampling: Sampling
-    """Of all rows; the log-probabilities are of just this distribution."""
-    rows: int
-    tokens: int
-    """Of all rows."""
-    trained_tokens: int
-    """Those of them that the policy produced."""
-    digest: str
-    """SHA-256 of `rows.jsonl`."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-
 @rare_collections()
 def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink) -> RlData:
-    """Write `rl_data/`. The same run and settings give the same files, byte for byte.
+    """Write `rl_data/`. The same run and settings give the same rows, byte for byte.
 
     The plan's index must be open still. Raises `SettingsError` where the server did not tell all that is needed,
     `StoreError` when the disk refuses, and `WebGymError` when no trajectory's tokens can be told: what was there stays.
@@ -81,12 +54,15 @@ def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink) -> R
             batch.write()
         data = RlData(
             iteration=plan.iteration,
+            model_name=new_name(run),
             policy=newest.name if newest else settings.policy_config.base_model,
             model=str(model.resolve() if model.is_dir() else model),
             sampling=plan.sampling,
+            trained=plan.counts.trained - batch.tally.masked.total(),
             rows=batch.tally.rows,
             tokens=batch.tally.tokens,
             trained_tokens=batch.tally.trained_tokens,
+            plan_digest=plan.digest(),
             digest=into.digest.hexdigest(),
         )
         dropped = _dropped(plan, batch.tally)
@@ -198,8 +174,8 @@ class _Batch:
         told = turns(trajectory, self._tokens)
         if isinstance(told, Masked):
             return told
-        found = list(rows(told, merge=self._plan.options.merge_turns))
-        limit = self._plan.options.max_row_tokens
+        found = list(rows(told, merge=self._plan.how.merge_turns))
+        limit = self._plan.how.max_row_tokens
         if limit is not None and any(len(row.input_ids) > limit for row in found):
             return Masked.TOO_LONG
         try:
@@ -250,7 +226,7 @@ def _dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
         "masked": {reason.value: counts[reason.value] for reason in Masked},
         "failures": plan.counts.failures,
         "groups": plan.counts.groups,
-        "group_by": plan.group_by.value,
+        "group_by": plan.group_by,
         "policies": plan.counts.policies,
         "steps": plan.counts.steps,
         "trained_steps": tally.steps,

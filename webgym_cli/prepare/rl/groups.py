@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from webgym_cli.prepare.rl.options import GroupBy
+from webgym_cli.config.model import Settings
+from webgym_cli.config.rl import GroupBy
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
 from webgym_cli.store.plans import planned_episodes
@@ -22,6 +23,11 @@ class Planned:
     """The number of each one's group, counted from 0 by first appearance."""
     greedy: list[bool] = field(default_factory=list)
     """Whether each one was to be greedy."""
+
+
+def grouping(settings: Settings) -> GroupBy:
+    """Return which episodes are compared with one another."""
+    return settings.rl.data.group_by or ("chain" if settings.agent.group_size > 1 else "task")
 
 
 def planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, size: int) -> Planned:
@@ -45,6 +51,6 @@ def _key(episode: Episode, by: GroupBy, size: int) -> tuple[Hashable, ...]:
     The task is the planned one: what an environment tells of it later differs from seed to seed. Positions count in a
     stream, of which there may be one a band: the task tells those apart.
     """
-    if by is GroupBy.CHAIN:
+    if by == "chain":
         return (episode.task.key, episode.position // size)
-    return (episode.task.key,) if by is GroupBy.TASK else (episode.task.key, episode.seed)
+    return (episode.task.key,) if by == "task" else (episode.task.key, episode.seed)

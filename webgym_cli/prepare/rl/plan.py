@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.rl import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, StoreError, WebGymError
 from webgym_cli.prepare.plan import damaged_lines
-from webgym_cli.prepare.rl.groups import planned_groups
-from webgym_cli.prepare.rl.options import GroupBy, RlOptions
+from webgym_cli.prepare.rl.groups import grouping, planned_groups
 from webgym_cli.prepare.rl.reasons import Masked
 from webgym_cli.prepare.rl.rows import untold
 from webgym_cli.prepare.rl.sampling import sampling_of
@@ -109,7 +111,7 @@ class RlPlan:
     """The iteration whose training this is for."""
     read: tuple[int, ...]
     """The iterations that are read, oldest first."""
-    options: RlOptions
+    how: RlDataSettings
     group_by: GroupBy
     sampling: Sampling
     counts: Counts
@@ -127,6 +129,15 @@ class RlPlan:
             group = row.pop("team")
             yield Member(place=Place(**row), group=group, reward=None if masked else reward, masked=masked, **values)
 
+    def digest(self) -> str:
+        """Return the SHA-256 of what the batch is made of and of how: as long as it is the same, so is the batch."""
+        how = [self.iteration, self.how.model_dump(), self.group_by, self.sampling.model_dump()]
+        found = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
+        for member in self.members():
+            told = (member.place.id, member.group, member.reward, member.greedy, member.masked, member.policy)
+            found.update(repr(told).encode())
+        return found.hexdigest()
+
     def to_json(self) -> dict[str, object]:
         """Return what `--dry-run` prints."""
         counts = self.counts
@@ -135,7 +146,7 @@ class RlPlan:
             "stage": "rl_data",
             "iteration": self.iteration,
             "iterations_read": list(self.read),
-            "group_by": self.group_by.value,
+            "group_by": self.group_by,
             "sampling": self.sampling.model_dump(),
             "trajectories": counts.trajectories,
             "steps": counts.steps,
@@ -150,20 +161,20 @@ class RlPlan:
         }
 
 
-def plan_batch(run: RunDir, settings: Settings, index: Index, options: RlOptions) -> RlPlan:
+def plan_batch(run: RunDir, settings: Settings, index: Index) -> RlPlan:
     """Return the plan for the run's current iteration.
 
     Raises `MissingStageError` without any trajectory of it, `SettingsError` where what was sampled can't be learned
     from, `StoreError` for an episode that no plan has, and `WebGymError` when nothing is left to train.
     """
-    iteration = version(run)
-    oldest = iteration - options.last_n_iterations
+    iteration, how = version(run), settings.rl.data
+    oldest = iteration - how.last_n_iterations
     read = [found for found in iterations(run, Split.TRAIN) if oldest < found <= iteration]
     if not read:
         raise MissingStageError(
             f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"
         )
-    by = options.grouping(settings)
+    by = grouping(settings)
     planned = planned_groups(run, read, by, settings.agent.group_size)
     index.one(_PLANNED, [planned.episodes, planned.groups, planned.greedy, len(planned.episodes)])
     index.one(_BATCH.format(read=", ".join(map(str, read))))
@@ -173,7 +184,7 @@ def plan_batch(run: RunDir, settings: Settings, index: Index, options: RlOptions
     _refuse_untold(index)
     sampling = sampling_of(run, index)
     damaged = tuple(damaged_lines(run, index, read))
-    return RlPlan(iteration, tuple(read), options, by, sampling, counts, damaged, index)
+    return RlPlan(iteration, tuple(read), how, by, sampling, counts, damaged, index)
 
 
 def _counts(index: Index) -> Counts:

@@ -70,10 +70,10 @@ class Collator:
         numbers = [torch.full_like(place, number) for number, place in enumerate(places)]
         place = packed.place(torch.cat(numbers), torch.cat(places))
         arguments: dict[str, Any] = {"input_ids": packed.input_ids, "position_ids": packed.position_ids}
-        if self.attention == "flash_attention_2":
-            arguments |= packed.flash_arguments()
+        if self.attention == "eager":
+            arguments["attention_mask"] = packed.block_mask(self.dtype)
         else:
-            arguments["attention_mask"] = packed.block_mask(self.dtype if self.attention == "eager" else None)
+            arguments |= packed.flash_arguments()
         return arguments, (torch.zeros_like(place), place)
 
     def _padded(

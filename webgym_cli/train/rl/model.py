@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+import webgym_cli.train.rl.attention as attention
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.inputs import Inputs
 from webgym_cli.train.rl.logprobs import token_log_probs
@@ -137,15 +138,19 @@ def folder_of(model: str) -> Path:
 
 
 def attention_of(options: RlModelSettings, device: torch.device) -> str:
-    """Return how attention is computed."""
-    if options.attn_implementation != "auto":
-        return options.attn_implementation
+    """Return how attention is computed, by transformers' name; packed lines need another way than padded ones."""
     from transformers.utils import is_flash_attn_2_available
 
-    return "flash_attention_2" if device.type == "cuda" and is_flash_attn_2_available() else "sdpa"
+    wanted: str = options.attn_implementation
+    if wanted == "auto":
+        wanted = "flash_attention_2" if device.type == "cuda" and is_flash_attn_2_available() else "sdpa"
+    if wanted == "sdpa" and options.use_remove_padding:
+        attention.register()
+        return attention.BLOCKS
+    return wanted
 
 
-def load_network(folder: Path, attention: str, dtype: torch.dtype) -> Any:
+def load_network(folder: Path, implementation: str, dtype: torch.dtype) -> Any:
     """Return a policy's model of transformers, text or vision-language. Raises `TrainingError`."""
     import transformers
 
@@ -153,7 +158,7 @@ def load_network(folder: Path, attention: str, dtype: torch.dtype) -> Any:
         config = transformers.AutoConfig.from_pretrained(folder)
         sees = hasattr(config, "vision_config")
         kind = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
-        network = kind.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
+        network = kind.from_pretrained(folder, dtype=dtype, attn_implementation=implementation)
     except (OSError, ValueError, ImportError) as error:
         raise TrainingError(f"{folder}: is no model that can be trained: {str(error).splitlines()[0]}") from error
     return network

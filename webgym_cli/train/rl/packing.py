@@ -27,7 +27,7 @@ class Packed:
         """Return [1, 1, L, L]: what each token may see, itself and what precedes it in its own sequence.
 
         Bool, as `sdpa` takes it; with a `dtype`, 0 and that type's lowest number, as eager attention adds it. It takes
-        L² elements: on a GPU with flash attention use `flash_arguments`.
+        L² elements: use `flash_arguments` where attention is not eager.
         """
         same = self.sequence[:, None] == self.sequence[None, :]
         seen = torch.tril(same)[None, None]
@@ -36,7 +36,7 @@ class Packed:
         return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
 
     def flash_arguments(self) -> dict[str, torch.Tensor | int]:
-        """Return the keyword arguments with which a model of `transformers` separates them in flash attention."""
+        """Return the keyword arguments by which flash attention, and ours (`attention.py`), keep them apart."""
         return {
             "cu_seq_lens_q": self.cu_seqlens,
             "cu_seq_lens_k": self.cu_seqlens,

@@ -1,0 +1,109 @@
+"""Policy gradients from end to end: real episodes, our own trainer, the trained policy on the real server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.stack.conftest import demo_settings
+from webgym_cli.errors import SettingsError
+from webgym_cli.loop.order import Loop, plan_loop
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.checkpoints import checkpoints, current, policy_path
+from webgym_cli.store.metrics import events
+from webgym_cli.store.run import RunDir, create_or_open
+
+pytestmark = pytest.mark.stack
+
+TRUNCATED = (
+    "policy_config.temperature=0.8",
+    "policy_config.top_k=40",
+    "policy_config.top_p=0.95",
+    "policy_config.min_p=0.01",
+)
+SMALL = (
+    "rollout.episodes=20",
+    "rollout.test_episodes=6",
+    "agent.num_chains=4",
+    "rl.actor.optim.lr=0.0001",
+    "rl.actor.ppo_mini_batch_size=8",
+    "rl.model.enable_gradient_checkpointing=false",
+)
+
+
+@pytest.fixture(scope="module")
+async def improved(sft_run, tmp_path_factory):
+    """A run that went through two iterations of REMAX, and what it told meanwhile: (run, settings, events)."""
+    weights = policy_path(*sft_run).resolve()
+    learning = ("train.algorithm=remax", "agent.greedy_chain=true", "loop.demonstration_iterations=0")
+    settings = demo_settings(weights, *TRUNCATED, *SMALL, *learning, "loop.iterations=2", "loop.eval_every=2")
+    run = RunDir(tmp_path_factory.mktemp("gradients") / "run")
+    create_or_open(run, settings)
+    logs = run.logs / "attempt_0001"
+    logs.mkdir(parents=True)
+    told = []
+    async with Pipeline(run, settings, logs, told.append) as pipeline:
+        await Loop(plan_loop(run, settings), pipeline).execute()
+    return run, settings, told
+
+
+def test_the_trainer_s_log_probs_are_those_of_the_server(improved):
+    """The very ids, the very distribution (temperature, top_k, top_p, min_p): what differs is arithmetic."""
+    run, _, _ = improved
+    for checkpoint in checkpoints(run):
+        assert checkpoint.metrics["rollout_corr/log_prob_difference"] < 1e-3
+        assert abs(checkpoint.metrics["rollout_corr/kl"]) < 1e-3
+        assert checkpoint.metrics["rollout_corr/capped"] == 0.0
+        assert checkpoint.metrics["response_length/mean"] > 1
+
+
+def test_each_training_improved_the_policy_before_it(improved):
+    run, _, told = improved
+    first, second = checkpoints(run)
+    assert (first.algorithm, second.algorithm, second.parent) == ("remax", "remax", first.name)
+    assert [event["mode"] for event in told if event["event"] == "train_start"] == ["fresh", "carried"]
+    assert second.steps == 2
+    assert {"actor/pg_loss", "actor/grad_norm", "critic/score/mean", "timing_s/step"} <= second.metrics.keys()
+    noted = list(events(run, "train"))
+    assert [event["metrics"]["training/global_step"] for event in noted] == [0.0, 1.0]
+    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2]
+
+
+def test_each_group_has_a_greedy_episode_that_is_not_trained_on(improved):
+    run, _, _ = improved
+    stored = list(scan(run, Split.TRAIN, 1))
+    greedy = [found for found in stored if found.sampling.greedy]
+    assert (len(stored), len(greedy)) == (20, 4)
+    assert {found.sampling.logprobs for found in stored} == {"processed"}
+    lines = [json.loads(line) for line in (run.rl_data / "trajectories.jsonl").read_text().splitlines()]
+    assert sum(line["greedy"] for line in lines) == 4
+    rows = [json.loads(line)["number"] for line in (run.rl_data / "rows.jsonl").read_text().splitlines()]
+    assert not {line["number"] for line in lines if line["greedy"]} & set(rows)
+
+
+async def test_what_another_server_sampled_can_t_be_learned_from_unless_it_is_plain(improved, policy_server, tmp_path):
+    """Its log-probabilities may be those before temperature and truncation: the settings to change are named."""
+    run, settings = RunDir(tmp_path / "run"), improved[1]
+    create_or_open(run, settings)
+    async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+        await pipeline.collect(Split.TRAIN, policy_server.base_url, 5)
+        with pytest.raises(SettingsError, match="temperature=0.8") as caught:
+            pipeline.prepare()
+    assert "policy_config.top_k=-1" in caught.value.hint
+
+
+async def test_imitation_goes_on_from_the_improved_policy(improved):
+    """LLaMA-Factory reads the checkpoint that our own trainer wrote."""
+    run, settings, _ = improved
+    before = current(run)
+    learning = settings.train.model_copy(update={"algorithm": "sft"})
+    imitation = settings.model_copy(update={"train": learning})
+    async with Pipeline(run, imitation, run.logs / "attempt_0001", lambda event: None) as pipeline:
+        await pipeline.collect(Split.TRAIN, "oracle", 20)
+        pipeline.prepare()
+        await pipeline.train()
+    made = current(run)
+    assert (made.algorithm, made.parent, made.version) == ("sft", before.name, before.version + 1)
