@@ -14,6 +14,7 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
@@ -41,7 +42,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
         *(Sampling, Outcome, Score),
-        *(Judgement, Verdict, Task, Episode, Prepared, Checkpoint, Block, RankStatus, Underway, Recoded),
+        *(Judgement, Verdict, Task, Episode, Prepared, RlData, Checkpoint, Block, RankStatus, Underway, Recoded),
     )
 }
 """The records whose fields the page lists, by the name that its marks have."""

@@ -11,6 +11,7 @@ from tests.cli.runs import filled, webgym
 from tests.docs.pages import ROOT
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.rl_data import RlData
 from webgym_cli.store.blocklist import Block
 
 PAGE = ROOT / "docs/events.md"
@@ -18,7 +19,7 @@ EVERYWHERE = {"event", "message", "bar", "done", "total", "facts", "transient"}
 """Keys that the page explains once."""
 NAMED_BY_CALL = {"_event"}
 """Functions whose first argument is an event's name."""
-RECORDS = {"Block": Block, "Prepared": Prepared, "Checkpoint": Checkpoint}
+RECORDS = {"Block": Block, "Prepared": Prepared, "RlData": RlData, "Checkpoint": Checkpoint}
 SAME = "the same"
 
 
