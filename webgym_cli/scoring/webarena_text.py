@@ -1,0 +1,150 @@
+"""What a text must be like to score: WebArena's rules for answers and for what pages hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from webgym_cli.errors import UsageError
+from webgym_cli.records.webarena import AND, OR, Evaluation, Expected
+
+UNACHIEVABLE = "N/A"
+"""The answer that a task can't be done."""
+
+_TOKEN = re.compile(r"\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
+"""A word, with what joins its parts, or one other character."""
+_COMPARISON = re.compile(r"\s*(<=|>=|==|<|>)\s*(-?\d+(?:\.\d+)?)\s*", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})+|-?\d{1,300}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a judge is asked."""
+
+    kind: Literal["same", "unachievable"]
+    """Whether the answer means the reference; or whether it gives the reference as the reason that nothing is done."""
+    intent: str
+    """What the agent was asked."""
+    reference: str
+    answer: str
+
+
+Judge = Callable[[Question], Awaitable[bool]]
+"""Answers yes only where all of it is right. Raises `BoundaryError` where it can't tell: that is no 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """What is needed to ask a judge about an episode."""
+
+    intent: str
+    string_note: str
+    judge: Judge | None
+
+    async def ask(self, kind: Literal["same", "unachievable"], reference: str, answer: str) -> bool:
+        """Return what the judge says. Raises `UsageError` without a judge."""
+        if self.judge is None:
+            raise UsageError("a fuzzy_match needs a judge", hint="configure a judge, or leave such tasks out")
+        return await self.judge(Question(kind, self.intent, reference, answer))
+
+
+def needs_judge(evaluation: Evaluation) -> bool:
+    """Tell whether a judge may be asked."""
+    answers = [evaluation.reference_answers] if evaluation.reference_answers else []
+    contents = [target.required_contents for target in evaluation.program_html]
+    return any(expected.fuzzy_match for expected in answers + contents)
+
+
+async def meets(text: str, expected: Expected, asker: Asker) -> bool:
+    """Tell whether a text is as it must be. A judge is asked last, and only where the other rules hold."""
+    if expected.exact_match is not None and not same(text, expected.exact_match):
+        return False
+    if not all(includes(text, wanted) for wanted in expected.must_include or ()):
+        return False
+    if any(includes(text, unwanted) for unwanted in expected.must_exclude or ()):
+        return False
+    if expected.one_of and not any(cleaned(wanted) in cleaned(text) for wanted in expected.one_of):
+        return False
+    if not all(compares(text, comparison) for comparison in expected.required_values or ()):
+        return False
+    return expected.fuzzy_match is None or await _fuzzy(text, expected.fuzzy_match, asker)
+
+
+def cleaned(text: str) -> str:
+    """Return a text in lower case, without space around it and without one pair of quotes."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1].strip()
+    return text.lower()
+
+
+def same(text: str, wanted: str) -> bool:
+    """Tell whether two texts are equal once they are cleaned."""
+    return cleaned(text) == cleaned(wanted)
+
+
+def includes(text: str, wanted: str) -> bool:
+    """Tell whether a text contains the wanted one, or one of its alternatives, or all texts of an alternative.
+
+    A wanted single word has to be a word of the text, so that 0 is not in 100; anything longer a part of it.
+    """
+    content = cleaned(text)
+    words: set[str] | None = None
+    for alternative in wanted.split(OR):
+        parts = [cleaned(part) for part in alternative.split(AND)]
+        if words is None and any(_is_word(part) for part in parts):
+            words = _words(content)
+        if all(part in (words or ()) if _is_word(part) else part in content for part in parts):
+            return True
+    return False
+
+
+def compares(text: str, comparison: str) -> bool:
+    """Tell whether a text is a whole number that meets a comparison like `>= 300`, or one of its alternatives.
+
+    Raises `ValueError` for what is no comparison.
+    """
+    wanted = comparisons(comparison)
+    plain = cleaned(text)
+    if not _NUMBER.fullmatch(plain):
+        return False
+    number = Decimal(plain.replace(",", ""))
+    return any(_OPERATORS[operator](number, limit) for operator, limit in wanted)
+
+
+def comparisons(text: str) -> list[tuple[str, Decimal]]:
+    """Return the operators and numbers of alternatives. Raises `ValueError`."""
+    found = [(_COMPARISON.fullmatch(part), part.strip()) for part in text.split(OR)]
+    if bad := [part for match, part in found if match is None]:
+        raise ValueError(f"{bad[0]!r} is no comparison like '>= 300'")
+    return [(match[1], Decimal(match[2])) for match, _ in found if match]
+
+
+_OPERATORS: dict[str, Callable[[Decimal, Decimal], bool]] = {
+    "<=": lambda number, limit: number <= limit,
+    ">=": lambda number, limit: number >= limit,
+    "==": lambda number, limit: number == limit,
+    "<": lambda number, limit: number < limit,
+    ">": lambda number, limit: number > limit,
+}
+
+
+async def _fuzzy(text: str, wanted: tuple[str, ...], asker: Asker) -> bool:
+    if wanted != (UNACHIEVABLE,):
+        return await asker.ask("same", ", ".join(wanted), text)
+    if same(text, UNACHIEVABLE):
+        return True
+    return bool(asker.string_note.strip()) and await asker.ask("unachievable", asker.string_note, text)
+
+
+def _is_word(text: str) -> bool:
+    return _TOKEN.fullmatch(text) is not None
+
+
+def _words(text: str) -> set[str]:
+    """Return the words of a text, and the parts of those that a slash joins."""
+    whole = set(_TOKEN.findall(text))
+    return whole | {part for word in whole if "/" in word for part in word.split("/")}

@@ -1,0 +1,43 @@
+"""Whether the last page's address is the wanted one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from webgym_cli.records.webarena import OR, UrlRule
+
+_LOCAL = {"localhost": "127.0.0.1"}
+_PORTS = {"http": 80, "https": 443}
+
+
+def url_matches(address: str, reference_url: str, rule: UrlRule) -> bool:
+    """Tell whether an address is one of the wanted ones, or leads from one of them further down."""
+    return any(_matches(address, wanted, rule) for wanted in reference_url.split(OR))
+
+
+def _matches(address: str, wanted: str, rule: UrlRule) -> bool:
+    try:
+        ours, theirs = urlsplit(address.strip()), urlsplit(wanted.strip())
+        if _origin(ours) != _origin(theirs):
+            return False
+    except ValueError:  # half an IPv6 address, a port that is no number
+        return False
+    asked, path = _query(theirs), _path(theirs)
+    if rule is UrlRule.EXACT:
+        return (_path(ours), _query(ours), ours.fragment) == (path, asked, theirs.fragment)
+    return f"{_path(ours)}/".startswith(f"{path}/") and asked <= _query(ours)
+
+
+def _origin(parts: SplitResult) -> tuple[str, str, int | None]:
+    host = parts.hostname or ""
+    return parts.scheme, _LOCAL.get(host, host), parts.port or _PORTS.get(parts.scheme)
+
+
+def _path(parts: SplitResult) -> str:
+    return unquote(parts.path).removesuffix("/")
+
+
+def _query(parts: SplitResult) -> Counter[tuple[str, str]]:
+    """Return the parameters, in whichever order they stand."""
+    return Counter(parse_qsl(parts.query, keep_blank_values=True))
