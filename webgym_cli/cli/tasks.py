@@ -1,9 +1,9 @@
-"""`webgym tasks`: check task files, and draw samples of tasks."""
+"""`webgym tasks`: check task files, draw samples of tasks, and make tasks of other systems' files."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Literal
@@ -19,12 +19,13 @@ from webgym_cli.records.groups import Band
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
+    from webgym_cli.records.webarena import Site
     from webgym_cli.tasks.check import FileReport
 
 app = typer.Typer(
     name="tasks",
     cls=ManualGroup,
-    help="Check task files and draw samples of tasks.",
+    help="Check task files, draw samples of tasks, make tasks of other systems' files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -52,6 +53,15 @@ BandOpt = Annotated[list[Band] | None, typer.Option("--band", help="Only tasks o
 SiteOpt = Annotated[
     list[str] | None,
     typer.Option("--exclude-site", metavar="SITE", help="No task that starts on this site (example.com). Repeatable."),
+]
+RawArg = Annotated[
+    Path, typer.Argument(metavar="RAW", help="A JSON file: a list, one record, or one a line; or a folder of such.")
+]
+FormatOpt = Annotated[Literal["webarena"], typer.Option("--format", help="Whose records they are.")]
+OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write (else: stdout).")]
+AddressOpt = Annotated[
+    list[str] | None,
+    typer.Option("--site", metavar="NAME=URL", help="Where a site is, like shopping=http://host:7770. Repeatable."),
 ]
 
 
@@ -141,6 +151,40 @@ def sample(
         output.note(f"{len(drawn.indices)} tasks: there are no more that fit")
 
 
+@app.command(cls=Manual)
+def convert(raw: RawArg, format_: FormatOpt, out: OutOpt = None, site: AddressOpt = None) -> None:
+    """Make a task file of WebArena's configurations, or of WebRL's generated instructions.
+
+    The placeholders of the sites (`__SHOPPING__`, `__REDDIT__`, ...) become their addresses. Every field is kept.
+    A record that can't be scored as it is written is bad: each is told with its number, and then nothing is written.
+
+    Examples:
+      webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
+      webgym tasks convert config_files --format webarena --site map=http://host:3000 > map.jsonl
+
+    See also: webgym tasks check, webgym tasks sample.
+    """
+    from webgym_cli.store.files import write_atomic
+    from webgym_cli.tasks.convert import CONVERTERS
+
+    output, converted = Output(), CONVERTERS[format_](raw, _addresses(site or ()))
+    for bad in converted.bad:
+        output.note(f"{bad.file}:{bad.line}: {bad.reason}")
+    if number := len(converted.bad):
+        raise UsageError(
+            f"{raw}: {number} bad {'record' if number == 1 else 'records'}; nothing was written",
+            hint="mend them, then run the same command again",
+        )
+    lines = [task.model_dump_json() for task in converted.tasks]
+    if out is None:
+        for line in lines:
+            output.text(line)
+    else:
+        write_atomic(out, "".join(f"{line}\n" for line in lines))
+    generated = sum(task.extra["generated"] for task in converted.tasks)
+    output.note(f"{len(lines)} tasks, {generated} of them generated: only a reward model can score those")
+
+
 @contextmanager
 def _opened(file: str) -> Iterator[IO[bytes]]:
     if file == "-":
@@ -202,3 +246,16 @@ def _site(text: str) -> str:
     if not site:
         raise UsageError(f"--exclude-site: {text!r} is no site", hint="--exclude-site example.com")
     return site
+
+
+def _addresses(given: Sequence[str]) -> dict[Site, str]:
+    from webgym_cli.records.webarena import Site
+
+    addresses: dict[Site, str] = {}
+    for text in given:
+        name, _, url = text.partition("=")
+        if name not in list(Site) or not url.startswith(("http://", "https://")):
+            hint = f"--site shopping=http://host:7770; there are: {', '.join(Site)}"
+            raise UsageError(f"--site: {text!r} is no site with its address", hint=hint)
+        addresses[Site(name)] = url
+    return addresses
