@@ -190,10 +190,10 @@ async def test_a_bug_on_a_rank_is_told(scaled):
 
 
 async def test_a_folder_that_is_not_shared_is_refused(scaled, monkeypatch):
-    async def unseen(file):
+    async def unseen(file, seconds):
         return False
 
-    monkeypatch.setattr(ray_rank, "seen", unseen)
+    monkeypatch.setattr(ray_rank, "comes_into_sight", unseen)
     with pytest.raises(UsageError, match=r"host0 \(10.0.0.1\) does not see .*run as it is here") as caught:
         await scaled.roll(2)
     assert "every node mounts" in caught.value.hint
