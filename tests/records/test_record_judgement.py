@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.judgement import Judgement, judged, needs_judge, scored_by_environment
+from webgym_cli.records.judgement import Judgement, counting, judged, needs_judge, scored_by_environment
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, Score
 
@@ -98,3 +98,70 @@ def test_a_judgement_survives_its_line():
     made = judgement(failure=FailureKind.JUDGE_FAILED, failure_detail="é", unavailable=True)
     assert Judgement.model_validate_json(made.to_line()) == made
     assert "\n" not in made.to_line()
+
+
+def by_orm(probability=0.75, **changes):
+    values = {"source": "orm", "models": {"verdict": "an-orm"}, "probability": probability, "success": True}
+    return judgement(**{**values, **changes})
+
+
+FAILED_JUDGE = Outcome(stop=Stop.ANSWERED, answer="42", failure=FailureKind.JUDGE_FAILED, failure_detail="down")
+
+
+@pytest.mark.parametrize("before", [ANSWERED, FAILED_JUDGE], ids=["not judged", "judge failed"])
+@pytest.mark.parametrize(("success", "reward"), [(True, 1.0), (False, 0.0)])
+def test_an_orm_decides_where_nobody_else_did(before, success, reward):
+    outcome = judged(episode(before), by_orm(0.4, success=success)).outcome
+    assert (outcome.reward, outcome.failure, outcome.failure_detail) == (reward, None, "")
+    assert outcome.scores == (Score(source="orm", value=0.4, detail="an-orm"),)
+
+
+@pytest.mark.parametrize("before", [SCORED, UNSOLVED], ids=["environment", "reward of another source"])
+def test_an_orm_stands_beside_a_reward_that_is_known(before):
+    outcome = judged(episode(before), by_orm(0.9)).outcome
+    assert (outcome.reward, outcome.success) == (before.reward, False)
+    assert outcome.scores == (*before.scores, Score(source="orm", value=0.9, detail="an-orm"))
+
+
+def test_an_orm_mends_no_failure_of_infrastructure():
+    assert judged(broken := episode(CRASHED), by_orm()) is broken
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([], None),
+        (["orm 1", "orm 2"], "orm 2"),
+        (["judge 1", "orm 1"], "judge 1"),
+        (["judge 1", "judge 2", "orm 1"], "judge 2"),
+        (["orm 1", "failed"], "orm 1"),
+        (["failed"], "failed"),
+        (["orm 1", "blocked"], "blocked"),
+    ],
+    ids=str,
+)
+def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(said, expected):
+    made = {
+        "orm 1": by_orm(0.1, success=False),
+        "orm 2": by_orm(0.2, success=False),
+        "judge 1": judgement(),
+        "judge 2": judgement(success=False),
+        "failed": judgement(failure=FailureKind.JUDGE_FAILED),
+        "blocked": judgement(failure=FailureKind.SITE_BLOCKED),
+    }
+    assert counting([made[name] for name in said]) == (made[expected] if expected else None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"probability": 0.5}, {"source": "orm"}, {"source": "orm", "probability": 1.5}],
+    ids=["a judge's", "none", "no probability"],
+)
+def test_a_probability_is_an_orms(wrong):
+    with pytest.raises(ValidationError):
+        judgement(**wrong)
+
+
+def test_an_orm_says_nothing_rather_than_that_it_failed():
+    with pytest.raises(ValidationError):
+        by_orm(success=None, failure=FailureKind.JUDGE_FAILED)

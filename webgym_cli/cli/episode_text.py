@@ -75,6 +75,8 @@ def _judgement(judgement: Judgement) -> Iterator[Line]:
     yield "verdict", said, _ODD if judgement.failure else _GOOD if judgement.success else _BAD
     yield "", judgement.failure_detail, ""
     yield "model", judgement.models.get("verdict"), ""
+    if judgement.probability is not None:
+        yield "P(YES)", f"{judgement.probability:.4f}", ""
     yield "looked at", ", ".join(f"step {index}" for index in judgement.key_points), ""
     if judgement.blocked is not None:
         yield "site", f"{'blocked' if judgement.blocked else 'not blocked'}: {judgement.blocked_reason}", ""

@@ -1,7 +1,12 @@
-"""What a judge said of a trajectory. Judgements are stored beside the trajectories; the newest one counts."""
+"""What was said of a trajectory by a judge, or by an outcome reward model (ORM): its probability of success.
+
+Judgements are stored beside the trajectories. Of a judge's and of a model's the newest one each is looked at, and one
+of the two counts: the judge's, unless the judge failed. What a model says decides only where nobody else did.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -30,10 +35,12 @@ class Judgement(Record):
     schema_: Literal[1] = Field(default=1, alias="schema")
     trajectory: str
     """The trajectory's id."""
+    source: Literal["judge", "orm"] = "judge"
+    """Who said it: a judge that reasons, or an outcome reward model that gives a probability."""
     models: dict[str, str]
-    """Which model did which job: `key_points`, `blocking`, `verdict`."""
+    """Which model did which job: `key_points`, `blocking`, `verdict`; of an ORM the last alone."""
     settings_digest: str
-    """SHA-256 of the judge's settings that decide (models, votes, prompts, limits)."""
+    """SHA-256 of the settings that decide (models, votes, prompts, limits); an ORM's threshold is none of them."""
     key_points: tuple[int, ...] = ()
     """Indices of the steps whose screenshots were shown for the verdicts; the last one is always among them."""
     blocked: bool | None = None
@@ -45,15 +52,18 @@ class Judgement(Record):
     """Criterion A, a verdict a fact, in the rubric's order; those after the first that failed are not asked."""
     reference: Verdict | None = None
     """Whether the answer matches the reference answer."""
+    probability: float | None = Field(default=None, ge=0, le=1)
+    """What an ORM gives the task to be done: P(YES) of YES and NO. None of a judge, and only there."""
     success: bool | None = None
-    """None with a failure, and only then: a judgement is a verdict or says why there is none."""
+    """None with a failure, and only then: a judgement is a verdict or says why there is none. Of an ORM: whether the
+    probability reached the threshold."""
     failure: FailureKind | None = None
     """`judge_failed` or `site_blocked`."""
     failure_detail: str = ""
     unavailable: bool = False
     """With `judge_failed`: the judge was down or refused the request, so that it has judged nothing."""
     calls: int = 0
-    """Requests to the judge, repeats included."""
+    """Requests to the judge, repeats included; of an ORM its answers: 1, or 0 where only the threshold was another."""
     seconds: float = 0.0
     judged_at: Moment
     """ISO 8601, UTC."""
@@ -64,6 +74,9 @@ class Judgement(Record):
     def _verdict_or_failure(self) -> Judgement:
         if (self.success is None) != (self.failure is not None):
             raise ValueError(f"success is None with a failure and only then: {self.success}, {self.failure}")
+        by_orm = self.source == "orm"
+        if (self.probability is not None) != by_orm or (by_orm and self.failure):
+            raise ValueError(f"a probability is an ORM's, which gives one or says nothing: {self.source}")
         return self
 
     def to_line(self) -> str:
@@ -94,23 +107,41 @@ def needs_judge(trajectory: Trajectory) -> bool:
     return trajectory.outcome.failure in (None, FailureKind.JUDGE_FAILED) and not scored_by_environment(trajectory)
 
 
+def newest(said: Sequence[Judgement], source: Literal["judge", "orm"]) -> Judgement | None:
+    """Return the newest judgement of a source; they come oldest first."""
+    return next((judgement for judgement in reversed(said) if judgement.source == source), None)
+
+
+def counting(said: Sequence[Judgement]) -> Judgement | None:
+    """Return the one of a trajectory's judgements, oldest first, that counts.
+
+    That is the judge's newest; where there is none, or the judge failed, the ORM's newest.
+    """
+    by_judge, by_orm = newest(said, "judge"), newest(said, "orm")
+    if by_judge is None or (by_orm is not None and by_judge.failure is FailureKind.JUDGE_FAILED):
+        return by_orm
+    return by_judge
+
+
 def judged(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
     """Return the trajectory with the judgement in its outcome.
 
     A failure of infrastructure stays what it is. A reward of the environment's own stays too; the judge's opinion
-    stands beside it among the scores.
+    stands beside it among the scores. An ORM's is the reward only where none is known: its probability is the score,
+    and the reward is 1 where that reached the threshold, else 0.
     """
     before = trajectory.outcome
     if before.failure not in (None, FailureKind.JUDGE_FAILED):
         return trajectory
     changes: dict[str, Any] = {}
     if judgement.success is not None:
-        value = float(judgement.success)
-        score = Score(source="judge", value=value, detail=judgement.models.get("verdict", ""))
-        changes = {"reward": value, "scores": (*before.scores, score), "failure": None, "failure_detail": ""}
+        reward = float(judgement.success)
+        value = reward if judgement.probability is None else judgement.probability
+        score = Score(source=judgement.source, value=value, detail=judgement.models.get("verdict", ""))
+        changes = {"reward": reward, "scores": (*before.scores, score), "failure": None, "failure_detail": ""}
     else:
         changes = {"reward": None, "failure": judgement.failure, "failure_detail": judgement.failure_detail}
-    if scored_by_environment(trajectory):
+    if scored_by_environment(trajectory) or (judgement.source == "orm" and before.reward is not None):
         changes = {name: value for name, value in changes.items() if name == "scores"}
     outcome = Outcome.model_validate({**before.model_dump(), **changes})
     return trajectory.model_copy(update={"outcome": outcome})

@@ -51,7 +51,8 @@ _JUDGED = """
 SELECT split, iteration, count(*) AS judged, avg(agreement) AS agreement,
     count(*) FILTER (WHERE agreement >= 1) AS unanimous, count(agreement) AS voted,
     count(environment_reward) AS both, count(*) FILTER (WHERE judged = (environment_reward >= 1)) AS same
-FROM trajectories WHERE judged IS NOT NULL GROUP BY split, iteration ORDER BY split = 'train', iteration
+FROM trajectories WHERE judged IS NOT NULL AND judged_by = 'judge'
+GROUP BY split, iteration ORDER BY split = 'train', iteration
 """
 
 
@@ -105,7 +106,7 @@ def failures(index: Index) -> dict[str, Any]:
 def verdicts(index: Index) -> list[dict[str, Any]]:
     """Return, by split and iteration, how far the judge's votes agreed, and the judge with the environment.
 
-    Of each trajectory the newest judgement counts, if it is a verdict. Raises `StoreError`.
+    Of each trajectory the judge's newest judgement counts, if it is a verdict. Raises `StoreError`.
     """
     return [
         {

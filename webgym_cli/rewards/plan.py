@@ -10,7 +10,7 @@ from enum import StrEnum
 from webgym_cli.config.collect import JudgeSettings
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.judgement import Judgement, environment_verdict, needs_judge
+from webgym_cli.records.judgement import Judgement, environment_verdict, needs_judge, newest
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge import models, settings_digest
@@ -111,13 +111,14 @@ def plan_judging(run: RunDir, settings: JudgeSettings, query: JudgeQuery) -> Jud
     owed: list[Owed] = []
     skipped: Counter[str] = Counter()
     seen: set[str] = set()
-    for trajectory, newest in _asked_for(run, query, damage):
+    for trajectory, said in asked_for(run, query, damage):
         seen.add(trajectory.id)
-        if (skip := _skip(trajectory, newest, query.chosen, digest)) is None:
-            owed.append(_owed(trajectory, newest))
+        last = newest(said, "judge")
+        if (skip := _skip(trajectory, last, query.chosen, digest)) is None:
+            owed.append(_owed(trajectory, last))
         else:
             skipped[skip.value] += 1
-    _require(run, query, seen)
+    require_found(run, query, seen)
     return JudgePlan(tuple(owed), dict(skipped), models(settings), digest, tuple(damage.lines))
 
 
@@ -132,8 +133,8 @@ def load_owed(run: RunDir, plan: JudgePlan) -> Iterator[tuple[Owed, Trajectory]]
                 yield found, trajectory
 
 
-def _asked_for(run: RunDir, query: JudgeQuery, damage: Damage) -> Iterator[tuple[Trajectory, Judgement | None]]:
-    """Yield the trajectories that are asked for, each with its newest judgement."""
+def asked_for(run: RunDir, query: JudgeQuery, damage: Damage) -> Iterator[tuple[Trajectory, list[Judgement]]]:
+    """Yield the trajectories that are asked for as they were stored, each with its judgements, oldest first."""
     for split in Split if query.split is None else (query.split,):
         for iteration in iterations(run, split):
             if query.iteration not in (None, iteration):
@@ -141,7 +142,7 @@ def _asked_for(run: RunDir, query: JudgeQuery, damage: Damage) -> Iterator[tuple
             said = judgements(run, split, iteration, damage)
             for trajectory in stored(run, split, iteration, damage):
                 if query.ids is None or trajectory.id in query.ids:
-                    yield trajectory, said[trajectory.id][-1] if trajectory.id in said else None
+                    yield trajectory, said.get(trajectory.id, [])
 
 
 def _skip(trajectory: Trajectory, newest: Judgement | None, chosen: Selection, digest: str) -> Skip | None:
@@ -172,7 +173,8 @@ def _owed(trajectory: Trajectory, newest: Judgement | None) -> Owed:
     )
 
 
-def _require(run: RunDir, query: JudgeQuery, seen: set[str]) -> None:
+def require_found(run: RunDir, query: JudgeQuery, seen: set[str]) -> None:
+    """Raise `UsageError` for an id that is not there, `MissingStageError` where there is nothing at all."""
     if missing := [name for name in query.ids or () if name not in seen]:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise UsageError(f"{run.root}: no trajectory {missing[0]!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import moment_of
-from webgym_cli.records.judgement import Judgement, judged
+from webgym_cli.records.judgement import Judgement, counting, judged
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.files import append_line, read_lines
@@ -27,7 +27,7 @@ RecordT = TypeVar("RecordT", Trajectory, Judgement)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a trajectory's line stands, and its newest judgement's: what an index knows of it."""
+    """Where a trajectory's line stands, and that of the judgement that counts: what an index knows of it."""
 
     id: str
     file: str
@@ -78,18 +78,18 @@ def iterations(run: RunDir, split: Split) -> list[int]:
 
 
 def scan(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:
-    """Yield an iteration's trajectories in the order of writing, each with its newest judgement in its outcome.
+    """Yield an iteration's trajectories in the order of writing, each with the judgement that counts in its outcome.
 
     A torn or damaged line is skipped and noted.
     """
     verdicts = judgements(run, split, iteration, damage)
     for trajectory in stored(run, split, iteration, damage):
-        of_this = verdicts.get(trajectory.id)
-        yield judged(trajectory, of_this[-1]) if of_this else trajectory
+        counts = counting(verdicts.get(trajectory.id, ()))
+        yield judged(trajectory, counts) if counts else trajectory
 
 
 def read(run: RunDir, place: Place, *, without: Sequence[str] = ()) -> Trajectory:
-    """Read one trajectory and nothing else, with its newest judgement in its outcome.
+    """Read one trajectory and nothing else, with the judgement that counts in its outcome.
 
     `without`: arrays of numbers (`token_ids`, `logprobs`) to be left None: they are most of a line and of the time
     that it takes. Raises `StoreError` that names file and byte when the line is not what the index knows.

@@ -30,18 +30,24 @@ _PLACES = """
 _TRAJECTORIES = """
 CREATE VIEW trajectories AS
 WITH newest AS (
-    SELECT trajectory, split, iteration, success AS judged, failure AS judge_failure, failure_detail AS judge_detail,
-        model AS judge_model, agreement, votes, judged_at,
-        file AS verdict_file, start AS verdict_start, size AS verdict_size
+    SELECT trajectory, split, iteration, source AS judged_by, success AS judged, failure AS judge_failure,
+        failure_detail AS judge_detail, model AS judge_model, agreement, votes, judged_at,
+        file AS verdict_file, start AS verdict_start, size AS verdict_size, probability
     FROM judgements
     QUALIFY row_number() OVER (
-        PARTITION BY trajectory, split, iteration ORDER BY judged_at DESC, file DESC, start DESC) = 1
+        PARTITION BY trajectory, split, iteration, source ORDER BY judged_at DESC, file DESC, start DESC) = 1
+), counting AS (
+    SELECT * EXCLUDE probability, max(probability) OVER of_one AS orm_probability
+    FROM newest WINDOW of_one AS (PARTITION BY trajectory, split, iteration)
+    QUALIFY row_number() OVER (PARTITION BY trajectory, split, iteration ORDER BY
+        CASE WHEN judged_by = 'orm' THEN 1 WHEN judge_failure = 'judge_failed' THEN 2 ELSE 0 END) = 1
 ), overlaid AS (
-    SELECT stored.*, newest.* EXCLUDE (trajectory, split, iteration),
-        newest.trajectory IS NOT NULL AND NOT scored_by_environment
-            AND (failure IS NULL OR failure = 'judge_failed') AS by_judge
-    FROM stored LEFT JOIN newest ON newest.trajectory = stored.id AND newest.split = stored.split
-        AND newest.iteration = stored.iteration
+    SELECT stored.*, counting.* EXCLUDE (trajectory, split, iteration),
+        counting.trajectory IS NOT NULL AND NOT scored_by_environment
+            AND (failure IS NULL OR failure = 'judge_failed')
+            AND (judged_by = 'judge' OR reward IS NULL) AS by_judge
+    FROM stored LEFT JOIN counting ON counting.trajectory = stored.id AND counting.split = stored.split
+        AND counting.iteration = stored.iteration
 ), decided AS (
     SELECT * EXCLUDE (judge_failure, judge_detail, by_judge) REPLACE (
         CASE WHEN by_judge THEN judged::DOUBLE ELSE reward END AS reward,
@@ -52,7 +58,7 @@ WITH newest AS (
 )
 SELECT *, CASE WHEN failure IS NULL THEN reward >= 1 END AS success FROM decided
 """
-"""The newest judgement in each trajectory's outcome, as `records.judgement.judged` puts it there."""
+"""The judgement that counts in each trajectory's outcome, as `records.judgement` chooses it and puts it there."""
 
 
 class Index:

@@ -88,6 +88,8 @@ def judgement_row(judgement: Judgement, split: str, iteration: int, line: Line) 
         "trajectory": judgement.trajectory,
         "split": split,
         "iteration": iteration,
+        "source": judgement.source,
+        "probability": judgement.probability,
         "success": judgement.success,
         "failure": judgement.failure and judgement.failure.value,
         "failure_detail": judgement.failure_detail,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-FORMAT = 2
+FORMAT = 3
 """Version of the tables; an index of another version is built anew."""
 
 MOMENT = pa.timestamp("us")
@@ -95,6 +95,8 @@ JUDGEMENTS = pa.schema(
         ("trajectory", pa.string()),
         ("split", pa.string()),
         ("iteration", pa.int32()),
+        ("source", pa.string()),  # judge, or orm
+        ("probability", pa.float64()),  # of success, as an ORM gave it
         ("success", pa.bool_()),
         ("failure", pa.string()),
         ("failure_detail", pa.string()),
@@ -108,7 +110,7 @@ JUDGEMENTS = pa.schema(
         *PLACE,
     ]
 )
-"""One row a judgement; the newest of a trajectory counts."""
+"""One row a judgement; of a trajectory the judge's newest counts, else the ORM's newest."""
 
 DAMAGE = pa.schema([("split", pa.string()), ("iteration", pa.int32()), *PLACE, ("reason", pa.string())])
 """One row a line that can't be read."""
