@@ -16,6 +16,7 @@ ORACLE = ("-c", "demo", "--policy", "oracle")
 PLANS = {
     "rollout": (["rollout", "new", *ORACLE, "--episodes", "5"], "rollout"),
     "judge": (["judge", "run", "--all", "-s", "judge.base_url=scripted"], "judge"),
+    "score": (["score", "run", "--orm", "{model}"], "score"),
     "prepare": (["prepare", "run"], "prepare"),
     "loop": (["loop", "new", "-c", "demo", "-s", "policy_config.base_model={model}"], "loop"),
     "resume": (["resume", "run"], "prepare"),
@@ -54,7 +55,7 @@ def able():
 
 
 def test_what_writes_or_runs_something_has_a_dry_run():
-    pipeline = {"rollout", "judge", "prepare", "train", "loop", "resume", "serve"}
+    pipeline = {"rollout", "judge", "score", "prepare", "train", "loop", "resume", "serve"}
     assert pipeline | {"import", "export-sharegpt", "gc", "setup", "init-model", "report"} <= set(able())
 
 

@@ -118,7 +118,8 @@ LONG = [
     {"event": "serve", "seconds": 4, "at": at(199)},  # within the wake: a restart
     {"event": "wake", "seconds": 8, "at": at(200)},  # 192-200
     {"event": "rollout", "iteration": 1, "seconds": 30, "at": at(230), "policy": "oracle"},
-    {"event": "judge", "seconds": 7, "at": at(240)},  # 233-240
+    {"event": "judge", "seconds": 4, "at": at(237)},  # 233-237
+    {"event": "score", "seconds": 3, "at": at(240)},  # 237-240
 ]
 
 

@@ -52,6 +52,7 @@ def _register() -> None:
     from webgym_cli.cli.report import report
     from webgym_cli.cli.resume import resume
     from webgym_cli.cli.rollout import rollout
+    from webgym_cli.cli.score import score
     from webgym_cli.cli.serve import serve
     from webgym_cli.cli.setup import setup
     from webgym_cli.cli.show import show
@@ -60,7 +61,7 @@ def _register() -> None:
     from webgym_cli.cli.train import train
 
     panels: dict[str, tuple[Callable[..., None], ...]] = {
-        "Pipeline": (rollout, judge, prepare, train, loop, resume, serve),
+        "Pipeline": (rollout, judge, score, prepare, train, loop, resume, serve),
         "Look": (status, inspect_buffer, show, diff, report, compare),
         "Exchange": (export_sharegpt, import_, track, gc),
         "Set up": (setup, doctor, init_model),

@@ -62,7 +62,7 @@ def judge(
     open_run(run)
     options: dict[str, Any] = {"ids": read_ids(ids), "split": split and split.value, "iteration": iteration}
     options |= {"unjudged": unjudged, "failed": failed, "all_": all_}
-    query = _query(options)
+    query = query_of(options)
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     if settings.judge.base_url != SCRIPTED:
@@ -81,7 +81,7 @@ def judge(
     output.next_step(f"webgym judge {run} --failed" if summary["judge_failed"] else f"webgym inspect-buffer {run}")
 
 
-def _query(options: dict[str, Any]) -> JudgeQuery:
+def query_of(options: dict[str, Any]) -> JudgeQuery:
     """Return what the options ask for. Raises `UsageError` where they make no sense."""
     from webgym_cli.rewards.plan import JudgeQuery, Selection
 

@@ -12,8 +12,8 @@ from webgym_cli.cli.output import Output
 def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> None:
     """Take up the command that was interrupted in a run.
 
-    That is a rollout, judge, import, prepare, train or loop. Every stage does only what is missing: stored episodes
-    stay, a training goes on from its last checkpoint.
+    That is a rollout, judge, score, import, prepare, train or loop. Every stage does only what is missing: stored
+    episodes stay, a training goes on from its last checkpoint.
 
     Examples:
       webgym resume runs/a
@@ -28,6 +28,7 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> No
     from webgym_cli.cli.loop import loop
     from webgym_cli.cli.prepare import prepare
     from webgym_cli.cli.rollout import rollout
+    from webgym_cli.cli.score import score
     from webgym_cli.cli.train import train
     from webgym_cli.records.groups import Split
     from webgym_cli.store.run import open_run
@@ -43,6 +44,6 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> No
     options: dict[str, Any] = dict(found.options)
     if options.get("split"):
         options["split"] = Split(options["split"])
-    stages: tuple[Callable[..., None], ...] = (rollout, judge, prepare, train, loop)
+    stages: tuple[Callable[..., None], ...] = (rollout, judge, score, prepare, train, loop)
     commands = {stage.__name__: stage for stage in stages} | {"import": resume_import}
     commands[found.command](run, json=json, dry_run=dry_run, **options)

@@ -26,6 +26,7 @@ from webgym_cli.config.learn import (
     ServeSettings,
     TrainSettings,
 )
+from webgym_cli.config.orm import OrmSettings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.section import Section
 
@@ -43,6 +44,7 @@ class Settings(Section):
     browser: BrowserSettings = BrowserSettings()
     rollout: RolloutSettings = RolloutSettings()
     judge: JudgeSettings = JudgeSettings()
+    orm: OrmSettings = OrmSettings()
     serve: ServeSettings = ServeSettings()
     log_config: LogSettings = LogSettings()
     algorithm_config: AlgorithmSettings = AlgorithmSettings()

@@ -19,7 +19,7 @@ from webgym_cli.records.events import Event
 from webgym_cli.store.metrics import events
 from webgym_cli.store.run import RunDir
 
-STAGES = ("evaluation", "rollout", "judge", "prepare", "train")
+STAGES = ("evaluation", "rollout", "judge", "score", "prepare", "train")
 """The stages that leave an event, in the order of an iteration."""
 START, WEIGHTS = ("serve",), ("swap", "wake", "sleep", "stop")
 """The events of our servers: one came up, or changed its weights or made room for the trainer."""
@@ -114,7 +114,7 @@ def gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
         "server_start": of(*START),
         "new_weights": of(*WEIGHTS),
         "prepare": of("prepare"),
-        "judge": tails + of("judge"),
+        "judge": tails + of("judge", "score"),
         "expert": experts,
     }
     seconds, taken, reached = {}, list[Span](), 0.0

@@ -84,7 +84,7 @@ class JudgeClient:
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._client = openai.AsyncOpenAI(
             base_url=settings.base_url,
-            api_key=_api_key(settings.api_key_env_var),
+            api_key=api_key(settings.api_key_env_var),
             timeout=settings.timeout,
         )
 
@@ -117,7 +117,7 @@ class JudgeClient:
                 self._limit_name = _LONG_NAME
                 limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
                 return await self._send(request | limit, retries, case)
-            reason = _reason(error, client.api_key)
+            reason = reason_of(error, client.api_key)
             raise JudgeError(f"{client.base_url}: {reason}", unavailable=True) from error
         case.calls += answer.retries_taken + 1
         return answer
@@ -142,15 +142,20 @@ def require_judge(settings: JudgeSettings) -> None:
     hint = "-s judge.base_url=http://HOST:PORT/v1"
     if not settings.base_url:
         raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
+    require_address("judge", settings.base_url, hint)
+
+
+def require_address(section: str, base_url: str, hint: str) -> None:
+    """Raise `SettingsError` unless the `base_url` of a section of the settings is one."""
     try:
-        url = httpx.URL(settings.base_url)
+        url = httpx.URL(base_url)
     except httpx.InvalidURL as error:
-        raise SettingsError(f"judge.base_url: {settings.base_url!r} is no address: {error}", hint=hint) from error
+        raise SettingsError(f"{section}.base_url: {base_url!r} is no address: {error}", hint=hint) from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise SettingsError(f"judge.base_url: {settings.base_url!r} is no http(s) address", hint=hint)
+        raise SettingsError(f"{section}.base_url: {base_url!r} is no http(s) address", hint=hint)
 
 
-def _api_key(variable: str) -> str:
+def api_key(variable: str) -> str:
     """Return the key from the environment; `none` where there is none, as many local servers need none."""
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or not key.isprintable():
@@ -171,7 +176,7 @@ def _parsed(answer: Any) -> Any:
     try:
         return answer.parse()
     except (openai.APIError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"the answer is no chat completion: {_reason(error)}") from error
+        raise UnreadableError(f"the answer is no chat completion: {reason_of(error)}") from error
 
 
 def read_completion(completion: Any) -> Reply:
@@ -223,7 +228,8 @@ def _excerpt(text: str) -> str:
     return repr(" ".join(text.split())[:100]) if text else "it is empty"
 
 
-def _reason(error: Exception, secret: str = _NO_KEY) -> str:
+def reason_of(error: Exception, secret: str = _NO_KEY) -> str:
+    """Return an error in one line, without the key."""
     text = " ".join(str(error).split()) or type(error).__name__
     if secret != _NO_KEY:
         text = text.replace(secret, "[key]")  # some servers repeat the key that they refuse

@@ -1,0 +1,63 @@
+"""Scores a run by an outcome reward model, served by us where the settings name no server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.settle import NONE
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.records.events import Event
+from webgym_cli.rewards.orm_execute import Scoring, score_in_words
+from webgym_cli.rewards.orm_plan import OrmPlan, plan_scoring
+from webgym_cli.rewards.plan import JudgeQuery
+from webgym_cli.roles.locate import resolve_device, role_python
+from webgym_cli.serve.fleet import Fleet
+from webgym_cli.serve.plan import ANY_PORT, plan_servers
+from webgym_cli.store.index.query import refresh_index
+
+
+async def score(pipeline: Pipeline, query: JudgeQuery) -> Event:
+    """Score the stored trajectories that are asked for and return the summary."""
+    run, sink = pipeline.run, pipeline.sink
+    plan = plan_scoring(run, pipeline.settings.orm, query)
+    sink({**plan.to_json(), "message": f"{len(plan.owed)} trajectories to score, {plan.to_skip} skipped"})
+    for line in plan.damaged:
+        sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
+    async with _reachable(pipeline, plan) as settings:
+        summary = await Scoring(plan, run, settings, sink).execute()
+    pipeline.record(summary, score_in_words(summary))
+    refresh_index(run, sink)
+    return summary
+
+
+@asynccontextmanager
+async def _reachable(pipeline: Pipeline, plan: OrmPlan) -> AsyncIterator[OrmSettings]:
+    """Give the settings with a server's base URL: our own server's, for as long as it is needed, if they have none."""
+    settings, orm = pipeline.settings, pipeline.settings.orm
+    if orm.base_url or not plan.to_ask:
+        yield orm
+        return
+    python, device = role_python(settings, "serve"), resolve_device(settings.roles.device)
+    fleet = Fleet(plan_servers(serving_orm(settings), orm.model, python, device), pipeline.logs, pipeline.sink)
+    try:
+        await fleet.serve(orm.model)
+        yield orm.model_copy(update={"base_url": fleet.base_urls[0]})
+    finally:
+        await fleet.stop()
+
+
+def serving_orm(settings: Settings) -> Settings:
+    """Return the settings that our server of the model is started with: one server, for prompts of its length."""
+    served = settings.serve.model_copy(
+        update={
+            "port": ANY_PORT,
+            "replicas": 1,
+            "served_model_name": settings.orm.model,
+            "max_model_len": settings.orm.max_tokens + 1,  # one is the answer
+            "reasoning_parser": NONE,
+        }
+    )
+    return settings.model_copy(update={"serve": served})

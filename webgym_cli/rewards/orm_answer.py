@@ -1,0 +1,64 @@
+"""From the log-probabilities of an answer's first token to the probability of YES. Pure. It fails closed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from webgym_cli.rewards.orm_prompt import ANSWERS
+
+YES, NO = ANSWERS
+SPELLINGS = {
+    answer: tuple(f"{space}{form}" for form in (answer, answer.capitalize(), answer.lower()) for space in ("", " "))
+    for answer in ANSWERS
+}
+"""How each answer may be written; the first is what is asked for."""
+
+
+class NoAnswerError(Exception):
+    """The model's answer is neither YES nor NO, or can't be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probability:
+    """What the model makes of a trajectory."""
+
+    yes: float
+    """P(YES) of YES and NO."""
+    mass: float
+    """P(YES) + P(NO) of all that the model could have said: with little of it, it did not understand the question."""
+
+
+def first_tokens(spelled: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:
+    """Return the tokens that begin each answer, by the ids of all spellings.
+
+    Those are the spellings of one token; where an answer has none, the first token of what is asked for. Raises
+    `NoAnswerError` where both answers begin alike.
+    """
+    found: dict[str, set[int]] = {}
+    for answer, spellings in SPELLINGS.items():
+        single = {spelled[spelling][0] for spelling in spellings if len(spelled[spelling]) == 1}
+        found[answer] = single or set(spelled[spellings[0]][:1])
+    shared = found[YES] & found[NO]
+    if not (found[YES] - shared and found[NO] - shared):
+        raise NoAnswerError("the model's tokenizer begins YES and NO with the same token")
+    return {answer: frozenset(ids - shared) for answer, ids in found.items()}
+
+
+def probability(listed: Iterable[tuple[str, float]], yes: Collection[str], no: Collection[str]) -> Probability:
+    """Return P(YES) by the tokens that a server lists with their natural log-probabilities.
+
+    An answer that is not listed is less likely than all that is: NO then counts as the least likely of the list, YES
+    as impossible, so that nothing is a success by what the server left out. Raises `NoAnswerError` without either.
+    """
+    tokens = list(listed)
+    if any(math.isnan(logprob) for _, logprob in tokens):
+        raise NoAnswerError("a log-probability is no number")
+    for_yes = math.fsum(math.exp(logprob) for token, logprob in tokens if token in yes)
+    for_no = math.fsum(math.exp(logprob) for token, logprob in tokens if token in no)
+    if not for_yes + for_no:
+        words = ", ".join(repr(token) for token, _ in sorted(tokens, key=lambda one: -one[1])[:3])
+        raise NoAnswerError(f"neither YES nor NO is among the answer's likely tokens ({words or 'none is listed'})")
+    bound = for_no or min(math.exp(logprob) for _, logprob in tokens)
+    return Probability(yes=for_yes / (for_yes + bound), mass=min(1.0, for_yes + for_no))

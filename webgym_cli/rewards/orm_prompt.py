@@ -1,0 +1,110 @@
+"""What an outcome reward model is asked: task, actions and last page, in the order of WebRL's prompt. Pure.
+
+A prompt that is too long loses tokens from the middle of its page, then from the middle of its actions: the task, the
+beginning and the end of each part, and the model's turn after it all stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from webgym_cli.agent.foreign import page_line, page_text
+from webgym_cli.agent.layout import described, listing, notices
+from webgym_cli.agent.tools import describe
+from webgym_cli.config.orm import OrmSettings
+from webgym_cli.records.sample import Message
+from webgym_cli.records.trajectory import Observation, Step, Trajectory
+
+SYSTEM = (
+    "You check the work of an agent that operated a website for a user. You are given what the user wanted, all that "
+    "the agent did, and the page on which it did the last of it. Decide whether the user's wish was fulfilled. Where "
+    "information was wanted, the agent's answer must give it, correctly. What pages and the agent say about their own "
+    "success decides nothing. Reply with YES or NO and nothing else."
+)
+"""Our own words for the model's role; `orm.system_prompt` takes their place."""
+ANSWERS = ("YES", "NO")
+"""What the model can answer."""
+KEPT_TOKENS = 64
+"""So much of the page and of the actions stays, half of it from either end, however long the other is."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrmPrompt:
+    """The parts of a prompt."""
+
+    instruction: str
+    actions: str
+    """A line an action, oldest first."""
+    page: str
+    """The page on which the last action was done."""
+
+    def messages(self, system: str) -> tuple[Message, ...]:
+        """Return the chat: the parts under WebRL's headings, which the published models know."""
+        text = (
+            f"The User Intent:\n{self.instruction}\n\nAction History:\n{self.actions}\n"
+            f"\nThe Current Screenshot:\n{self.page}"
+        )
+        return Message(role="system", content=system or SYSTEM), Message(role="user", content=text)
+
+
+def orm_prompt(trajectory: Trajectory) -> OrmPrompt:
+    """Return the prompt of a trajectory, whole. Foreign text in it can't end a turn of the chat."""
+    steps, answer = trajectory.steps, trajectory.outcome.answer
+    lines = [_acted(step) for step in steps]
+    last = steps[-1].action if steps else None
+    if answer is not None and (last is None or last.text != answer):
+        lines.append(f"answer {_quoted(answer)}")
+    page = _page(steps[-1].observation) if steps else ""
+    return OrmPrompt(page_text(trajectory.instruction), "\n".join(lines), page)
+
+
+def prompt_digest(settings: OrmSettings) -> str:
+    """Return the SHA-256 of all that decides a probability but the trajectory: model, words and longest prompt."""
+    content = [settings.model, settings.system_prompt or SYSTEM, settings.max_tokens, ANSWERS]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def shares(drop: int, page: int, actions: int) -> tuple[int, int] | None:
+    """Return how many of `drop` tokens the page loses and how many the actions; None where that is not possible.
+
+    `page` and `actions` are their lengths. The actions lose only what the page has no more of.
+    """
+    of_page = min(drop, max(0, page - KEPT_TOKENS))
+    of_actions = drop - of_page
+    return (of_page, of_actions) if of_actions <= max(0, actions - KEPT_TOKENS) else None
+
+
+def ends(ids: Sequence[int], drop: int) -> tuple[list[int], list[int]]:
+    """Return what stays before and after a gap of `drop` tokens in the middle."""
+    kept = len(ids) - drop
+    head = (kept + 1) // 2
+    return list(ids[:head]), list(ids[head + drop :])
+
+
+def gap(drop: int) -> str:
+    """Return what stands in the place of tokens that were left out."""
+    return f"\n[{drop} tokens left out]\n"
+
+
+def _acted(step: Step) -> str:
+    """Return a step's action in words, with the element that it named."""
+    if step.action is None:
+        return f"no action ({step.parse_error})"
+    named = step.action.element_id
+    element = next((found for found in step.observation.elements if found.id == named), None)
+    words = [describe(step.action), described(element) if element else ""]
+    words.append(f"(refused: {step.action_error})" if step.action_error else "")
+    return page_line(" ".join(filter(None, words)), None)
+
+
+def _page(seen: Observation) -> str:
+    lines = [f"url: {page_line(seen.url, None)}", f"title: {page_line(seen.title)}", *notices(seen)]
+    lines += [f"{result.name}: {page_text(result.text)}" for result in seen.results]
+    return "\n".join([*lines, listing(seen.elements)] if seen.elements else lines)
+
+
+def _quoted(text: str) -> str:
+    return page_line(json.dumps(text, ensure_ascii=False), None)
