@@ -37,11 +37,12 @@ test: setup  ## Run all tests, those of the real stack too
 test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory
 	$(BIN)/python -m pytest -m "not stack"
 
-bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within a minute; PEERS=1: BrowserGym, too)
-	$(BIN)/webgym setup --role browser
+bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within minutes; PEERS=1: BrowserGym, too)
+	$(BIN)/webgym setup --role browser --role train
 	$(BIN)/python -m benchmarks.rollout $(if $(QUICK),--quick) $(if $(PEERS),--peers)
 	$(BIN)/python -m benchmarks.buffer $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.cli $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.rl $(if $(QUICK),--quick)
 
 check: $(STAMP)  ## Lint, format, types
 	$(BIN)/ruff check .

@@ -1,0 +1,251 @@
+"""What the update step of policy-gradient training takes. See `benchmarks/README.md`.
+
+python -m benchmarks.rl            packing, logits and TRL on the CPU, and a GPU where there is one: about 10 minutes
+python -m benchmarks.rl --quick    small, within a minute or so
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Row, Series, reported, say
+from benchmarks.rl_bench import CLIP, RATE, Bench, Result, compared, options, series
+from benchmarks.rl_data import TEMPERATURE, Conversations, rows, write
+from benchmarks.rl_gpu import COMMON, MODELS, VOCABULARY, peak, step_flops
+from webgym_cli.errors import JobError
+
+NAME = "rl"
+PACKED, PADDED, CHUNKED, FULL, TRL = "packed", "padded", "chunked", "full logits", "TRL"
+_ALIKE = 0.999
+"""How near to 1 the cosine of TRL's gradient and ours must be: else they don't do the same."""
+_AT_ONCE = 2
+"""Sequences of full length that go through the model together, TRL's and ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run."""
+
+    repeats: int
+    steps: int
+    """Optimizer steps that are counted in each process."""
+    conversations: Conversations
+    answers: Conversations
+    """For TRL, which knows no tools' words between the policy's."""
+    tokens: Conversations
+    """For the logits."""
+    chunk: int
+    """About a 16th of the tokens that go through the model at once: as with the defaults, 1,024 of 16,384."""
+    model: dict[str, Any]
+    """The CPU's."""
+    on_gpu: Conversations
+    gpu_models: tuple[str, ...]
+    gpu_budget: int = 16_384
+    """Tokens that go through the model at once on a GPU."""
+
+    @property
+    def wide(self) -> dict[str, Any]:
+        """The CPU's model with a real vocabulary, and little else."""
+        return {**self.model, "vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 1}
+
+
+WHOLE = Sizes(
+    repeats=5,
+    steps=2,
+    conversations=Conversations(groups=4, longest=1024),
+    answers=Conversations(groups=3, longest=768, turns=1),
+    tokens=Conversations(groups=1, size=4, answer=240, sigma=0.1, turns=1, vocabulary=VOCABULARY),
+    chunk=80,
+    model={
+        "vocab_size": 8192,
+        "hidden_size": 256,
+        "intermediate_size": 688,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    },
+    on_gpu=Conversations(groups=16, prompt=300, answer=900, longest=8192, turns=5, vocabulary=VOCABULARY),
+    gpu_models=tuple(MODELS),
+)
+QUICK = replace(
+    WHOLE,
+    repeats=1,
+    steps=1,
+    conversations=Conversations(groups=2, longest=512),
+    answers=Conversations(groups=1, longest=512, turns=1),
+    tokens=replace(WHOLE.tokens, size=2, answer=60),
+    chunk=16,
+    model={**WHOLE.model, "hidden_size": 64, "intermediate_size": 128},
+    on_gpu=replace(WHOLE.on_gpu, groups=2),
+    gpu_models=("Qwen2.5-0.5B",),
+)
+
+
+def packing(bench: Bench, sizes: Sizes) -> list[Row]:
+    """Compare sequences without padding with padded ones."""
+    batch, model = sizes.conversations, bench.models({"packing": sizes.model})["packing"]
+    data = write(bench.folder / "batch", batch)
+    results = bench.by_turns(_both(bench, model, data, batch.longest))
+    inputs = _inputs(sizes, batch, sizes.model, budget=batch.longest)
+    return compared("packed sequences", results, PACKED, PADDED, inputs)
+
+
+def logits(bench: Bench, sizes: Sizes) -> list[Row]:
+    """Compare the log-probs of a chunk of tokens at a time with those of all at once."""
+    batch, model = sizes.tokens, bench.models({"logits": sizes.wide})["logits"]
+    data, budget = write(bench.folder / "batch", batch), sum(len(row["input_ids"]) for row in rows(batch))
+
+    def side(chunk: int) -> Callable[[], Result]:
+        return lambda: bench.update(options(model, data, budget=budget, chunk=chunk))
+
+    results = bench.by_turns({CHUNKED: side(sizes.chunk), FULL: side(budget)})
+    inputs = {**_inputs(sizes, batch, sizes.wide, budget=budget), "chunk": sizes.chunk}
+    return compared("chunked logits", results, CHUNKED, FULL, inputs)
+
+
+def against_trl(bench: Bench, sizes: Sizes) -> list[Row]:
+    """Compare the update with TRL's, on the same model and batch. Raises `JobError` where the gradients differ."""
+    batch, model = sizes.answers, bench.models({"trl": sizes.model})["trl"]
+    data, budget = write(bench.folder / "batch", batch), _AT_ONCE * batch.longest
+    ours = _both(bench, model, data, budget, gradients=bench.folder)
+    job = {
+        "data": str(data),
+        "model": str(model),
+        "folder": str(bench.folder / "trl"),
+        "gradients": [str(_gradient(bench.folder, name)) for name in ours],
+        "steps": sizes.steps,
+        "group_size": batch.size,
+        "micro_batch": _AT_ONCE,
+        "temperature": TEMPERATURE,
+        "lr": RATE,
+        "grad_clip": CLIP,
+    }
+    results = bench.by_turns({**ours, TRL: lambda: bench.job(job, module="rl_trl")})
+    alike = [one for result in results[TRL] for one in result["gradients"]]
+    cosine = min(one["cosine"] for one in alike)
+    if cosine < _ALIKE:
+        raise JobError(f"TRL's gradient is not ours (cosine {cosine:.4f}): the two can't be compared")
+    inputs = {**_inputs(sizes, batch, sizes.model, budget=budget), "gradients": alike[0]}
+    return [row for name in ours for row in _beside_trl(name, results, inputs)]
+
+
+def _beside_trl(name: str, results: dict[str, list[Result]], inputs: dict[str, Any]) -> list[Row]:
+    """Return the rows of one of our ways, with and without the log-probs of before, which TRL does without."""
+    case, theirs = f"{name} update", series(results[TRL], "seconds")
+    whole = Row(
+        case, "with_old_log_probs_s", series(results[name], "seconds", "old_log_prob"), TRL, theirs, inputs=inputs
+    )
+    return [*compared(case, results, name, TRL, inputs), whole]
+
+
+def gpu(bench: Bench, sizes: Sizes) -> list[Row]:
+    """Tell what a GPU gives: tokens a second, the share of its bf16 peak, memory; packed beside padded."""
+    name = bench.job({"what": "models", "models": [], "dtype": "float32"}, gpu=True)["gpu"]
+    if not name:
+        say("no GPU in the train role: tokens a second and the share of the bf16 peak are left out")
+        return []
+    data, found = write(bench.folder / "batch", sizes.on_gpu), []
+    for model in sizes.gpu_models:
+        shape = {**COMMON, **MODELS[model]}
+        folder = bench.models({model: shape}, "bfloat16")[model]
+        say(f"{model} on {name}")
+        results = bench.by_turns(_both(bench, folder, data, sizes.gpu_budget, gpu=True))
+        inputs = {**_inputs(sizes, sizes.on_gpu, shape, budget=sizes.gpu_budget), "gpu": name}
+        inputs["attention"] = results[PACKED][0]["attention"]
+        found += gpu_rows(model, results, sizes.on_gpu, shape, inputs)
+    return found
+
+
+def gpu_rows(
+    case: str, results: dict[str, list[Result]], batch: Conversations, shape: dict[str, Any], inputs: dict[str, Any]
+) -> list[Row]:
+    """Return the rows of a model on a GPU, packed beside padded."""
+    drawn = rows(batch)
+    lengths, trained = [len(row["input_ids"]) for row in drawn], sum(sum(row["mask"]) for row in drawn)
+    most = peak(inputs["gpu"])
+    figures: dict[str, Callable[[Result], float]] = {
+        "tokens_per_s": lambda result: sum(lengths) / result["seconds"],
+        "peak_gb": lambda result: (result["held_mb"] + result["peak_mb"]) / 1024,
+    }
+    if most is not None:
+        flops = step_flops(shape, lengths, trained)
+        figures["bf16_share"] = lambda result: flops / result["seconds"] / most
+    return [
+        Row(
+            case,
+            metric,
+            Series(tuple(map(figure, results[PACKED]))),
+            PADDED,
+            Series(tuple(map(figure, results[PADDED]))),
+            higher_is_better=metric != "peak_gb",
+            inputs=inputs,
+        )
+        for metric, figure in figures.items()
+    ]
+
+
+def _both(
+    bench: Bench, model: Path, data: Path, budget: int, *, gpu: bool = False, gradients: Path | None = None
+) -> dict[str, Callable[[], Result]]:
+    """Return the trainer's two ways to put sequences through a model; `gradients`: a folder to write them into."""
+
+    def side(name: str, packed: bool) -> Callable[[], Result]:
+        given = options(model, data, budget=budget, packed=packed)
+        gradient = _gradient(gradients, name) if gradients else None
+        return lambda: bench.update(given, gpu=gpu, gradient=gradient)
+
+    return {PACKED: side(PACKED, True), PADDED: side(PADDED, False)}
+
+
+def _gradient(folder: Path, name: str) -> Path:
+    return folder / f"{name}.safetensors"
+
+
+def _inputs(sizes: Sizes, batch: Conversations, shape: dict[str, Any], *, budget: int) -> dict[str, Any]:
+    return {"batch": batch.to_json(), "model": shape, "tokens_at_once": budget, "steps": sizes.steps}
+
+
+PARTS: dict[str, Callable[[Bench, Sizes], list[Row]]] = {
+    "packing": packing,
+    "logits": logits,
+    "trl": against_trl,
+    "gpu": gpu,
+}
+
+
+def measured(folder: Path, sizes: Sizes, only: Sequence[str] = ()) -> list[Row]:
+    """Run the parts that are asked for, all of them without a word."""
+    found = []
+    for name in only or PARTS:
+        say(name)
+        place = folder / name
+        place.mkdir()
+        found += PARTS[name](Bench(place, sizes.steps, sizes.repeats), sizes)
+    return found
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rl", description="What the RL update step takes.")
+    parser.add_argument("--quick", action="store_true", help="small batches and models, once")
+    parser.add_argument("--repeats", type=int, help="processes of each side (default: 5)")
+    parser.add_argument("--only", action="append", choices=tuple(PARTS), help="only this part; repeatable")
+    parser.add_argument("--folder", type=Path, help="where models and batches are made (default: the temporary folder)")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what was asked for: rows as JSON on stdout, a table and progress on stderr."""
+    asked = _arguments(words)
+    sizes = QUICK if asked.quick else WHOLE
+    if asked.repeats:
+        sizes = replace(sizes, repeats=asked.repeats)
+    return reported(NAME, lambda folder: measured(folder, sizes, asked.only or ()), asked.folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Does one thing with the trainer, as a job that comes in as JSON says, and prints what it took as JSON.
+
+Runs in the train role's interpreter, a process of its own for each: its memory is nobody else's. `models` writes
+models with random weights and says whether there is a GPU, `update` trains: the shipped trainer, which is stopped after
+as many optimizer steps as are wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from benchmarks.rl_meter import Meter, write_gradient
+from webgym_cli.train.rl import trainer
+from webgym_cli.train.rl.processes import join
+from webgym_cli.train.rl.settings import TrainingError, read_options
+from webgym_cli.train.rl.update import Worker
+
+
+class Enough(Exception):
+    """All steps that are wanted have been made."""
+
+
+def models(job: dict[str, Any]) -> dict[str, Any]:
+    """Write Qwen2s of the given sizes into their folders; return the GPU's name, empty where there is none."""
+    from transformers import AutoModelForCausalLM, Qwen2Config
+
+    for wanted in job["models"]:
+        torch.manual_seed(0)
+        network = AutoModelForCausalLM.from_config(Qwen2Config(**wanted["sizes"]), dtype=getattr(torch, job["dtype"]))
+        network.save_pretrained(wanted["folder"])
+    return {"gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else ""}
+
+
+def update(job: dict[str, Any]) -> dict[str, Any]:
+    """Train, and measure the optimizer steps."""
+    meter = Meter(job["steps"])
+    gradient = Path(job["gradient"]) if job.get("gradient") else None
+    trainer.Worker = measured(Worker, meter, gradient)  # type: ignore[attr-defined]
+    training = trainer.Trainer(read_options(Path(job["config"])), join(grouped=False))
+    try:
+        training.run()
+    except Enough:
+        about = {name: training.metrics[f"timing_s/{name}"] for name in ("old_log_prob", "adv")}
+        return {**meter.told(), **about, "attention": training.workshop.attention}
+    raise TrainingError(f"{job['config']}: it ended before {job['steps']} steps were measured")
+
+
+def measured(worker: Any, meter: Meter, gradient: Path | None) -> Any:
+    """Return the trainer's worker with its steps on a meter."""
+
+    class Measured(worker):  # type: ignore[misc]
+        def step(self, engines: Any, *given: Any) -> Any:
+            with watched(engines["actor"].module.network, gradient if meter.first else None):
+                meter.begin()
+                made = super().step(engines, *given)
+                meter.end()
+            if meter.enough:
+                raise Enough
+            return made
+
+    return Measured
+
+
+@contextmanager
+def watched(network: Any, gradient: Path | None) -> Iterator[None]:
+    """Write the gradient that the optimizer is given into a file, if there is to be one."""
+    if gradient is None:
+        yield
+        return
+    with register_optimizer_step_pre_hook(lambda *_: write_gradient(network, gradient)):
+        yield
+
+
+JOBS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"models": models, "update": update}
+
+
+def main() -> int:
+    """Read a job from stdin, do it and print the figures."""
+    job = json.load(sys.stdin)
+    try:
+        told = JOBS[job["what"]](job)
+    except TrainingError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(told))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
