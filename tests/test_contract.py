@@ -34,7 +34,10 @@ ALONE = [
     "train/start_state_build.py",
 ]
 """Files that run where webgym is not installed."""
-SHARED = ["__init__.py", "config/__init__.py", "config/keys.py", "config/rl.py", "config/section.py"]
+SHARED = [
+    *("__init__.py", "config/__init__.py", "config/keys.py", "config/rl.py", "config/section.py"),
+    *("records/__init__.py", "records/base.py", "records/checkpoint.py"),
+]
 """Files that `train/rl` imports there: pydantic is all that they may need."""
 STANDARD_ONLY = ["jobs/guard.py", "jobs/reaper.py", "tools/sandbox.py", "train/rl/start.py"]
 
