@@ -63,6 +63,12 @@ class Settings(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _remax_has_a_baseline(self) -> Settings:
+        if self.train.algorithm == "remax" and not self.agent.greedy_chain:
+            raise ValueError("train.algorithm remax compares with a greedy episode: it needs agent.greedy_chain=true")
+        return self
+
 
 FROZEN_FOR_A_RUN = (
     "seed",
