@@ -90,7 +90,7 @@ async def test_what_another_server_sampled_can_t_be_learned_from_unless_it_is_pl
     create_or_open(run, settings)
     async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
         await pipeline.collect(Split.TRAIN, policy_server.base_url, 5)
-        with pytest.raises(SettingsError, match="temperature=0.8") as caught:
+        with pytest.raises(SettingsError, match=r"temperature=0\.8") as caught:
             pipeline.prepare()
     assert "policy_config.top_k=-1" in caught.value.hint
 
