@@ -1,7 +1,7 @@
 """What the update step of policy-gradient training takes. See `benchmarks/README.md`.
 
-python -m benchmarks.rl            packing, logits and TRL on the CPU, and a GPU where there is one: about 10 minutes
-python -m benchmarks.rl --quick    small, within a minute or so
+python -m benchmarks.rl            packing, logits and TRL on the CPU, and a GPU where there is one
+python -m benchmarks.rl --quick    small, each side once: mostly the starts of ten processes, a minute or two
 """
 
 from __future__ import annotations
