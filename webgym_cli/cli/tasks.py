@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="tasks",
     cls=ManualGroup,
-    help="Check task files, draw samples of tasks, make tasks of other systems' files.",
+    help="Check, sample and convert task files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -153,10 +153,11 @@ def sample(
 
 @app.command(cls=Manual)
 def convert(raw: RawArg, format_: FormatOpt, out: OutOpt = None, site: AddressOpt = None) -> None:
-    """Make a task file of WebArena's configurations, or of WebRL's generated instructions.
+    """Make a task file of WebArena's or WebRL's records.
 
-    The placeholders of the sites (`__SHOPPING__`, `__REDDIT__`, ...) become their addresses. Every field is kept.
-    A record that can't be scored as it is written is bad: each is told with its number, and then nothing is written.
+    That is WebArena's configurations, WebArena-Lite's among them, and WebRL's generated instructions. Placeholders of
+    sites (`__SHOPPING__`, ...) become their addresses. Every field is kept. A record that can't be scored as it is
+    written is bad: each is told with its number, and then nothing is written.
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
