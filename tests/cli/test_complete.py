@@ -110,6 +110,10 @@ def test_settings_files_are_offered(place):
     assert "run.json" not in complete.settings_files("")
 
 
+NEEDED = ('tasks.difficulty_ratio={"easy": 1}', "rl.actor.loss_scale_factor=1", "agent.greedy_chain=true")
+"""What values of other settings want to have beside them."""
+
+
 def test_settings_are_offered_and_their_values(place):
     assert complete.settings("") == [f"{key}=" for key in known_keys()]
     assert complete.settings("roles.dev") == [
@@ -125,7 +129,7 @@ def test_settings_are_offered_and_their_values(place):
     for key in known_keys():
         for offer in complete.settings(f"{key}="):
             if value := offer.partition("=")[2]:
-                load(overrides=['tasks.difficulty_ratio={"easy": 1}', "rl.actor.loss_scale_factor=1", f"{key}={value}"])
+                load(overrides=[*NEEDED, f"{key}={value}"])
 
 
 def test_ids_are_offered_of_the_run_that_is_named(place):

@@ -62,7 +62,7 @@ def test_a_commands_help_imports_only_what_typer_does(arguments):
         (["webgym", "roll"], "rollout"),
         (["webgym", "rollout", "--spl"], "--split"),
         (["webgym", "rollout", "r", "--split", "t"], "train\ntest"),
-        (["webgym", "rollout", "r", "-c", "dem"], "demo"),
+        (["webgym", "rollout", "r", "-c", "gpu"], "gpu-host"),
         (["webgym", "inspect-buffer", "r", "--failure", "brow"], "browser_crashed"),
         (["webgym", "prepare", "tests/nosuch/r"], ""),
     ],

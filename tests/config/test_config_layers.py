@@ -210,7 +210,6 @@ def test_remax_needs_the_episode_that_it_compares_with():
     assert load(overrides=["train.algorithm=remax", "agent.greedy_chain=true"]).train.algorithm == "remax"
 
 
-
 def test_settings_can_not_be_changed():
     with pytest.raises(ValidationError):
         Settings().seed = 3

@@ -213,6 +213,11 @@ def test_impossible_log_probabilities_are_found(tokens, wrong):
     assert not isinstance(turns(told(whole, 1, logprobs=(*logprobs[:-1], 1e-6)), tokens), Masked)
 
 
+def test_a_policy_that_writes_the_sign_of_an_image_is_found(tokens):
+    sign = tokens.tokenizer.token_to_id(IMAGE_PAD)
+    assert turns(served(talk(0), tokens, {0: [*sampled(tokens, CALL), sign]}), tokens) is Masked.PLACEHOLDER_SAMPLED
+
+
 def test_one_log_probability_too_few_or_nothing_at_all_is_found(tokens):
     whole = served(talk(0), tokens)
     assert turns(told(whole, 0, logprobs=whole.steps[0].generation.logprobs[1:]), tokens) is Masked.LOGPROBS_UNUSABLE

@@ -99,6 +99,11 @@ class ModelTokens:
             raise SettingsError(f"{self._folder}: no usable image processor: not a Qwen-VL model") from None
         return ImageGrid(factor, low, high)
 
+    @cached_property
+    def placeholder(self) -> int | None:
+        """The id of the token that stands for a part of an image; None where the tokenizer has none."""
+        return self.tokenizer.token_to_id(IMAGE_PAD)
+
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
         """Return the ids of a prompt up to the assistant's turn. `sizes`: (width, height) of each image, in order."""
         text = self._template.render(
@@ -107,7 +112,7 @@ class ModelTokens:
             bos_token="",
             eos_token="",
         )
-        pad = self.tokenizer.token_to_id(IMAGE_PAD)
+        pad = self.placeholder
         left, found = iter(sizes), self._ids(text)
         ids: list[int] = []
         start = 0

@@ -24,6 +24,8 @@ class Masked(StrEnum):
     """The same messages have other token ids than the server had: another tokenizer, chat template or image size."""
     LOGPROBS_UNUSABLE = "logprobs_unusable"
     """No sampled token, not one log-probability for each of them, or one that no sampled token can have."""
+    PLACEHOLDER_SAMPLED = "placeholder_sampled"
+    """The policy produced a token that stands for a part of an image: a model would look for one there."""
     IMAGE_MISSING = "image_missing"
     """A picture is gone or was altered."""
     TOO_LONG = "too_long"

@@ -30,6 +30,11 @@ Size = tuple[int, int]
 class Tokens(Protocol):
     """What renders a prompt: `agent.tokens.ModelTokens`."""
 
+    @property
+    def placeholder(self) -> int | None:
+        """The id of the token that stands for a part of an image, if there is one."""
+        ...
+
     def prompt_ids(self, messages: tuple[Message, ...], sizes: list[Size]) -> list[int]:
         """Return the ids of a prompt up to the assistant's turn."""
         ...
@@ -125,6 +130,8 @@ def _turn(
     sampled, logprobs, digest = _told(trajectory, index, step)
     if not sampled or len(logprobs) != len(sampled) or not all(map(_possible, logprobs)):
         return Masked.LOGPROBS_UNUSABLE
+    if tokens.placeholder in sampled:
+        return Masked.PLACEHOLDER_SAMPLED
     prompt = render_step(trajectory, index)
     if prompt.digest != step.prompt_digest:
         return Masked.PROMPT_CHANGED
