@@ -133,6 +133,6 @@ def test_damaged_lines_are_told(run):
 
 def test_what_is_owed_is_loaded_as_it_was_stored(run):
     plan = plan_judging(run, SETTINGS, JudgeQuery(selection=Selection.ALL))
-    loaded = list(load_owed(run, plan))
+    loaded = list(load_owed(run, plan.owed))
     assert [(found.id, made.id) for found, made in loaded] == [(found.id, found.id) for found in plan.owed]
     assert all(made.outcome.scores in ((), SCORED.scores) for _, made in loaded)

@@ -105,7 +105,7 @@ class Judging:
         """
         start = time.monotonic()
         judge = Judge(self.settings, ScreenshotStore(self.run.screenshots).get)
-        waiting = load_owed(self.run, self.plan)
+        waiting = load_owed(self.run, self.plan.owed)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._workers):

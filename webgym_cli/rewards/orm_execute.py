@@ -17,9 +17,10 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.execute import HOPELESS_AFTER, Agreement
 from webgym_cli.rewards.orm_answer import Probability
 from webgym_cli.rewards.orm_client import OrmClient, Reply
-from webgym_cli.rewards.orm_plan import OrmPlan, ToScore, load_to_score
+from webgym_cli.rewards.orm_plan import OrmPlan, ToScore
 from webgym_cli.rewards.orm_prompt import orm_prompt
 from webgym_cli.rewards.orm_tokens import OrmError
+from webgym_cli.rewards.plan import load_owed
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir, now
 
@@ -84,7 +85,7 @@ class Scoring:
         """
         start = time.monotonic()
         client = OrmClient(self.settings) if self.plan.to_ask else None
-        waiting = load_to_score(self.run, self.plan)
+        waiting = load_owed(self.run, self.plan.owed)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._workers):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,7 +14,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.orm_prompt import prompt_digest
 from webgym_cli.rewards.plan import JudgeQuery, Selection, asked_for, require_found
-from webgym_cli.store.buffer import Damage, stored
+from webgym_cli.store.buffer import Damage
 from webgym_cli.store.run import RunDir
 
 
@@ -110,17 +109,6 @@ def require_orm(settings: OrmSettings) -> None:
             "orm.base_url and orm.model are empty: there is no model to ask",
             hint="webgym score RUN --orm FOLDER, or --orm http://HOST:PORT/v1",
         )
-
-
-def load_to_score(run: RunDir, plan: OrmPlan) -> Iterator[tuple[ToScore, Trajectory]]:
-    """Yield what is owed with its trajectory, read one after the other: all at once might not fit into memory."""
-    places: dict[tuple[Split, int], dict[str, ToScore]] = {}
-    for owed in plan.owed:
-        places.setdefault((owed.split, owed.iteration), {})[owed.id] = owed
-    for (split, iteration), wanted in places.items():
-        for trajectory in stored(run, split, iteration):
-            if found := wanted.get(trajectory.id):
-                yield found, trajectory
 
 
 def _skip(

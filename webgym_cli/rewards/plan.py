@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from webgym_cli.config.collect import JudgeSettings
 from webgym_cli.errors import MissingStageError, UsageError
@@ -57,6 +58,28 @@ class JudgeQuery:
     def chosen(self) -> Selection:
         """The selection that counts."""
         return self.selection or (Selection.UNJUDGED if self.ids is None else Selection.ALL)
+
+
+class Named(Protocol):
+    """Says which trajectory it is about."""
+
+    @property
+    def id(self) -> str:
+        """The trajectory's."""
+        ...
+
+    @property
+    def split(self) -> Split:
+        """Where it is stored."""
+        ...
+
+    @property
+    def iteration(self) -> int:
+        """Where it is stored."""
+        ...
+
+
+OneOwed = TypeVar("OneOwed", bound=Named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +145,11 @@ def plan_judging(run: RunDir, settings: JudgeSettings, query: JudgeQuery) -> Jud
     return JudgePlan(tuple(owed), dict(skipped), models(settings), digest, tuple(damage.lines))
 
 
-def load_owed(run: RunDir, plan: JudgePlan) -> Iterator[tuple[Owed, Trajectory]]:
+def load_owed(run: RunDir, owed: Iterable[OneOwed]) -> Iterator[tuple[OneOwed, Trajectory]]:
     """Yield what is owed with its trajectory, read one after the other: all at once might not fit into memory."""
-    places: dict[tuple[Split, int], dict[str, Owed]] = {}
-    for owed in plan.owed:
-        places.setdefault((owed.split, owed.iteration), {})[owed.id] = owed
+    places: dict[tuple[Split, int], dict[str, OneOwed]] = {}
+    for one in owed:
+        places.setdefault((one.split, one.iteration), {})[one.id] = one
     for (split, iteration), wanted in places.items():
         for trajectory in stored(run, split, iteration):
             if found := wanted.get(trajectory.id):

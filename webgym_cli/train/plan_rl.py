@@ -44,7 +44,7 @@ def plan_gradients(run: RunDir, settings: Settings, environ: Mapping[str, str]) 
     """
     batch, kind = read_batch(run), algorithm(run, settings)
     newest = checkpoints.current(run)
-    plan = _fresh(run, settings, batch, kind, newest, environ)
+    plan = _fresh(run, settings, batch, kind, environ)
     plan = _carried(run, settings, plan, newest)
     return _continued(run, plan)
 
@@ -70,14 +70,7 @@ def read_batch(run: RunDir) -> RlData:
     return batch
 
 
-def _fresh(
-    run: RunDir,
-    settings: Settings,
-    batch: RlData,
-    kind: Algorithm,
-    newest: Checkpoint | None,
-    environ: Mapping[str, str],
-) -> TrainPlan:
+def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, environ: Mapping[str, str]) -> TrainPlan:
     """Return the plan of a training with a new optimizer."""
     if place_in(settings.train, environ) is not None:
         raise UsageError(
@@ -88,14 +81,6 @@ def _fresh(
     folder = partial.partial_folder(run, batch.model_name)
     config = trainer_config(run, settings, batch, kind, folder)
     deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
-    training = partial.Training(
-        data_digest=batch.digest,
-        config_digest=_digest(config, deepspeed),
-        parent=batch.policy,
-        carried=False,
-        world_size=world,
-        zero_stage=None if deepspeed is None else int(deepspeed.get("zero_optimization", {}).get("stage", 0)),
-    )
     env = environment.trainer_env(
         python=python,
         device=device,
@@ -111,25 +96,30 @@ def _fresh(
         parent=batch.policy,
         model=batch.model,
         algorithm=kind,
-        mode="fresh",
         python=python,
         device=device,
         argv=_argv(python, world),
         env=env,
         folder=folder,
         config=config,
-        overrides={},
         launch_file=LAUNCH_FILE,
         deepspeed=deepspeed,
-        training=training,
+        training=_training(batch, config, deepspeed, world),
         total_steps=steps,
         time_limit=settings.train.time_limit_minutes * 60,
-        place=None,
-        source=None,
-        start=None,
-        adopted=None,
-        notes=(),
         disk_bytes=disk.needed_for_gradients(config, steps),
+    )
+
+
+def _training(batch: RlData, config: dict[str, Any], deepspeed: dict[str, Any] | None, world: int) -> partial.Training:
+    """Return what a training with a new optimizer is made of."""
+    return partial.Training(
+        data_digest=batch.digest,
+        config_digest=_digest(config, deepspeed),
+        parent=batch.policy,
+        carried=False,
+        world_size=world,
+        zero_stage=None if deepspeed is None else int(deepspeed.get("zero_optimization", {}).get("stage", 0)),
     )
 
 

@@ -85,7 +85,6 @@ def _base(
         parent=parent,
         model=str(config["model_name_or_path"]),
         algorithm="sft",
-        mode="fresh",
         python=python,
         device=device,
         argv=(),
@@ -99,9 +98,6 @@ def _base(
         total_steps=dataset.total_steps(config, prepared.train_samples, world),
         time_limit=settings.train.time_limit_minutes * 60,
         place=place,
-        source=None,
-        start=None,
-        adopted=None,
         notes=(remark,) if remark else (),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +36,6 @@ class TrainPlan:
     """Its folder or hub id."""
     algorithm: Algorithm
     """How the policy learns."""
-    mode: Mode
     python: Path
     """The train role's interpreter."""
     device: Device
@@ -48,8 +47,6 @@ class TrainPlan:
     """Where the training works until it is published."""
     config: dict[str, Any]
     """LLaMA-Factory's `train_config.yaml`, or what our own trainer is told (`train.rl.options.TrainerOptions`)."""
-    overrides: dict[str, Any]
-    """What is different in the configuration that is run."""
     launch_file: str
     """The name of the configuration that is run, in `folder`."""
     deepspeed: dict[str, Any] | None
@@ -60,15 +57,18 @@ class TrainPlan:
     """Expected optimizer steps, at least 1."""
     time_limit: float
     """Seconds."""
-    place: Place | None
+    mode: Mode = "fresh"
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """What is different in the configuration that is run."""
+    place: Place | None = None
     """Where this node stands among several; None for a training on one."""
-    source: Path | None
+    source: Path | None = None
     """The checkpoint whose optimizer states are taken: the parent's or an interrupted training's."""
-    start: Path | None
+    start: Path | None = None
     """Where the state to start from is laid out beforehand; None where the trainer takes it from `source` itself."""
-    adopted: Path | None
+    adopted: Path | None = None
     """An interrupted training of the same dataset under another name."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     """What a person should know."""
     disk_bytes: int | None = None
     """What the training will have on the disk at most, estimated; None where the model is not here to be measured."""
