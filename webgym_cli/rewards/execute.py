@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,12 +16,10 @@ from webgym_cli.records.rates import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge import Judge
 from webgym_cli.rewards.plan import JudgePlan, Owed, load_owed
+from webgym_cli.rewards.workers import Failures, side_by_side
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-
-HOPELESS_AFTER = 8
-"""So many failures in a row, and as many as are judged at once, end the command: the judge is down or no judge."""
 
 
 @dataclass(slots=True)
@@ -96,7 +93,12 @@ class Judging:
     settings: JudgeSettings
     sink: EventSink
     tally: Tally = field(default_factory=Tally)
-    _failed_in_a_row: int = 0
+    _failures: Failures = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work on as much at once as the settings allow and as there is."""
+        owed = len(self.plan.owed)
+        self._failures = Failures(min(self.settings.concurrency, owed), owed)
 
     async def execute(self) -> Event:
         """Judge everything that is owed and return the summary event.
@@ -107,19 +109,11 @@ class Judging:
         judge = Judge(self.settings, ScreenshotStore(self.run.screenshots).get)
         waiting = load_owed(self.run, self.plan.owed)
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._workers):
-                    group.create_task(self._work(judge, waiting))
-        except* (WebGymError, OSError) as errors:  # OSError: the reader of our events is gone
-            raise errors.exceptions[0] from None
+            await side_by_side(self._failures.workers, lambda: self._work(judge, waiting))
         finally:
             await judge.close()
         seconds = round(time.monotonic() - start, 2)
         return {"event": "judge", **self.tally.to_json(), "seconds": seconds, "models": self.plan.models}
-
-    @property
-    def _workers(self) -> int:
-        return min(self.settings.concurrency, len(self.plan.owed))
 
     async def _work(self, judge: Judge, waiting: Iterator[tuple[Owed, Trajectory]]) -> None:
         for owed, trajectory in waiting:
@@ -132,9 +126,8 @@ class Judging:
 
     def _refuse_hopeless(self, judgement: Judgement) -> None:
         """Raise `WebGymError` when too many in a row have failed, or all that there are."""
-        self._failed_in_a_row = self._failed_in_a_row + 1 if judgement.failure is FailureKind.JUDGE_FAILED else 0
-        limit = min(max(HOPELESS_AFTER, self._workers), len(self.plan.owed))
-        if self._failed_in_a_row >= limit:
+        if self._failures.hopeless(failed=judgement.failure is FailureKind.JUDGE_FAILED):
+            limit = self._failures.limit
             count = f"{limit} judgements in a row" if limit > 1 else "the judgement"
             raise WebGymError(
                 f"{count} failed: {judgement.failure_detail}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,13 +13,14 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.rates import wilson
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.execute import HOPELESS_AFTER, Agreement
+from webgym_cli.rewards.execute import Agreement
 from webgym_cli.rewards.orm_answer import Probability
 from webgym_cli.rewards.orm_client import OrmClient, Reply
 from webgym_cli.rewards.orm_plan import OrmPlan, ToScore
 from webgym_cli.rewards.orm_prompt import orm_prompt
 from webgym_cli.rewards.orm_tokens import OrmError
 from webgym_cli.rewards.plan import load_owed
+from webgym_cli.rewards.workers import Failures, side_by_side
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir, now
 
@@ -76,7 +76,12 @@ class Scoring:
     """With the server's base URL, wherever one is to be asked."""
     sink: EventSink
     tally: OrmTally = field(default_factory=OrmTally)
-    _failed_in_a_row: int = 0
+    _failures: Failures = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work on as much at once as the settings allow and as there is."""
+        owed = len(self.plan.owed)
+        self._failures = Failures(min(self.settings.concurrency, owed), owed)
 
     async def execute(self) -> Event:
         """Score everything that is owed and return the summary event.
@@ -87,21 +92,13 @@ class Scoring:
         client = OrmClient(self.settings) if self.plan.to_ask else None
         waiting = load_owed(self.run, self.plan.owed)
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._workers):
-                    group.create_task(self._work(client, waiting))
-        except* (WebGymError, OSError) as errors:  # OSError: the reader of our events is gone
-            raise errors.exceptions[0] from None
+            await side_by_side(self._failures.workers, lambda: self._work(client, waiting))
         finally:
             if client is not None:
                 await client.close()
         seconds = round(time.monotonic() - start, 2)
         known = {"model": self.plan.model, "threshold": self.plan.threshold, "seconds": seconds}
         return {"event": "score", **self.tally.to_json(), **known}
-
-    @property
-    def _workers(self) -> int:
-        return min(self.settings.concurrency, len(self.plan.owed))
 
     async def _work(self, client: OrmClient | None, waiting: Iterator[tuple[ToScore, Trajectory]]) -> None:
         for owed, trajectory in waiting:
@@ -142,9 +139,8 @@ class Scoring:
 
     def _refuse_hopeless(self, problem: str) -> None:
         """Raise `WebGymError` when too many in a row have failed, or all that there are."""
-        self._failed_in_a_row = self._failed_in_a_row + 1 if problem else 0
-        limit = min(max(HOPELESS_AFTER, self._workers), len(self.plan.owed))
-        if self._failed_in_a_row >= limit:
+        if self._failures.hopeless(failed=bool(problem)):
+            limit = self._failures.limit
             count = f"{limit} answers in a row" if limit > 1 else "the answer"
             raise WebGymError(
                 f"{count} can't be used: {problem}",

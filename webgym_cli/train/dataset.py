@@ -7,17 +7,19 @@ import json
 import math
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError
+from webgym_cli.records.base import Record
 from webgym_cli.records.dataset import PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.files import read_json
 from webgym_cli.store.run import RunDir
 
+R = TypeVar("R", bound=Record)
 PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
 """Keys that don't change what is learned: an interrupted training may go on after they changed."""
 
@@ -28,11 +30,7 @@ def read_prepared(run: RunDir) -> Prepared:
     hint = f"webgym prepare {run.root}"
     if not file.is_file():
         raise MissingStageError(f"{run.dataset}: there is no dataset", hint=hint)
-    try:
-        prepared = Prepared.model_validate(read_json(file))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}", hint=hint) from None
+    prepared = read_record(file, Prepared, hint)
     newest = checkpoints.current(run)
     version = newest.version if newest else 0
     if prepared.iteration != version:
@@ -47,6 +45,15 @@ def read_prepared(run: RunDir) -> Prepared:
             hint=hint,
         )
     return prepared
+
+
+def read_record(file: Path, kind: type[R], hint: str) -> R:
+    """Return the record that a file holds. Raises `UsageError` that names the file and the place."""
+    try:
+        return kind.model_validate(read_json(file))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}", hint=hint) from None
 
 
 def read_train_config(run: RunDir) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import deepspeed_file
@@ -20,7 +18,6 @@ from webgym_cli.records.checkpoint import Algorithm, Checkpoint
 from webgym_cli.records.rl_data import SUMMARY, RlData
 from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.store import checkpoints
-from webgym_cli.store.files import read_json
 from webgym_cli.store.learning import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import dataset, disk, environment, partial
@@ -54,11 +51,7 @@ def read_batch(run: RunDir) -> RlData:
     file, hint = run.rl_data / SUMMARY, f"webgym prepare {run.root}"
     if not file.is_file():
         raise MissingStageError(f"{run.rl_data}: there is no batch", hint=hint)
-    try:
-        batch = RlData.model_validate(read_json(file))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}", hint=hint) from None
+    batch = dataset.read_record(file, RlData, hint)
     newest = checkpoints.current(run)
     version = newest.version if newest else 0
     if batch.iteration != version or (newest and batch.policy != newest.name):
