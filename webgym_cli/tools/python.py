@@ -56,16 +56,18 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int
         start_new_session=True,
     )
     try:
-        printed, complaint, stopped = await _talk(process, code.encode(errors="replace"), wall_seconds, output)
+        printed, stopped = await _talk(process, code.encode(errors="replace"), wall_seconds, output)
     finally:
         # The sandbox lets it start no other process: it is all of its tree.
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        # What is left in the pipes is read, too: asyncio waits for their ends, which it never sees while it has
+        # paused one that holds more than was asked for.
+        _, complaint = await process.communicate()
     if complaint:  # the code itself can't write there
         raise BoundaryError(
             FailureKind.ENVIRONMENT_ERROR,
-            f"the tool python has no sandbox on this machine: {complaint}",
+            f"the tool python has no sandbox on this machine: {complaint.decode(errors='replace').strip()}",
             hint="take python out of agent.tools, or use a kernel with Landlock and seccomp",
         )
     return _told(printed, stopped or _why(process.returncode))
@@ -79,9 +81,9 @@ def _interpreter() -> str:
 
 async def _talk(
     process: asyncio.subprocess.Process, code: bytes, wall_seconds: float, limit: int
-) -> tuple[str, str, str]:
-    """Give the code, and return what was printed, what the sandbox complained of and why the code was stopped."""
-    if process.stdin is None or process.stdout is None or process.stderr is None:
+) -> tuple[str, str]:
+    """Give the code, and return what was printed and why the code was stopped."""
+    if process.stdin is None or process.stdout is None:
         raise RuntimeError("a process without pipes")
     printed, stopped = b"", ""
     try:
@@ -98,10 +100,7 @@ async def _talk(
                 await process.wait()
     except TimeoutError:
         stopped = f"stopped after {wall_seconds:g} s"
-    complaint = b""
-    if process.returncode is not None:
-        complaint = await process.stderr.read(limit)
-    return printed[:limit].decode(errors="replace"), complaint.decode(errors="replace").strip(), stopped
+    return printed[:limit].decode(errors="replace"), stopped
 
 
 def _why(status: int | None) -> str:
