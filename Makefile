@@ -31,8 +31,9 @@ demo-web: $(STAMP)  ## Roll out experts on the fixture sites, judge their episod
 	$(BIN)/webgym judge runs/demo-web --all -s judge.base_url=scripted
 	$(BIN)/webgym status runs/demo-web
 
+# Real browsers and servers, killed in mid-work on shared cores: what fails is run once more, and the summary names it.
 test: setup  ## Run all tests, those of the real stack too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --reruns 1
 
 test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory
 	$(BIN)/python -m pytest -m "not stack"
