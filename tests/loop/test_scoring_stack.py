@@ -9,13 +9,13 @@ import pytest
 
 from tests.rewards.cases import answered
 from tests.stack_fixtures import needs
+from webgym_cli.agent.orm_prompt import OrmPrompt, orm_prompt
 from webgym_cli.config.load import load
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.orm_client import OrmClient, served_model
-from webgym_cli.rewards.orm_prompt import OrmPrompt, orm_prompt
 from webgym_cli.rewards.plan import JudgeQuery
 from webgym_cli.store.buffer import append, judgements
 from webgym_cli.store.run import RunDir, create_or_open

@@ -7,11 +7,11 @@ import pytest
 from tests.cli.runs import model
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import FRAME, MODEL, OrmServer
+from webgym_cli.agent.orm_prompt import KEPT_TOKENS, SYSTEM, OrmPrompt, orm_prompt
+from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.rewards.orm_client import OrmClient, served_model
-from webgym_cli.rewards.orm_prompt import KEPT_TOKENS, SYSTEM, OrmPrompt, orm_prompt
-from webgym_cli.rewards.orm_tokens import OrmError
 
 WORDS = " ".join(f"w{number}" for number in range(2000))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from webgym_cli.rewards.orm_prompt import ANSWERS
+from webgym_cli.agent.orm_prompt import ANSWERS
 
 YES, NO = ANSWERS
 SPELLINGS = {

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import openai
 
+from webgym_cli.agent.orm_prompt import OrmPrompt
+from webgym_cli.agent.orm_tokens import WITHOUT_THOUGHT, FileTokens, OrmError, ServerTokens, Tokens, chat_of, fit
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.records.sample import Message
 from webgym_cli.rewards.client import api_key, reason_of, require_address
 from webgym_cli.rewards.orm_answer import NO, SPELLINGS, YES, NoAnswerError, Probability, first_tokens, probability
-from webgym_cli.rewards.orm_prompt import OrmPrompt
-from webgym_cli.rewards.orm_tokens import WITHOUT_THOUGHT, FileTokens, OrmError, ServerTokens, Tokens, chat_of, fit
 
 TOP_TOKENS = 20
 """The likeliest tokens that are asked for where a server can't be asked for certain ones: OpenAI's limit."""
@@ -84,7 +84,7 @@ class OrmClient:
                 except OrmError as error:
                     if not self._lacks_tokenizer(error.__cause__):
                         raise
-                    tokens = await asyncio.to_thread(FileTokens, self._settings.model)
+                    tokens = await asyncio.to_thread(self._by_files)
                 self._tokens = tokens
         return self._tokens
 
@@ -116,6 +116,17 @@ class OrmClient:
         """Whether a server has no such address; one that doesn't know the model says so by the same status."""
         lacks = isinstance(error, openai.APIStatusError) and error.status_code in (404, 405)
         return lacks and self._settings.model not in str(error)
+
+    def _by_files(self) -> Tokens:
+        """Return the tokenizer of the model's files. Raises `SettingsError`."""
+        model = self._settings.model
+        try:
+            return FileTokens(model)
+        except SettingsError as error:
+            raise SettingsError(
+                f"orm.model: the server does not count tokens, and {model!r} has no tokenizer that could: {error}",
+                hint="serve the model with vLLM, or under the name of its folder or hub id",
+            ) from error
 
     def _named(self, answer: str) -> frozenset[str]:
         """Return what the tokens that begin an answer are called in the server's lists."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from webgym_cli.agent.orm_prompt import orm_prompt
+from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
@@ -17,8 +19,6 @@ from webgym_cli.rewards.execute import Agreement
 from webgym_cli.rewards.orm_answer import Probability
 from webgym_cli.rewards.orm_client import OrmClient, Reply
 from webgym_cli.rewards.orm_plan import OrmPlan, ToScore
-from webgym_cli.rewards.orm_prompt import orm_prompt
-from webgym_cli.rewards.orm_tokens import OrmError
 from webgym_cli.rewards.plan import load_owed
 from webgym_cli.rewards.workers import Failures, side_by_side
 from webgym_cli.store.buffer import append_judgement

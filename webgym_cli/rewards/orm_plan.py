@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from webgym_cli.agent.orm_prompt import prompt_digest
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, environment_verdict, newest
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.orm_prompt import prompt_digest
 from webgym_cli.rewards.plan import JudgeQuery, Selection, asked_for, require_found
 from webgym_cli.store.buffer import Damage
 from webgym_cli.store.run import RunDir

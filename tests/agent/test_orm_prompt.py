@@ -6,10 +6,10 @@ import pytest
 
 from tests.records.made import step
 from tests.rewards.cases import INSTRUCTION, answered
+from webgym_cli.agent.orm_prompt import KEPT_TOKENS, SYSTEM, ends, orm_prompt, prompt_digest, shares
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind, ToolResult
-from webgym_cli.rewards.orm_prompt import KEPT_TOKENS, SYSTEM, ends, orm_prompt, prompt_digest, shares
 
 BUTTON = Element(id=3, role="button", name="Save", box=(0, 0, 1, 1))
 FIELD = Element(id=4, role="textbox", name="Name", value="Ann", box=(0, 0, 1, 1))

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from webgym_cli.agent.orm_prompt import OrmPrompt, ends, gap, shares
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.orm import OrmSettings
-from webgym_cli.errors import BoundaryError, SettingsError
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import Message
-from webgym_cli.rewards.orm_prompt import OrmPrompt, ends, gap, shares
 
 CUTS = 8
 """So often a prompt is cut shorter: joined again, texts have a few tokens more than their parts had."""
@@ -71,18 +71,12 @@ class ServerTokens:
 
 
 class FileTokens:
-    """The tokenizer of a model's files, for a server that doesn't have one to ask."""
+    """The tokenizer of a model's files: for training, and for a server that doesn't have one to ask."""
 
     def __init__(self, model: str) -> None:
         """Raises `SettingsError` when the model has no tokenizer or chat template."""
-        try:
-            self._tokens = ModelTokens(model)
-            self._tokens.prompt_ids([Message(role="user", content="")], [])
-        except SettingsError as error:
-            raise SettingsError(
-                f"orm.model: the server does not count tokens, and {model!r} has no tokenizer that could: {error}",
-                hint="serve the model with vLLM, or under the name of its folder or hub id",
-            ) from error
+        self._tokens = ModelTokens(model)
+        self._tokens.prompt_ids([Message(role="user", content="")], [])
 
     async def count(self, messages: Sequence[Message]) -> tuple[int, int | None]:
         """Return how long a chat is; of the model's limit the files say nothing."""
