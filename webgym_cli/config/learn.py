@@ -225,8 +225,8 @@ class TrainSettings(Section):
 
     algorithm: Algorithm = "sft"
     """How a policy learns. `sft`: it imitates chosen episodes, with LLaMA-Factory (`algorithm_config`). The others:
-    policy gradients on all episodes of an iteration (`rl`), by the estimator of their advantages that is named. The
-    iterations of demonstrations are always `sft`."""
+    policy gradients on all episodes of an iteration (`rl`), by the estimator of their advantages that is named, or
+    `webrl`: WebRL's critic and actor (`rl.webrl`). The iterations of demonstrations are always `sft`."""
     nproc_per_node: int | None = Field(default=None, ge=1)
     """Processes on this machine; null: one for each GPU that `CUDA_VISIBLE_DEVICES` leaves, one on CPU."""
     keep_optimizer_state: bool = True

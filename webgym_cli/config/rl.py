@@ -155,7 +155,7 @@ class ActorSettings(Section):
     ppo_epochs: int = Field(default=1, ge=1)
     """Times that a batch is worked through."""
     ppo_mini_batch_size: int | None = Field(default=None, ge=1)
-    """Trajectories an optimizer step; null: the whole batch makes one."""
+    """Trajectories (of `webrl`: actions, for critic and actor) an optimizer step; null: the whole batch makes one."""
     ppo_max_token_len_per_gpu: int = Field(default=16384, ge=1)
     """Tokens that go through the model at once, in each process; no sequence may be longer."""
     ppo_micro_batch_size_per_gpu: int | None = Field(default=None, ge=1)
@@ -194,7 +194,7 @@ class RefSettings(Section):
 
 
 class CriticSettings(Section):
-    """The critic of `gae`."""
+    """The critic of `gae` and of `webrl`, which reads where it starts from, `optim` and `grad_clip`."""
 
     path: str | None = None
     """The model that it starts from, a critic or a policy; null: the critic of the training before, at first the
@@ -206,6 +206,24 @@ class CriticSettings(Section):
     """How far a value may move in an update."""
     loss_agg_mode: Mean = "token-mean"
     """How the tokens' losses become one number."""
+
+
+class WebRLSettings(Section):
+    """WebRL's actor-critic (`train.algorithm=webrl`)."""
+
+    objective: Literal["paper", "released"] = "paper"
+    """Whose formulas: those of the paper, or those that its released code computes, which differ."""
+    beta: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Weight of the actor's log-ratio to the policy that the phase began with, in the paper's (beta · log-ratio - A)²:
+    the larger, the nearer the actor stays to it. 0: the limit, the policy gradient -A · log-prob without any hold."""
+    lam: float = Field(default=0.5, ge=0, le=1)
+    """The paper's mixture of what a step changed, by the critic (1), and of what came of the whole episode (0)."""
+    gamma: float = Field(default=0.9, ge=0, le=1)
+    """Discount a step of the released code's Monte Carlo return; the paper has none."""
+    heads: Literal[1, 2] = 2
+    """Heads of the critic, each trained on its own; the least of their values counts. The paper speaks of one."""
+    critic_epochs: int = Field(default=1, ge=1)
+    """Times that the critic works through the batch, before the actor does `rl.actor.ppo_epochs` times."""
 
 
 class RlTrainerSettings(Section):
@@ -231,4 +249,5 @@ class RlSettings(Section):
     actor: ActorSettings = ActorSettings()
     ref: RefSettings = RefSettings()
     critic: CriticSettings = CriticSettings()
+    webrl: WebRLSettings = WebRLSettings()
     trainer: RlTrainerSettings = RlTrainerSettings()

@@ -10,8 +10,9 @@ from webgym_cli.records.base import Record
 
 Estimator = Literal["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"]
 """How advantages are estimated: `gae` needs a critic, `remax` a greedy rollout of each group."""
-Algorithm = Literal["sft", Estimator]
-"""How a policy learns: it imitates chosen steps, or follows a policy gradient, named by the advantages' estimator."""
+Algorithm = Literal["sft", Estimator, "webrl"]
+"""How a policy learns: it imitates chosen steps, follows a policy gradient, named by the advantages' estimator, or goes
+through a phase of WebRL's actor-critic."""
 
 
 class Checkpoint(Record):

@@ -40,6 +40,8 @@ def plan_gradients(run: RunDir, settings: Settings, environ: Mapping[str, str]) 
     for damaged files and for several nodes.
     """
     batch, kind = read_batch(run), algorithm(run, settings)
+    if kind == "webrl":
+        raise UsageError("train.algorithm=webrl: its trainer is not built yet", hint="-s train.algorithm=grpo")
     newest = checkpoints.current(run)
     plan = _fresh(run, settings, batch, kind, environ)
     plan = _carried(run, settings, plan, newest)
@@ -118,7 +120,7 @@ def _training(batch: RlData, config: dict[str, Any], deepspeed: dict[str, Any] |
 
 def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, folder: Path) -> dict[str, Any]:
     """Return what the trainer is told: the settings `rl`, and what the run knows."""
-    told: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data"})
+    told: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "webrl"})
     newest, began = checkpoints.current(run), _before_gradients(run)
     first = began.version if began else 0
     told["data"] = str(run.rl_data.resolve())
