@@ -29,6 +29,7 @@ from webgym_cli.config.learn import (
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.section import Section
+from webgym_cli.config.webarena import WebArenaSettings
 
 
 class Settings(Section):
@@ -42,6 +43,7 @@ class Settings(Section):
     agent: AgentSettings = AgentSettings()
     image: ImageSettings = ImageSettings()
     browser: BrowserSettings = BrowserSettings()
+    webarena: WebArenaSettings = WebArenaSettings()
     rollout: RolloutSettings = RolloutSettings()
     judge: JudgeSettings = JudgeSettings()
     orm: OrmSettings = OrmSettings()
