@@ -44,7 +44,7 @@ class Stages:
         self._fails(f"{split}-{number}")
         return {"event": "rollout", "iteration": number, "success_rate": self._rates.get(number, 0.0)}
 
-    def prepare(self):
+    async def prepare(self):
         self.calls.append(("prepare", version(self.run)))
         self._fails("prepare")
 
@@ -211,7 +211,7 @@ async def test_going_on_past_a_failed_evaluation_reaches_the_end(run):
 
 async def test_wrong_settings_are_never_gone_past(run):
     class Wrong(Stages):
-        def prepare(self):
+        async def prepare(self):
             raise UsageError("no such thing")
 
     settings = load(["demo"], SETTINGS)

@@ -42,23 +42,24 @@ def test_the_algorithm_decides_what_is_planned(run, model):
         assert isinstance(plan_preparation(run, settings(model, CHAINS), index), PreparePlan)
 
 
-def test_a_batch_is_written_once_unless_something_about_it_changed(run, model):
+async def test_a_batch_is_written_once_unless_something_about_it_changed(run, model):
     with_ = settings(model, CHAINS, GRPO)
     events = []
-    first, fresh = prepare(run, with_, events.append, again=False)
+    first, fresh = await prepare(run, with_, events.append, again=False)
     assert (fresh, first.trained, first.rows) == (True, 2, 2)
     assert preparation_in_words(first, run) == (
         f"2 trajectories in 2 rows, {first.trained_tokens} trained tokens in {run.rl_data}"
     )
     assert [event["event"] for event in events][-1] == "rl_data"
-    assert prepare(run, with_, events.append, again=False) == (first, False)
-    assert prepare(run, with_, events.append, again=True)[1]
-    apart, fresh = prepare(run, settings(model, CHAINS, GRPO, "rl.data.merge_turns=false"), events.append, again=False)
+    assert await prepare(run, with_, events.append, again=False) == (first, False)
+    assert (await prepare(run, with_, events.append, again=True))[1]
+    with_ = settings(model, CHAINS, GRPO, "rl.data.merge_turns=false")
+    apart, fresh = await prepare(run, with_, events.append, again=False)
     assert (fresh, apart.rows) == (True, 4)
     assert apart.plan_digest != first.plan_digest
 
 
-def test_without_episodes_the_next_command_is_named(tmp_path, model):
+async def test_without_episodes_the_next_command_is_named(tmp_path, model):
     with pytest.raises(MissingStageError) as caught:
-        prepare(RunDir(tmp_path / "empty"), settings(model, GRPO), lambda event: None, again=False)
+        await prepare(RunDir(tmp_path / "empty"), settings(model, GRPO), lambda event: None, again=False)
     assert caught.value.hint == f"webgym rollout {tmp_path / 'empty'}"

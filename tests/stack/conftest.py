@@ -30,6 +30,6 @@ async def sft_run(tiny_model_dir, tmp_path_factory):
     logs.mkdir(parents=True)
     async with Pipeline(run, settings, logs, lambda event: None) as pipeline:
         await pipeline.collect(Split.TRAIN, "oracle", 45)
-        pipeline.prepare()
+        await pipeline.prepare()
         await pipeline.train()
     return run, settings

@@ -91,7 +91,7 @@ async def test_what_another_server_sampled_can_t_be_learned_from_unless_it_is_pl
     async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
         await pipeline.collect(Split.TRAIN, policy_server.base_url, 5)
         with pytest.raises(SettingsError, match=r"temperature=0\.8") as caught:
-            pipeline.prepare()
+            await pipeline.prepare()
     assert "policy_config.top_k=-1" in caught.value.hint
 
 
@@ -103,7 +103,7 @@ async def test_imitation_goes_on_from_the_improved_policy(improved):
     imitation = settings.model_copy(update={"train": learning})
     async with Pipeline(run, imitation, run.logs / "attempt_0001", lambda event: None) as pipeline:
         await pipeline.collect(Split.TRAIN, "oracle", 20)
-        pipeline.prepare()
+        await pipeline.prepare()
         await pipeline.train()
     made = current(run)
     assert (made.algorithm, made.parent, made.version) == ("sft", before.name, before.version + 1)

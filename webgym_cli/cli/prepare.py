@@ -45,7 +45,7 @@ def prepare(
 
         async def work() -> Prepared | RlData:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return pipeline.prepare(again=True)
+                return await pipeline.prepare(again=True)
 
         prepared = run_async(work())
     output.note(preparation_in_words(prepared, directory))

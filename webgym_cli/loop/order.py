@@ -174,7 +174,7 @@ class Loop:
         self._lost_updates = 0 if self._version > before else self._lost_updates + 1
 
     async def _trained(self) -> None:
-        self.pipeline.prepare()
+        await self.pipeline.prepare()
         await self.pipeline.train()
 
     async def _stage(self, name: str, work: Coroutine[Any, Any, None]) -> None:

@@ -98,10 +98,10 @@ class Pipeline:
         refresh_index(self.run, self.sink)
         return summary
 
-    def prepare(self, *, again: bool = False) -> Prepared | RlData:
+    async def prepare(self, *, again: bool = False) -> Prepared | RlData:
         """Write what the current iteration is trained on, unless just that is there; or `again` even so."""
         began = time.monotonic()
-        made, fresh = preparation.prepare(self.run, self.settings, self.sink, again=again)
+        made, fresh = await preparation.prepare(self.run, self.settings, self.sink, again=again)
         if fresh:
             facts = made.model_dump(mode="json", by_alias=True)
             record(self.run, {"event": "prepare", **facts, "seconds": round(time.monotonic() - began, 2)})

@@ -23,7 +23,7 @@ def plan_preparation(run: RunDir, settings: Settings, index: Index) -> PreparePl
     return plan_batch(run, settings, index)
 
 
-def prepare(run: RunDir, settings: Settings, sink: EventSink, *, again: bool) -> tuple[Prepared | RlData, bool]:
+async def prepare(run: RunDir, settings: Settings, sink: EventSink, *, again: bool) -> tuple[Prepared | RlData, bool]:
     """Write what the current iteration is trained on, unless just that is there; or `again` even so.
 
     Return what it says of itself, and whether it was written now.
