@@ -18,8 +18,11 @@ import jsonlines
 from webgym_cli.errors import StoreError
 
 
-def write_atomic(path: Path, data: str | bytes) -> None:
-    """Replace a file by rename, durably: a reader sees the old content or the new, no part. Raises `StoreError`."""
+def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
+    """Replace a file by rename, durably: a reader sees the old content or the new, no part. Raises `StoreError`.
+
+    `mode`: who may read it; at no moment may more than these.
+    """
     payload = data.encode() if isinstance(data, str) else data
     temporary = ""
     try:
@@ -29,7 +32,7 @@ def write_atomic(path: Path, data: str | bytes) -> None:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(mode)
         Path(temporary).replace(path)
         _sync_folder(path.parent)
     except OSError as error:

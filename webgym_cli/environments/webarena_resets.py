@@ -1,0 +1,80 @@
+"""Sets a site back by its hook: an address that is sent a POST, or a command. Done once the site answers again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from webgym_cli.config.webarena import SiteSettings
+from webgym_cli.errors import BoundaryError, JobError
+from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.webarena import Site
+
+_LOOK_AGAIN = 0.5
+"""Seconds between two looks whether the site answers."""
+_GRACE = 5.0
+_LONGEST_LOOK = 30.0
+
+
+async def reset_site(site: Site, known: SiteSettings, seconds: float, log: Path) -> None:
+    """Run a site's reset hook and wait until the site answers. Raises `BoundaryError` where that fails or takes longer.
+
+    `log`: what a command writes; begun anew each time.
+    """
+    hook = known.reset.strip()
+    try:
+        async with asyncio.timeout(seconds):
+            if hook.startswith(("http://", "https://")):
+                await _post(site, hook)
+            else:
+                await _run(site, hook, log)
+            await _answers(known.url)
+    except TimeoutError:
+        hint = f"raise webarena.reset_timeout, or mend webarena.{site}.reset"
+        raise _failed(site, f"took longer than {seconds:g} s", hint) from None
+
+
+async def _post(site: Site, address: str) -> None:
+    try:
+        async with httpx.AsyncClient(timeout=None, trust_env=False, follow_redirects=True) as client:
+            response = await client.post(address)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _failed(site, f"{address} can't be reached: {error or type(error).__name__}") from error
+    if response.status_code >= 400:
+        raise _failed(site, f"{address} answers with status {response.status_code}")
+
+
+async def _run(site: Site, command: str, log: Path) -> None:
+    await asyncio.to_thread(log.unlink, missing_ok=True)
+    try:
+        job = Job.spawn(shlex.split(command), env=os.environ, log=log, grace=_GRACE)
+    except (JobError, ValueError) as error:  # ValueError: a quotation mark without its other half
+        raise _failed(site, f"{command!r}: {error}") from error
+    try:
+        code = await job.wait()
+    finally:
+        await job.stop()
+    if code:
+        said = "".join(f": {line}" for line in last_lines(log, 1))
+        raise _failed(site, f"{command!r} ended with {code}{said}; log: {log}")
+
+
+async def _answers(url: str) -> None:
+    """Wait until a site answers with a status below 500; for one without an address, not at all."""
+    async with httpx.AsyncClient(timeout=_LONGEST_LOOK, trust_env=False) as client:
+        while url:
+            with suppress(httpx.TransportError):
+                if (await client.get(url)).status_code < 500:
+                    return
+            await asyncio.sleep(_LOOK_AGAIN)  # nobody tells that a site is up
+
+
+def _failed(site: Site, what: str, hint: str = "") -> BoundaryError:
+    message = f"the reset of {site} failed: {what}"
+    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message, hint=hint or f"mend webarena.{site}.reset")
