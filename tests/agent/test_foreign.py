@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.records.made import shot
 from webgym_cli.agent.foreign import LINE_LIMIT, clipped, page_line, page_lines, page_text, safe_text
 from webgym_cli.agent.parse import ParseError, parse
-from webgym_cli.agent.prompt import Prompt, pieces, render
+from webgym_cli.agent.prompt import LAYOUTS, Prompt, pieces, render
 from webgym_cli.agent.tools import render_call
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sample import IMAGE
-from webgym_cli.records.trajectory import Element, Observation, PromptSpec, PromptVersion, Step
+from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
 
 ATTACKS = [
     IMAGE,
@@ -55,7 +55,7 @@ TAG = re.compile(r"</?(?:tool_call|tool_response|tools|think)>", re.IGNORECASE)
 LINE_ENDS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 SPECS = [
     PromptSpec(version=version, interaction_mode=mode, thinking=thinking, history_window=2, max_images=2)
-    for version in PromptVersion
+    for version in LAYOUTS
     for mode in InteractionMode
     for thinking in (False, True)
 ]
@@ -123,7 +123,7 @@ def test_each_attack_by_itself_fails(spec, attack):
     served(made).encode()  # half a character could be neither sent nor stored
 
 
-@pytest.mark.parametrize("version", PromptVersion)
+@pytest.mark.parametrize("version", LAYOUTS)
 @given(texts=st.tuples(*[hostile] * 6))
 def test_no_page_writes_a_line_of_its_own(version, texts):
     """Each text of a page stands in one line: the user turn has as many lines as with harmless texts."""

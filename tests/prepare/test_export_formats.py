@@ -8,7 +8,7 @@ import pytest
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
 from tests.records.made import UNSOLVED, png, shot, step, trajectory
-from webgym_cli.agent.prompt import render_step, system_prompt
+from webgym_cli.agent.prompt import LAYOUTS, render_step, system_prompt
 from webgym_cli.prepare.conversations import Example, step_sample, whole_sample
 from webgym_cli.prepare.convert import OPENING
 from webgym_cli.prepare.export_options import ExportOptions, Format, Objective, Unit
@@ -43,7 +43,7 @@ def test_a_step_is_what_was_served():
     assert Example(sample).id == "train-0000-00000/2"
 
 
-@pytest.mark.parametrize("version", PromptVersion)
+@pytest.mark.parametrize("version", LAYOUTS)
 def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
     """Also those that the window had dropped, and with the elements that were there to act on."""
     spec = PromptSpec(

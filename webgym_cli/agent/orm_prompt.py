@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from webgym_cli.agent.foreign import page_line, page_text
 from webgym_cli.agent.layout import described, listing, notices
+from webgym_cli.agent.thoughts import remembered
 from webgym_cli.agent.tools import describe
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.records.sample import Message
-from webgym_cli.records.trajectory import Observation, Step, Trajectory
+from webgym_cli.records.trajectory import Observation, PromptVersion, Step, Trajectory
 
 SYSTEM = (
     "You check the work of an agent that operated a website for a user. You are given what the user wanted, all that "
@@ -53,7 +54,8 @@ class OrmPrompt:
 def orm_prompt(trajectory: Trajectory) -> OrmPrompt:
     """Return the prompt of a trajectory, whole. Foreign text in it can't end a turn of the chat."""
     steps, answer = trajectory.steps, trajectory.outcome.answer
-    lines = [_acted(step) for step in steps]
+    webrl = trajectory.prompt.version is PromptVersion.WEBRL
+    lines = [_responded(step, thinking=trajectory.prompt.thinking) if webrl else _acted(step) for step in steps]
     last = steps[-1].action if steps else None
     if answer is not None and (last is None or last.text != answer):
         lines.append(f"answer {_quoted(answer)}")
@@ -100,7 +102,15 @@ def _acted(step: Step) -> str:
     return page_line(" ".join(filter(None, words)), None)
 
 
+def _responded(step: Step, *, thinking: bool) -> str:
+    """Return a step's response in one line, as WebRL's reward models read it."""
+    said = remembered(step.response, thinking=thinking).strip().splitlines()
+    return page_line("; ".join(said), None)
+
+
 def _page(seen: Observation) -> str:
+    if seen.html:
+        return page_text(seen.html)
     lines = [f"url: {page_line(seen.url, None)}", f"title: {page_line(seen.title)}", *notices(seen)]
     lines += [f"{result.name}: {page_text(result.text)}" for result in seen.results]
     return "\n".join([*lines, listing(seen.elements)] if seen.elements else lines)

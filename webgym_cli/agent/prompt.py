@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from webgym_cli.agent import webrl_prompt
 from webgym_cli.agent.calls import conversation
 from webgym_cli.agent.complete import COMPLETE
 from webgym_cli.agent.foreign import safe_text
@@ -26,7 +27,7 @@ from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion
 __all__ = ["Prompt", "pieces", "render", "render_step", "safe_text", "system_prompt"]
 
 LAYOUTS = {PromptVersion.VANILLA: VANILLA, PromptVersion.COMPLETE: COMPLETE}
-"""The texts of each prompt version."""
+"""The texts of each prompt version that shows screenshots."""
 NO_IMAGE = "(This screenshot is left out.)\n"
 """Stands for a screenshot beyond `max_images`."""
 
@@ -60,7 +61,7 @@ def pieces(message: Message) -> Iterator[str | None]:
 
 @cache
 def system_prompt(mode: InteractionMode, version: PromptVersion = PromptVersion.VANILLA) -> str:
-    """Return the system message."""
+    """Return the system message of a version that shows screenshots."""
     return LAYOUTS[version].system(mode)
 
 
@@ -68,6 +69,9 @@ def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[St
     """Return the prompt for the current observation, given the finished steps of the episode."""
     if spec.tools is not None:
         return Prompt(*conversation(spec, instruction, past, current))
+    if spec.version is PromptVersion.WEBRL:
+        system = webrl_prompt.system_message(spec)
+        return Prompt((*system, *webrl_prompt.conversation(spec, instruction, past, current)), ())
     window = Window(spec, instruction, start_url, past, current)
     layout = LAYOUTS[spec.version]
     messages = [Message(role="system", content=system_prompt(spec.interaction_mode, spec.version))]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from webgym_cli.agent.webrl_forms import render
 from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, InteractionMode
+from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 FUNCTIONS: dict[InteractionMode, str] = {
     InteractionMode.COORDINATES: "computer_use",
@@ -87,8 +89,10 @@ def tagged_call(name: str, arguments: dict[str, Any]) -> str:
     return f"<tool_call>\n{call}\n</tool_call>"
 
 
-def describe(action: Action) -> str:
-    """Return an action in a few words, for the summary of older steps."""
+def describe(action: AnyAction) -> str:
+    """Return an action in a few words, for the summary of older steps; what only WebRL can say in its own words."""
+    if isinstance(action, WebRLAction):
+        return render(action)
     if action.calls:
         return ", ".join(f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in action.calls)
     if action.element_id is not None:

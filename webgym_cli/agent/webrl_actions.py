@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
-from webgym_cli.agent.literal_calls import BadCall, Call, Value, quoted, read_call
+from webgym_cli.agent.literal_calls import BadCall, Call, Value, read_call
 from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.thoughts import spoken
+from webgym_cli.agent.webrl_forms import FORMS, WAIT_SECONDS, render
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import ParseErrorKind
-from webgym_cli.records.webrl import WebRLAction, WebRLActionName
+from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 
-WAIT_SECONDS = 5.0
-"""How long a wait lasts that does not say how long."""
+__all__ = ["WAIT_SECONDS", "parse", "render"]
 
 _LEAD = re.compile(r"[\s`;]*(?:[-*>]\s+)?`*")
 """What may stand before a call: space, a list's bullet, the marks of code."""
@@ -31,34 +30,7 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,30})?(?:e-?[0-9]{1,3})?")
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """An action of `do`: what it is here, and which arguments it has."""
-
-    name: ActionName | WebRLActionName
-    element: bool = False
-    argument: Literal["text", "seconds", "tab"] | None = None
-    """The field that its argument is."""
-    direction: Literal["up", "down"] | None = None
-
-
-_FORMS: dict[str, _Form] = {
-    "Click": _Form(ActionName.CLICK, element=True),
-    "Right Click": _Form(WebRLActionName.RIGHT_CLICK, element=True),
-    "Type": _Form(ActionName.TYPE, element=True, argument="text"),
-    "Search": _Form(WebRLActionName.SEARCH, element=True, argument="text"),
-    "Hover": _Form(ActionName.HOVER, element=True),
-    "Select Dropdown Option": _Form(WebRLActionName.SELECT, element=True, argument="text"),
-    "Scroll Up": _Form(ActionName.SCROLL, direction="up"),
-    "Scroll Down": _Form(ActionName.SCROLL, direction="down"),
-    "Press Enter": _Form(WebRLActionName.PRESS_ENTER),
-    "Go Forward": _Form(WebRLActionName.GO_FORWARD),
-    "Go Backward": _Form(ActionName.GO_BACK),
-    "Switch Tab": _Form(WebRLActionName.SWITCH_TAB, argument="tab"),
-    "Wait": _Form(ActionName.WAIT, argument="seconds"),
-}
-_BY_LOWER = {called.lower(): form for called, form in _FORMS.items()}
-_CALLED = {(form.name, form.direction): called for called, form in _FORMS.items()}
+_BY_LOWER = {called.lower(): form for called, form in FORMS.items()}
 
 
 class _Refused(ValueError):
@@ -67,7 +39,7 @@ class _Refused(ValueError):
         self.kind = kind
 
 
-def parse(response: str, *, truncated: bool = False, thinking: bool = False) -> Action | WebRLAction | ParseError:
+def parse(response: str, *, truncated: bool = False, thinking: bool = False) -> AnyAction | ParseError:
     """Return the action of a response, or the reason why there is none.
 
     `thinking`: the model thinks first, and what stands before the last `</think>` is its thought. `truncated` says
@@ -89,25 +61,6 @@ def parse(response: str, *, truncated: bool = False, thinking: bool = False) -> 
     except _Refused as error:
         kind = _missing(truncated) if error.kind is ParseErrorKind.NO_TOOL_CALL else error.kind
         return ParseError(kind, str(error))
-
-
-def render(action: Action | WebRLAction) -> str:
-    """Return an action as a call that `parse` reads back. Raises `ValueError` for one that WebRL can't say."""
-    if action.name is ActionName.ANSWER:
-        return f"exit(message={quoted(action.text or '')})"
-    if action.name is WebRLActionName.QUOTE:
-        return f"quote(content={quoted(action.text or '')})"
-    direction = action.direction if isinstance(action, Action) else None
-    called = _CALLED.get((action.name, direction))
-    if called is None or (_FORMS[called].element and action.element_id is None):
-        raise ValueError(f"WebRL has no such action: {action}")
-    form, parts = _FORMS[called], [f"action={quoted(called)}"]
-    argument = getattr(action, form.argument) if form.argument else None
-    if argument is not None and not (form.argument == "seconds" and argument == WAIT_SECONDS):
-        parts.append(f"argument={quoted(str(argument))}")
-    if form.element:
-        parts.append(f"element={quoted(str(action.element_id))}")
-    return f"do({', '.join(parts)})"
 
 
 def _missing(truncated: bool) -> ParseErrorKind:
@@ -144,7 +97,7 @@ def _after(text: str, end: int) -> int:
     return place
 
 
-def _do(call: Call) -> Action | WebRLAction:
+def _do(call: Call) -> AnyAction:
     given = call.by_name(("action", "argument", "element"))
     called = given.pop("action", None)
     form = _BY_LOWER.get(called.lower()) if isinstance(called, str) else None
@@ -163,28 +116,28 @@ def _do(call: Call) -> Action | WebRLAction:
     return _made(form.name, fields)
 
 
-def _exit(call: Call) -> Action | WebRLAction:
+def _exit(call: Call) -> AnyAction:
     """Make an answer; without a message it is empty: the released code ends the task as an error there."""
     given = _only(call, "message")
     return _made(ActionName.ANSWER, {"text": _text("message", given.get("message", ""))})
 
 
-def _quote(call: Call) -> Action | WebRLAction:
+def _quote(call: Call) -> AnyAction:
     given = _only(call, "content")
     return _made(WebRLActionName.QUOTE, {"text": _text("content", given["content"])} if given else {})
 
 
-def _go_backward(call: Call) -> Action | WebRLAction:
+def _go_backward(call: Call) -> AnyAction:
     _only(call)
     return _made(ActionName.GO_BACK, {})
 
 
-def _go_forward(call: Call) -> Action | WebRLAction:
+def _go_forward(call: Call) -> AnyAction:
     _only(call)
     return _made(WebRLActionName.GO_FORWARD, {})
 
 
-_FUNCTIONS: dict[str, Callable[[Call], Action | WebRLAction]] = {
+_FUNCTIONS: dict[str, Callable[[Call], AnyAction]] = {
     "do": _do,
     "exit": _exit,
     "quote": _quote,
@@ -193,7 +146,7 @@ _FUNCTIONS: dict[str, Callable[[Call], Action | WebRLAction]] = {
 }
 
 
-def _made(name: ActionName | WebRLActionName, fields: dict[str, Any]) -> Action | WebRLAction:
+def _made(name: ActionName | WebRLActionName, fields: dict[str, Any]) -> AnyAction:
     kind = Action if isinstance(name, ActionName) else WebRLAction
     return kind.model_validate({"name": name, **fields}, strict=True)
 

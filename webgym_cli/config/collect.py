@@ -69,7 +69,13 @@ class ContextSettings(Section):
     max_images: int | None = Field(default=None, ge=1)
     """Screenshots in a prompt at most, the newest ones; null: one for every round of the window."""
     prompt_version: PromptVersion = PromptVersion.COMPLETE
-    """`vanilla`: an action and its call; `complete`: memory, progress and intention before them."""
+    """`vanilla`: an action and its call; `complete`: memory, progress and intention before them; `webrl`: WebRL's
+    rounds, in which the page is text; for the environment `webarena`, which takes no other."""
+    explain_actions: bool = True
+    """`webrl`: a system message states the action language, in the words of `agent.system_prompt` if it is set.
+    `false`: there is none, as for models that were trained without one."""
+    max_characters: int = Field(default=15872, ge=1)
+    """`webrl`: characters of history and page in a prompt, at most; the end of the page is cut."""
 
 
 class ImageSettings(Section):
@@ -104,6 +110,8 @@ class BrowserSettings(Section):
     """Height of the viewport of web pages in CSS pixels."""
     settle_seconds: float = Field(default=3.0, ge=0, le=60)
     """How long an observation waits at most for a page that still loads or moves."""
+    screenshots: bool = True
+    """`webarena`: take a picture of every page, for judges and reports; the policy is never sent it."""
     processes: int = Field(default=1, ge=1, le=8)
     """Chromium processes that share the episodes; two help from some dozens of episodes on."""
     contexts_per_process: int = Field(default=400, ge=1)

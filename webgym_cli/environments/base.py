@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from webgym_cli.records.action import Action
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Element, Score
+from webgym_cli.records.trajectory import Element, Score, Tab
+from webgym_cli.records.webrl import AnyAction
 from webgym_cli.tools.toolbox import CallResult
 
 
@@ -25,6 +25,10 @@ class View:
     """What the browser told beside the picture since the view before."""
     results: tuple[CallResult, ...] = ()
     """What came of the calls of tools since the view before."""
+    html: str = ""
+    """The page as simplified HTML, where that is what the policy is shown."""
+    tabs: tuple[Tab, ...] = ()
+    """The open tabs, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Environment(Protocol):
         """Return the task with what only the running episode knows: its facts and answer, where they are drawn."""
         ...
 
-    async def step(self, action: Action) -> StepResult:
+    async def step(self, action: AnyAction) -> StepResult:
         """Carry out one action (never `answer`, which ends the episode without the environment's help)."""
         ...
 
@@ -71,7 +75,7 @@ class Environment(Protocol):
         """Score an episode that has used all its steps; None where nothing can be scored."""
         ...
 
-    async def expert_action(self) -> Action:
+    async def expert_action(self) -> AnyAction:
         """Return the expert's next action in the current interaction mode. Raises `UsageError` without an expert."""
         ...
 

@@ -29,6 +29,7 @@ from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
+from webgym_cli.records.webrl import AnyAction
 
 __all__ = ["MiniWobEnvironment", "MiniWobPool", "expert_tasks", "page_names"]
 
@@ -151,12 +152,12 @@ class MiniWobEnvironment:
         """Return the task as it is."""
         return task
 
-    async def step(self, action: Action) -> StepResult:
+    async def step(self, action: AnyAction) -> StepResult:
         """Carry out one action; `navigate` and `go_back` are refused, since the page is the whole world."""
         session = self._running()
         if self._score is not None:
             return StepResult(view=None, done=True, score=self._score)
-        refusal = _REFUSED.get(action.name)
+        refusal = _REFUSED.get(action.name) if isinstance(action, Action) else None
         if refusal is None:
             refusal = await perform(session, action, lambda _: None)
         shown = await session.evaluate(SHOW, {"limit": self._limit})

@@ -16,6 +16,7 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
+from webgym_cli.records.webrl import AnyAction
 from webgym_cli.scoring.define import Reward, verdict_of
 from webgym_cli.scoring.registry import REWARDS, fields_of
 from webgym_cli.tools.define import Tool
@@ -88,7 +89,7 @@ class ToolsEnvironment:
         """Return the task as it is."""
         return task
 
-    async def step(self, action: Action) -> StepResult:
+    async def step(self, action: AnyAction) -> StepResult:
         """Make the calls of one response, side by side; one that is terminal ends the episode with its text."""
         if self._box is None:
             raise RuntimeError("the environment was not reset")

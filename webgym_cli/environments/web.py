@@ -21,6 +21,7 @@ from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
+from webgym_cli.records.webrl import AnyAction
 
 _CALM = f"async (limit) => {{ await {HANDS}.calm(limit); }}"
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
@@ -127,7 +128,7 @@ class WebEnvironment:
         """Return the task as it is."""
         return task
 
-    async def step(self, action: Action) -> StepResult:
+    async def step(self, action: AnyAction) -> StepResult:
         """Carry out one action and observe what came of it."""
         session = self._running()
         (await session.traffic()).mark()

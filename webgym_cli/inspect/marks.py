@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webgym_cli.records.action import NORMALISED
+from webgym_cli.records.action import NORMALISED, Action
 from webgym_cli.records.trajectory import Element, Step
 
 
@@ -42,7 +42,7 @@ def mark_of(step: Step, scale: float = 1.0) -> Mark | None:
     size = step.observation.screenshot
     if size is None:
         return None
-    if step.action is not None and step.action.coordinate is not None:
+    if isinstance(step.action, Action) and step.action.coordinate is not None:
         x, y = step.action.coordinate
         return Mark(x / NORMALISED * size.width, y / NORMALISED * size.height)
     if (element := target_of(step)) is None:

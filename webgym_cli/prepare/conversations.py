@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from webgym_cli.agent import webrl_prompt
 from webgym_cli.agent.layout import Window
 from webgym_cli.agent.prompt import LAYOUTS, render_step, safe_text, system_prompt
 from webgym_cli.config.learn import AlgorithmSettings
 from webgym_cli.prepare.convert import with_opening
 from webgym_cli.prepare.filters import Drop, step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample
-from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.records.trajectory import PromptVersion, Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def whole_sample(trajectory: Trajectory) -> Sample:
     """
     if trajectory.prompt.tools is not None:
         return step_sample(trajectory, len(trajectory.steps) - 1)
+    if trajectory.prompt.version is PromptVersion.WEBRL:
+        return _webrl_sample(trajectory)
     spec = trajectory.prompt.model_copy(update={"history_window": len(trajectory.steps), "max_images": None})
     layout = LAYOUTS[spec.version]
     messages = [Message(role="system", content=system_prompt(spec.interaction_mode, spec.version))]
@@ -55,6 +58,18 @@ def whole_sample(trajectory: Trajectory) -> Sample:
         messages.append(reply(trajectory, index))
     images = tuple(picture.sha256 for step in trajectory.steps for picture in step.observation.pictures)
     return _sample(trajectory, len(trajectory.steps) - 1, tuple(messages), images)
+
+
+def _webrl_sample(trajectory: Trajectory) -> Sample:
+    """Return an episode whose pages are text as one conversation; none of its pages is cut."""
+    spec, last = trajectory.prompt.model_copy(update={"max_characters": None}), trajectory.steps[-1]
+    told = webrl_prompt.conversation(
+        spec, trajectory.instruction, trajectory.steps[:-1], last.observation, every_page=True
+    )
+    replies = iter(range(last.index + 1))
+    turns = [reply(trajectory, next(replies)) if turn.role == "assistant" else turn for turn in told]
+    messages = (*webrl_prompt.system_message(spec), *turns, reply(trajectory, last.index))
+    return _sample(trajectory, last.index, messages, ())
 
 
 def reply(trajectory: Trajectory, index: int) -> Message:

@@ -11,7 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.prepare.filters import Drop
 from webgym_cli.records.sample import Message, Sample
-from webgym_cli.records.trajectory import Screenshot, Trajectory
+from webgym_cli.records.trajectory import PromptVersion, Screenshot, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore
 
 TEMPLATE_TAIL = 2
@@ -72,8 +72,9 @@ class Converter:
 
     def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | Drop:
         """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
-        window = 0 if trajectory.prompt.tools is not None else min(trajectory.prompt.history_window, index)
-        first = 0 if trajectory.prompt.tools is not None else index - window
+        whole = trajectory.prompt.tools is not None or trajectory.prompt.version is PromptVersion.WEBRL
+        window = 0 if whole else min(trajectory.prompt.history_window, index)
+        first = 0 if whole else index - window
         shots = (shot for step in trajectory.steps[first : index + 1] for shot in step.observation.pictures)
         seen = {shot.sha256: shot for shot in shots}
         for smaller in range(window, -1, -1):

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from webgym_cli.records.action import Action, InteractionMode
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
+from webgym_cli.records.webrl import AnyAction
 
 SUCCESS_REWARD = 1.0
 """A trajectory succeeded when its reward reaches this value."""
@@ -55,19 +56,33 @@ class ToolResult(Record):
     """Whether the call failed: no such tool, wrong arguments, an exception, too late. Not a failure."""
 
 
+class Tab(Record):
+    """An open tab of the browser."""
+
+    url: str
+    title: str = ""
+    current: bool = False
+    """Whether it is the one that is shown."""
+
+
 class Observation(Record):
     """What the policy saw before it answered."""
 
     url: str
     title: str = ""
     screenshot: Screenshot | None = None
-    """The image that was sent to the policy (with marks in set_of_marks mode); None where there is no browser."""
+    """The image that was sent to the policy (with marks in set_of_marks mode); with the prompt version `webrl` it is
+    for judges and reports only. None where there is no browser, and where none is taken."""
     elements: tuple[Element, ...] = ()
     """The marked elements; empty in coordinates mode."""
     notices: tuple[str, ...] = ()
     """What the browser told beside the picture: dialogs that were answered, downloads that were refused."""
     results: tuple[ToolResult, ...] = ()
     """What came of the calls of the step before, in their order."""
+    html: str = ""
+    """The page as simplified HTML, its ids those of `elements`; empty but for the prompt version `webrl`."""
+    tabs: tuple[Tab, ...] = ()
+    """The open tabs in the order in which they were opened, where there are several."""
 
     @property
     def pictures(self) -> tuple[Screenshot, ...]:
@@ -109,7 +124,7 @@ class Step(Record):
     observation: Observation
     response: str
     """The policy's raw text."""
-    action: Action | None = None
+    action: AnyAction | None = None
     parse_error: ParseErrorKind | None = None
     """Set exactly when `action` is None."""
     action_error: str | None = None
@@ -164,6 +179,8 @@ class PromptVersion(StrEnum):
     """The action in a sentence, then its call."""
     COMPLETE = "complete"
     """WebGym's memory prompt: memory, progress, intention, action, then the call."""
+    WEBRL = "webrl"
+    """WebRL's rounds: its action language, and the page as text."""
 
 
 class PromptSpec(Record):
@@ -180,7 +197,11 @@ class PromptSpec(Record):
     tools: tuple[dict[str, Any], ...] | None = None
     """The schemas of the tools that could be called, where the episode is a conversation with tools; else None."""
     system_prompt: str = ""
-    """What stands before the tools; empty: our own words."""
+    """What stands before the tools, or with `webrl` in place of our words; empty: our own words."""
+    explained: bool = True
+    """Whether a system message states the action language (`webrl` only)."""
+    max_characters: int | None = Field(default=None, ge=1)
+    """Characters of history and page together, at most, by which the page is cut (`webrl` only)."""
 
 
 class Trajectory(Record):

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field, model_validator
 
+from webgym_cli.records.action import Action
 from webgym_cli.records.base import Record
 
 
@@ -55,3 +56,7 @@ class WebRLAction(Record):
             if (getattr(self, argument) is not None) != wanted:
                 raise ValueError(f"the action {self.name} {'lacks the' if wanted else 'has no'} argument {argument}")
         return self
+
+
+AnyAction = Action | WebRLAction
+"""What a step may hold: their names are disjoint."""

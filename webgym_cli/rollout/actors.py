@@ -11,10 +11,12 @@ from webgym_cli.agent.notes import Notes, written
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reply import Policy, Reply, Servers
 from webgym_cli.agent.tools import describe, render_call
+from webgym_cli.agent.webrl_forms import render
 from webgym_cli.environments.base import Environment
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation, PromptVersion
+from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 
 class Actor(Protocol):
@@ -64,14 +66,16 @@ class OracleActor:
     async def act(self, prompt: Prompt, environment: Environment) -> Reply:
         """Return the expert's next action in the words of the prompt that it answers."""
         action = await environment.expert_action()
-        text = render_calls(action) if environment.tools is not None else self._on_the_web(action)
+        text = self._written(action) if environment.tools is None else _calls(action)
         return Reply(text=text, generation=Generation(finish_reason="stop"))
 
     def sampling(self, *, greedy: bool) -> None:
         """Return nothing: an expert samples from no distribution."""
 
-    def _on_the_web(self, action: Action) -> str:
-        """Return an action as a tool call, with notes where the prompt asks for them."""
+    def _written(self, action: AnyAction) -> str:
+        """Return an action on a page: as a tool call, with notes where the prompt asks for them, or as WebRL has it."""
+        if self._version is PromptVersion.WEBRL or isinstance(action, WebRLAction):
+            return render(action)
         call = render_call(action, self._mode)
         return f"{written(_plain_notes(action))}\n{call}" if self._version is PromptVersion.COMPLETE else call
 
@@ -79,6 +83,12 @@ class OracleActor:
 def servers_of(actor: Actor) -> Callable[[], Servers]:
     """Return what tells the counters of the servers behind an actor; an expert has none."""
     return actor.servers if isinstance(actor, ModelActor) else dict
+
+
+def _calls(action: AnyAction) -> str:
+    if isinstance(action, WebRLAction):
+        raise ValueError(f"{action.name} is no call of a tool")
+    return render_calls(action)
 
 
 def _plain_notes(action: Action) -> Notes:

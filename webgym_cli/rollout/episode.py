@@ -11,22 +11,25 @@ from webgym_cli.agent.calls import parse_calls
 from webgym_cli.agent.parse import ParseError, parse
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.reply import Reply
+from webgym_cli.agent.webrl_actions import parse as parse_webrl
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, StepResult, View
 from webgym_cli.errors import BoundaryError
-from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import (
     Observation,
     Outcome,
     PromptSpec,
+    PromptVersion,
     Score,
     Screenshot,
     Step,
     ToolResult,
     Trajectory,
 )
+from webgym_cli.records.webrl import AnyAction
 from webgym_cli.rollout.actors import Actor
 from webgym_cli.rollout.monitor import EpisodeStage, Monitor
 from webgym_cli.rollout.plan import Owed
@@ -56,15 +59,18 @@ class EpisodeRun:
     @property
     def spec(self) -> PromptSpec:
         """What the prompt is rendered from, beside the steps."""
-        context = self.settings.context_config
+        context, tools = self.settings.context_config, self.environment.tools
+        webrl = tools is None and context.prompt_version is PromptVersion.WEBRL
         return PromptSpec(
             version=context.prompt_version,
             interaction_mode=context.interaction_mode,
             history_window=context.history_window,
             max_images=context.max_images,
             thinking=bool(self.settings.policy_config.thinking),
-            tools=self.environment.tools,
-            system_prompt="" if self.environment.tools is None else self.settings.agent.system_prompt,
+            tools=tools,
+            system_prompt="" if tools is None and not webrl else self.settings.agent.system_prompt,
+            explained=context.explain_actions or not webrl,
+            max_characters=context.max_characters if webrl else None,
         )
 
     async def run(self) -> Trajectory:
@@ -136,7 +142,7 @@ class EpisodeRun:
             view = result.view
         return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
 
-    async def _decide(self, view: View) -> tuple[Action | None, Step]:
+    async def _decide(self, view: View) -> tuple[AnyAction | None, Step]:
         """Store what is seen, ask the actor, read its response."""
         with self._stage(EpisodeStage.OBSERVE):
             observation = await self._observed(view)
@@ -172,13 +178,17 @@ class EpisodeRun:
             elements=view.elements,
             notices=view.notices,
             results=tuple(results),
+            html=view.html,
+            tabs=view.tabs,
         )
 
     async def _stored(self, png: bytes) -> Screenshot:
         return await asyncio.to_thread(self.screenshots.put, png)
 
-    def _parsed(self, reply: Reply) -> Action | ParseError:
+    def _parsed(self, reply: Reply) -> AnyAction | ParseError:
         spec, truncated = self.spec, reply.generation.finish_reason == "length"
+        if spec.version is PromptVersion.WEBRL and spec.tools is None:
+            return parse_webrl(reply.text, truncated=truncated, thinking=spec.thinking)
         if spec.tools is None:
             return parse(reply.text, spec.interaction_mode, truncated=truncated, thinking=spec.thinking)
         limit = self.settings.agent.max_tool_calls
@@ -194,10 +204,12 @@ class EpisodeRun:
     def _outcome(self, stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
         """Return the outcome of an episode that worked; its reward is not known where a judge gives it.
 
-        Out of steps is a reward of 0 where no judge is asked: there is nothing that could be scored.
+        Out of steps is a reward of 0 where nobody else is asked: there is nothing that could be scored. What a task of
+        WebArena came to can be scored by a reward model also then.
         """
         scores = (score,) if score else ()
-        if for_judge(self.task, self.settings) or (score is None and stop is not Stop.STEP_LIMIT):
+        open_ended = stop is not Stop.STEP_LIMIT or self.task.environment == "webarena"
+        if for_judge(self.task, self.settings) or (score is None and open_ended):
             return Outcome(stop=stop, answer=answer, scores=scores)
         value = score.value if score else 0.0
         return Outcome(reward=min(1.0, max(0.0, value)), stop=stop, answer=answer, scores=scores)

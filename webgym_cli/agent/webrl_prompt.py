@@ -1,0 +1,99 @@
+"""The prompt version `webrl`: the task, one round after the other, and the page as text in the last of them.
+
+The rounds are WebRL's: an earlier one keeps its response and has a placeholder where its page was. As chat messages
+they suit any model's template. Text of pages can't forge an element, a turn or a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from webgym_cli.agent.foreign import page_line, page_text, safe_text
+from webgym_cli.agent.layout import notices
+from webgym_cli.agent.thoughts import remembered
+from webgym_cli.records.sample import Message
+from webgym_cli.records.trajectory import Observation, PromptSpec, Step
+
+PAST_PAGE = "** Simplified html **"
+"""Stands in an earlier round in place of its page."""
+SYSTEM = """You operate a web browser to carry out a task. Each round shows the page that is open as simplified HTML; \
+the elements that you can act on have a number as their id. Reply with notes if you need any, each on a line that \
+begins with #, and then with exactly one call on a line of its own:
+do(action="Click", element="12")
+do(action="Right Click", element="12")
+do(action="Hover", element="12")
+do(action="Type", argument="text", element="12")  # what the field held is replaced
+do(action="Search", argument="text", element="12")  # type, then press Enter
+do(action="Select Dropdown Option", argument="part of the option's text", element="12")
+do(action="Scroll Up")
+do(action="Scroll Down")
+do(action="Press Enter")
+do(action="Go Backward")
+do(action="Go Forward")
+do(action="Switch Tab", argument="0")
+do(action="Wait", argument="5")  # seconds
+quote(content="text")  # keep a text of the page for later
+exit(message="answer")  # the task is done: give the answer, or an empty text where none is asked for; "N/A" if it \
+can't be done
+Use only ids of the page that is shown last."""
+"""Our own words for the action language."""
+
+
+def system_message(spec: PromptSpec) -> tuple[Message, ...]:
+    """Return the system message; none where the model was trained without."""
+    return (Message(role="system", content=spec.system_prompt or SYSTEM),) if spec.explained else ()
+
+
+def conversation(
+    spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation, *, every_page: bool = False
+) -> tuple[Message, ...]:
+    """Return the chat messages for the current page, given the finished steps.
+
+    `every_page`: the earlier rounds show their pages, too, as in a conversation that is trained on whole.
+    """
+    pages = [step.observation if every_page else None for step in past]
+    asked = [_round(instruction, past[:index], page) for index, page in enumerate(pages)]
+    replies = [safe_text(remembered(step.response, thinking=spec.thinking)) for step in past]
+    head, tail = _head(instruction, past), _beside(current)
+    left = _left(spec, sum(map(len, (*asked, *replies, head, tail))))
+    shown = page_text(current.html)
+    asked.append(head + (shown if left is None else shown[:left]) + tail)
+    messages = [Message(role="user", content=asked[0])]
+    for reply, following in zip(replies, asked[1:], strict=True):
+        messages += [Message(role="assistant", content=reply), Message(role="user", content=following)]
+    return tuple(messages)
+
+
+def _left(spec: PromptSpec, taken: int) -> int | None:
+    """Return how many characters the page may have beside the history."""
+    return None if spec.max_characters is None else max(0, spec.max_characters - taken)
+
+
+def _round(instruction: str, past: Sequence[Step], page: Observation | None) -> str:
+    """Return an earlier round: with its page, or with what stands for it, which in the first is the task again."""
+    if page is not None:
+        return _head(instruction, past) + page_text(page.html) + _beside(page)
+    return _head(instruction, past) + (PAST_PAGE if past else page_text(instruction))
+
+
+def _head(instruction: str, past: Sequence[Step]) -> str:
+    """Return what stands before a round's page: its number, and what went wrong before it."""
+    opening = "" if past else f"Task Instruction: {page_text(instruction)}\n\n"
+    lines = [f"Round {len(past)}", ""]
+    if past and past[-1].parse_error:
+        lines += [f"The last reply was no action: {past[-1].parse_error}.", ""]
+    elif past and past[-1].action_error:
+        lines += [f"The last action failed: {page_line(past[-1].action_error)}.", ""]
+    return opening + "\n".join(lines) + "\n"
+
+
+def _beside(seen: Observation) -> str:
+    """Return what stands below a page: open tabs, what the browser told."""
+    lines = notices(seen)
+    if seen.tabs:
+        lines += ["Open tabs:"]
+        lines += [
+            f"{number}: {page_line(tab.title or tab.url)}{' (shown)' if tab.current else ''}"
+            for number, tab in enumerate(seen.tabs)
+        ]
+    return "".join(f"\n{line}" for line in lines)
