@@ -49,5 +49,9 @@ def train(
         run_async(work())
     if made := current(directory):
         loss = "" if made.loss is None else f", loss {made.loss:.4g}"
-        output.note(f"{made.name}: {made.steps} steps{loss}; the policy is now version {made.version}")
-    output.next_step(f"webgym rollout {run}")
+        what = "outcome reward model" if directory.orm_of else "policy"
+        output.note(f"{made.name}: {made.steps} steps{loss}; the {what} is now version {made.version}")
+    if judged := directory.orm_of:
+        output.next_step(f"webgym score {judged.root} --orm {directory.model(settings)}")
+    else:
+        output.next_step(f"webgym rollout {run}")

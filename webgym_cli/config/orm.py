@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from webgym_cli.config.section import Section
@@ -30,3 +32,9 @@ class OrmSettings(Section):
     """Deadline of one request, in seconds."""
     concurrency: int = Field(default=16, ge=1)
     """Trajectories at once."""
+    labels: tuple[Literal["environment", "judge", "orm"], ...] = Field(default=("environment", "judge"), min_length=1)
+    """Whose verdict on a trajectory is trained on (`webgym prepare --target orm`): the first of these that has one.
+    `orm`: another model's; its own verdicts would only teach it what it thinks already."""
+    balanced: bool = True
+    """Train on as many trajectories of either kind, done and not done: of the more frequent kind the rest is left out
+    by the seed. false: on all of them."""

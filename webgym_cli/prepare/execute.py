@@ -51,7 +51,8 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
     samples = shuffled(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.val_split_ratio, f"{seed}/{plan.iteration}/split")
-    prepared = _write(plan, run, settings, train, validation, {**_left_out(plan, drawn), "over_cutoff_len": over_long})
+    left_out = {**_left_out(plan, drawn), "over_cutoff_len": over_long}
+    prepared = write_dataset(run, settings, train, validation, left_out, plan.digest(settings))
     sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_steps": drawn.dropped})
     return prepared
 
@@ -88,14 +89,15 @@ def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Samp
     return train, [sample for sample in samples if sample.trajectory in chosen]
 
 
-def _write(
-    plan: PreparePlan,
+def write_dataset(
     run: RunDir,
     settings: Settings,
     train: list[Sample],
     validation: list[Sample],
     left_out: dict[str, Any],
+    plan_digest: str,
 ) -> Prepared:
+    """Write a dataset for the current iteration with its training's configuration. Raises `StoreError`."""
     folder = run.dataset.with_name(f".{run.dataset.name}.new")
     shutil.rmtree(folder, ignore_errors=True)
     store = ScreenshotStore(run.screenshots.resolve())
@@ -107,11 +109,11 @@ def _write(
         write_atomic(folder / name, content)
     newest = current(run)
     prepared = Prepared(
-        iteration=plan.iteration,
+        iteration=newest.version if newest else 0,
         model_name=new_name(run),
         parent=newest.name if newest else settings.policy_config.base_model,
         data_digest=digest.hexdigest(),
-        plan_digest=plan.digest(settings),
+        plan_digest=plan_digest,
         train_samples=len(train),
         val_samples=len(validation),
         created_at=now(),

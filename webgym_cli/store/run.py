@@ -19,6 +19,7 @@ from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.files import read_json, write_json
 
+_ORM = "orm"
 _NAMED = 5
 """Runs that are named where there is none."""
 
@@ -90,6 +91,11 @@ class RunDir:
         return self.root / "rl_data"
 
     @property
+    def action_logprobs(self) -> Path:
+        """How probable policies found stored actions: one JSON object a line, an action each."""
+        return self.root / "action_logprobs.jsonl"
+
+    @property
     def checkpoints(self) -> Path:
         """What training wrote."""
         return self.root / "checkpoints"
@@ -151,6 +157,20 @@ class RunDir:
     def exists(self) -> bool:
         """Whether this folder holds a run."""
         return self.config.is_file()
+
+    @property
+    def orm(self) -> RunDir:
+        """The run in which this one's outcome reward model is trained: without episodes, and with settings of its own.
+
+        So its checkpoints are never taken for this run's policy.
+        """
+        return RunDir(self.root / _ORM)
+
+    @property
+    def orm_of(self) -> RunDir | None:
+        """The run whose outcome reward model is trained here; None for any other."""
+        outer = RunDir(self.root.parent)
+        return outer if self.root.name == _ORM and outer.exists else None
 
 
 def open_run(path: Path) -> tuple[RunDir, Settings]:

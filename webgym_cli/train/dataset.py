@@ -27,7 +27,8 @@ PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_n
 def read_prepared(run: RunDir) -> Prepared:
     """Return the dataset that is to be trained on. Raises `MissingStageError` when there is none or it was trained."""
     file = run.dataset / PREPARED
-    hint = f"webgym prepare {run.root}"
+    judged = run.orm_of
+    hint = f"webgym prepare {judged.root} --target orm" if judged else f"webgym prepare {run.root}"
     if not file.is_file():
         raise MissingStageError(f"{run.dataset}: there is no dataset", hint=hint)
     prepared = read_record(file, Prepared, hint)
@@ -37,7 +38,7 @@ def read_prepared(run: RunDir) -> Prepared:
         known = f"{newest.name} was already trained on it" if newest and prepared.iteration < version else "not current"
         raise MissingStageError(
             f"{run.dataset}: the dataset is of iteration {prepared.iteration}, the policy is of {version}: {known}",
-            hint=f"webgym rollout {run.root}, then {hint}",
+            hint=hint if judged else f"webgym rollout {run.root}, then {hint}",
         )
     if newest and prepared.parent != newest.name:
         raise MissingStageError(

@@ -1,0 +1,52 @@
+"""Makes the training set of a run's outcome reward model, in the run that this model is trained in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from webgym_cli.config.load import load
+from webgym_cli.config.model import Settings
+from webgym_cli.config.settle import AUTO
+from webgym_cli.config.shipped import shipped_root
+from webgym_cli.jobs.signals import interruptible
+from webgym_cli.prepare.orm_execute import execute_orm
+from webgym_cli.prepare.orm_plan import plan_orm_dataset, require_labels
+from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.events import EventSink
+from webgym_cli.store.lock import locked
+from webgym_cli.store.metrics import record
+from webgym_cli.store.run import RunDir, create_or_open, refuse_changes, saved_settings
+
+RECIPE = "orm.yaml"
+"""The shipped settings of its training."""
+
+
+def orm_settings(run: RunDir, config: Sequence[str], overrides: Sequence[str]) -> Settings:
+    """Return the settings of a run's outcome reward model: its own, or at first the run's with the shipped recipe.
+
+    Raises `SettingsError`, also for settings that it must keep.
+    """
+    if run.orm.exists:
+        settings = load(config, overrides, run_config=run.orm.config)
+        refuse_changes(run.orm, settings)
+        return settings
+    settings = load([shipped_root() / RECIPE, *config], overrides, run_config=run.config)
+    mine, policy = settings.policy_config, saved_settings(run).policy_config
+    if mine.template == AUTO and mine.base_model == policy.base_model:  # of a family that nobody knows, but the run
+        mine = mine.model_copy(update={"template": policy.template})
+    return settings.model_copy(update={"policy_config": mine})
+
+
+async def prepare_orm(run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
+    """Write the training set. Raises what its plan raises, `WebGymError` without a label, `RunLockedError`."""
+    began = time.monotonic()
+    with interruptible():
+        plan = plan_orm_dataset(run, settings)
+    require_labels(plan, run)
+    with locked(run.orm, f"prepare {run.root} --target orm"):
+        create_or_open(run.orm, settings)
+        prepared = await execute_orm(plan, run, settings, sink)
+        facts = prepared.model_dump(mode="json")
+        record(run.orm, {"event": "prepare", **facts, "seconds": round(time.monotonic() - began, 2)})
+    return prepared
