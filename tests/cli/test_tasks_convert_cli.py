@@ -35,6 +35,14 @@ def test_the_tasks_are_a_task_file(convert, tmp_path):
     assert convert("raw.json", "--format", "webarena", *SITES).stdout == (tmp_path / "out.jsonl").read_text()
 
 
+def test_addresses_may_come_from_the_settings(convert, tmp_path):
+    (tmp_path / "sites.yaml").write_text("webarena: {shopping: {url: 'http://shop.test:1/'}}")
+    of_file = convert("raw.json", "--format", "webarena", "-c", "sites.yaml")
+    assert [json.loads(line)["start_url"] for line in of_file.stdout.splitlines()] == ["http://shop.test:1"] * 2
+    both = convert("raw.json", "--format", "webarena", "-c", "sites.yaml", *SITES)
+    assert json.loads(both.stdout.splitlines()[0])["start_url"] == "http://shop.test:7770"
+
+
 def test_a_bad_record_is_2_and_nothing_is_written(convert, tmp_path):
     (tmp_path / "raw.json").write_text(json.dumps([record(), record(sites=[])]))
     said = convert("raw.json", "--format", "webarena", *SITES, "-o", "out.jsonl")

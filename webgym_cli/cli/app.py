@@ -47,6 +47,7 @@ def _register() -> None:
     from webgym_cli.cli.init_model import init_model
     from webgym_cli.cli.inspect_buffer import inspect_buffer
     from webgym_cli.cli.judge import judge
+    from webgym_cli.cli.login import login
     from webgym_cli.cli.loop import loop
     from webgym_cli.cli.prepare import prepare
     from webgym_cli.cli.report import report
@@ -64,7 +65,7 @@ def _register() -> None:
         "Pipeline": (rollout, judge, score, prepare, train, loop, resume, serve),
         "Look": (status, inspect_buffer, show, diff, report, compare),
         "Exchange": (export_sharegpt, import_, track, gc),
-        "Set up": (setup, doctor, init_model),
+        "Set up": (setup, doctor, init_model, login),
     }
     for panel, commands in panels.items():
         for command in commands:

@@ -61,7 +61,11 @@ FormatOpt = Annotated[Literal["webarena"], typer.Option("--format", help="Whose 
 OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write (else: stdout).")]
 AddressOpt = Annotated[
     list[str] | None,
-    typer.Option("--site", metavar="NAME=URL", help="Where a site is, like shopping=http://host:7770. Repeatable."),
+    typer.Option(
+        "--site",
+        metavar="NAME=URL",
+        help="Where a site is, like shopping=http://host:7770; else: as the settings say. Repeatable.",
+    ),
 ]
 
 
@@ -152,23 +156,33 @@ def sample(
 
 
 @app.command(cls=Manual)
-def convert(raw: RawArg, format_: FormatOpt, out: OutOpt = None, site: AddressOpt = None) -> None:
+def convert(
+    raw: RawArg,
+    format_: FormatOpt,
+    out: OutOpt = None,
+    site: AddressOpt = None,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+) -> None:
     """Make a task file of WebArena's or WebRL's records.
 
     That is WebArena's configurations, WebArena-Lite's among them, and WebRL's generated instructions. Placeholders of
-    sites (`__SHOPPING__`, ...) become their addresses. Every field is kept. A record that can't be scored as it is
-    written is bad: each is told with its number, and then nothing is written.
+    sites (`__SHOPPING__`, ...) become their addresses, those of --site or of the settings (webarena). Every field is
+    kept. A record that can't be scored as it is written is bad: each is told with its number, and then nothing is
+    written.
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
-      webgym tasks convert config_files --format webarena --site map=http://host:3000 > map.jsonl
+      webgym tasks convert config_files --format webarena -c webarena.yaml > all.jsonl
 
-    See also: webgym tasks check, webgym tasks sample.
+    See also: webgym tasks check, webgym tasks sample, webgym login.
     """
+    from webgym_cli.config.load import load
     from webgym_cli.store.files import write_atomic
     from webgym_cli.tasks.convert import CONVERTERS
 
-    output, converted = Output(), CONVERTERS[format_](raw, _addresses(site or ()))
+    addresses = {**load(config or (), set_ or ()).webarena.addresses(), **_addresses(site or ())}
+    output, converted = Output(), CONVERTERS[format_](raw, addresses)
     for bad in converted.bad:
         output.note(f"{bad.file}:{bad.line}: {bad.reason}")
     if number := len(converted.bad):

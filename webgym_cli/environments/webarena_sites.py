@@ -176,10 +176,10 @@ async def open_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[Site, .
     return tuple(entered)
 
 
-def isolation_of(settings: Settings, tasks: Iterable[Task]) -> dict[Site, Isolation]:
+def isolation_of(settings: Settings, tasks: Iterable[Task]) -> dict[str, Isolation]:
     """Return how the sites of tasks keep episodes apart."""
     sites = in_order(site for task in tasks for site in sites_of(task))
-    return {site: settings.webarena.site(site).isolation for site in sites}
+    return {site.value: settings.webarena.site(site).isolation for site in sites}
 
 
 def claims(settings: Settings, task: Task) -> frozenset[Site]:
@@ -187,7 +187,7 @@ def claims(settings: Settings, task: Task) -> frozenset[Site]:
     return frozenset(site for site in sites_of(task) if settings.webarena.site(site).isolation != "parallel")
 
 
-def isolation_in_words(isolation: Mapping[Site, Isolation]) -> str:
+def isolation_in_words(isolation: Mapping[str, str]) -> str:
     """Return in one line how sites keep episodes apart."""
     words = {"parallel": "any number of episodes", "serial": "one at a time", "reset": "one at a time, after a reset"}
     return "sites: " + "; ".join(f"{site} {words[kind]}" for site, kind in isolation.items())

@@ -8,8 +8,9 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import require_experts, require_reward
+from webgym_cli.environments.webarena_sites import isolation_in_words, open_sites, require_sites
 from webgym_cli.errors import BelowThresholdError, WebGymError
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge import Judge
 from webgym_cli.rollout.judging import TrajectoryJudge
@@ -44,7 +45,22 @@ def plan_collection(
     if policy == ORACLE:
         require_experts(settings, (owed.episode.task for owed in plan.owed))
     require_reward(settings, (owed.episode.task for owed in plan.owed))
+    require_sites(settings, (owed.episode.task for owed in plan.owed))
     return plan
+
+
+async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:
+    """Say how WebArena's sites keep episodes apart, and log in where that is needed and allowed.
+
+    Raises what `open_sites` raises.
+    """
+    if not plan.sites:
+        return
+    sites = dict(plan.sites)
+    sink({"event": "sites", "sites": sites, "message": isolation_in_words(sites)})
+    entered = await open_sites(settings, [owed.episode.task for owed in plan.owed])
+    if entered:
+        sink({"event": "login", "sites": list(entered), "message": f"logged in to {', '.join(entered)}"})
 
 
 def environment_of(plan: RolloutPlan) -> str:

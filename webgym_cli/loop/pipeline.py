@@ -10,7 +10,14 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.loop import preparation
-from webgym_cli.loop.collection import environment_of, open_parts, plan_collection, plan_in_words, summary_in_words
+from webgym_cli.loop.collection import (
+    enter_sites,
+    environment_of,
+    open_parts,
+    plan_collection,
+    plan_in_words,
+    summary_in_words,
+)
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.execute import renew_training
 from webgym_cli.records.dataset import Prepared
@@ -74,6 +81,7 @@ class Pipeline:
         plan = plan_collection(self.run, self.settings, split, policy, episodes)
         write_plan(self.run, plan)
         self._announce(plan)
+        await enter_sites(plan, self.settings, self.sink)
         # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
         acting = policy if plan.owed else ORACLE
         scale_out = plan.owed and self.settings.rollout.executor == "ray"

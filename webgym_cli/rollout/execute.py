@@ -8,10 +8,12 @@ import time
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
+from webgym_cli.environments.webarena_sites import claims
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.failure import FailureKind
@@ -72,7 +74,7 @@ class Rollout:
         """Line up what is owed."""
         self._slots = slots(self.settings.rollout)
         self.monitor = Monitor(self.plan, self._slots, self.rank, servers=servers_of(self.actor))
-        self._queue = self.queue or LocalQueue(self.plan.owed)
+        self._queue = self.queue or LocalQueue(self.plan.owed, partial(claims, self.settings))
         self._admission = Admission(self.settings.browser.memory_reserve_mb)
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
         self._line = JudgeLine(self.judge, self.run, self.monitor, self.rank, self._judged) if self.judge else None
@@ -226,6 +228,7 @@ class Rollout:
     def cut(self) -> None:
         """End the round now: what runs is stored as cancelled, nothing further is begun."""
         self._cutting.set()
+        self._queue.end()
         for episode in tuple(self._running):
             episode.cancel()
 

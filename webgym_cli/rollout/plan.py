@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
+from webgym_cli.environments.webarena_sites import isolation_of
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
@@ -53,6 +54,8 @@ class RolloutPlan:
     """Stored lines that can't be read; their episodes are owed again."""
     notes: tuple[str, ...] = ()
     """What a person should know about the draw, in words."""
+    sites: Mapping[str, str] = field(default_factory=dict)
+    """How WebArena's sites that are owed keep episodes apart (`webarena.*.isolation`)."""
 
     @property
     def done(self) -> int:
@@ -75,6 +78,7 @@ class RolloutPlan:
             "blocked": self.blocked,
             "unjudged": len(self.unjudged),
             "notes": list(self.notes),
+            "sites": dict(self.sites),
             "owed_by_task": dict(sorted(tasks.items())),
         }
 
@@ -190,4 +194,5 @@ def _less_done(
         unjudged=tuple(attempts.newest for attempts in stored.values() if attempts.unjudged),
         damaged=tuple(damage.lines),
         notes=notes,
+        sites=isolation_of(settings, (episode.task for episode in owed)),
     )

@@ -81,6 +81,9 @@ class RankQueue:
         """Return this rank's share of those that wait, as the driver told it."""
         return self._depth
 
+    def end(self) -> None:
+        """Nothing to do: the driver says when it is over."""
+
     def follow(self, orders: Orders) -> None:
         """Take in what the driver gives."""
         self._depth = orders.depth
