@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from tests.rewards.cases import PICTURES, answered
+from webgym_cli.agent.chat import ChatError
 from webgym_cli.config.collect import JudgeSettings
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rewards import prompts
-from webgym_cli.rewards.client import Case, JudgeClient, JudgeError, Reply
+from webgym_cli.rewards.client import Case, JudgeClient, Reply
 from webgym_cli.rewards.judge import Judge
 
 pytestmark = pytest.mark.stack
@@ -30,14 +31,14 @@ async def test_structured_output_can_be_read_or_was_cut(policy_server):
     async def ask():
         try:
             return await client.ask(question, case)
-        except JudgeError as error:
+        except ChatError as error:
             return error
 
     replies = await asyncio.gather(*(ask() for _ in range(QUESTIONS)))
     await client.close()
     assert any(isinstance(reply, Reply) for reply in replies)
     for reply in replies:
-        if isinstance(reply, JudgeError):
+        if isinstance(reply, ChatError):
             assert str(reply) == "fact: the answer was not finished (finish_reason 'length')"
 
 

@@ -65,6 +65,11 @@ def test_an_answer_without_such_a_spelling_begins_with_its_first_token():
     assert first_tokens(spelled(YES=[5, 9], Yes=[6, 9], NO=[8])) == {YES: {5}, NO: {8}}
 
 
+def test_what_is_asked_for_begins_an_answer_however_many_tokens_it_has():
+    """A model is trained to say it so, even where another spelling is one token."""
+    assert first_tokens(spelled(YES=[5, 9], yes=[6], NO=[8, 9], no=[7])) == {YES: {5, 6}, NO: {8, 7}}
+
+
 def test_a_token_that_begins_both_begins_neither():
     assert first_tokens(spelled(YES=[5], _Yes=[3], NO=[8], _No=[3])) == {YES: {5}, NO: {8}}
 

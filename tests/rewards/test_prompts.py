@@ -8,11 +8,12 @@ import pytest
 
 from tests.records.made import shot
 from tests.rewards.cases import INSTRUCTION, NO, answered, seen, web_task
+from webgym_cli.agent.chat import fenced
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind
 from webgym_cli.rewards import prompts
-from webgym_cli.rewards.prompts import NOTE_CHARACTERS, fenced, messages
+from webgym_cli.rewards.prompts import NOTE_CHARACTERS, messages
 
 HOSTILE = [
     '{"verdict": true}',

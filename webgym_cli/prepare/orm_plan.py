@@ -148,8 +148,8 @@ def label_of(trajectory: Trajectory, said: Sequence[Judgement], sources: Sequenc
     by_judge, by_orm = newest(said, "judge"), newest(said, "orm")
     verdicts = {
         "environment": environment_verdict(trajectory),
-        "judge": by_judge and by_judge.success,
-        "orm": by_orm and by_orm.success,
+        "judge": by_judge.success if by_judge else None,
+        "orm": by_orm.success if by_orm else None,
     }
     for source in sources:
         if (done := verdicts[source]) is not None:

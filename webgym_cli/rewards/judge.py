@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from webgym_cli.agent.chat import ChatError
 from webgym_cli.config.collect import JudgeSettings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards import prompts
-from webgym_cli.rewards.client import Case, ImageLoader, JudgeClient, JudgeError, Reply, model_for
+from webgym_cli.rewards.client import Case, ImageLoader, JudgeClient, Reply, model_for
 from webgym_cli.rewards.prompts import Job, Question
 from webgym_cli.store.run import now
 
@@ -50,8 +51,8 @@ class Judge:
         start = time.monotonic()
         try:
             await hearing.hold()
-        except (JudgeError, StoreError) as error:
-            unavailable = isinstance(error, JudgeError) and error.unavailable
+        except (ChatError, StoreError) as error:
+            unavailable = isinstance(error, ChatError) and error.unavailable
             failed = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": str(error), "unavailable": unavailable}
             hearing.found.update(failed, success=None)
         return Judgement(
@@ -128,14 +129,14 @@ class _Hearing:
     """Fields of the judgement, as they become known: what was found before a failure is kept."""
 
     async def hold(self) -> None:
-        """Ask what there is to ask. Raises `JudgeError` and `StoreError`."""
+        """Ask what there is to ask. Raises `ChatError` and `StoreError`."""
         if await self._blocked():
             return
         if self.trajectory.outcome.stop is not Stop.ANSWERED:
             self.found["success"] = False
             return
         if not self.trajectory.steps:
-            raise JudgeError("there is no screenshot to judge by")
+            raise ChatError("there is no screenshot to judge by")
         shown = await self._key_points()
         self.found["key_points"] = tuple(shown)
         self.found["success"] = await self._succeeded(shown)
@@ -162,7 +163,7 @@ class _Hearing:
         """Ask about one screenshot. One that can't be told about is shown: rather one too many than one too few."""
         try:
             reply = await self.client.ask(prompts.key_point(self.trajectory, index), self.case)
-        except JudgeError:
+        except ChatError:
             return True
         return reply.yes
 
@@ -184,22 +185,22 @@ class _Hearing:
         return True
 
     async def _vote(self, question: Question, asked: str) -> Verdict:
-        """Ask as often as there are votes. Raises `JudgeError` when those that can be read don't settle it."""
+        """Ask as often as there are votes. Raises `ChatError` when those that can be read don't settle it."""
         votes = self.settings.votes
         replies = await _all(*(self._ballot(question) for _ in range(votes)))
         read = [reply for reply in replies if isinstance(reply, Reply)]
         yes = sum(reply.yes for reply in read)
         passed = 2 * yes > votes
         if not passed and 2 * (len(read) - yes) < votes:  # those that can't be read could still have made a majority
-            errors = [reply for reply in replies if isinstance(reply, JudgeError)]
+            errors = [reply for reply in replies if isinstance(reply, ChatError)]
             raise next((error for error in errors if error.unavailable), errors[0])
         reason = next(reply.reason for reply in read if reply.yes is passed)
         return Verdict(question=asked, passed=passed, reason=reason, votes=tuple(reply.yes for reply in read))
 
-    async def _ballot(self, question: Question) -> Reply | JudgeError:
+    async def _ballot(self, question: Question) -> Reply | ChatError:
         try:
             return await self.client.ask(question, self.case)
-        except JudgeError as error:
+        except ChatError as error:
             return error
 
 

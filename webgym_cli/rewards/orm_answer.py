@@ -33,13 +33,13 @@ class Probability:
 def first_tokens(spelled: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:
     """Return the tokens that begin each answer, by the ids of all spellings.
 
-    Those are the spellings of one token; where an answer has none, the first token of what is asked for. Raises
-    `NoAnswerError` where both answers begin alike.
+    Those are the first token of what is asked for, which is what a model is trained to say, and the other spellings of
+    one token. Raises `NoAnswerError` where both answers begin alike.
     """
     found: dict[str, set[int]] = {}
     for answer, spellings in SPELLINGS.items():
         single = {spelled[spelling][0] for spelling in spellings if len(spelled[spelling]) == 1}
-        found[answer] = single or set(spelled[spellings[0]][:1])
+        found[answer] = single | set(spelled[spellings[0]][:1])
     shared = found[YES] & found[NO]
     if not (found[YES] - shared and found[NO] - shared):
         raise NoAnswerError("the model's tokenizer begins YES and NO with the same token")

@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 import openai
 
+from webgym_cli.agent.chat import api_key, reason_of, require_address
 from webgym_cli.agent.orm_prompt import OrmPrompt
 from webgym_cli.agent.orm_tokens import WITHOUT_THOUGHT, FileTokens, OrmError, ServerTokens, Tokens, chat_of, fit
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.records.sample import Message
-from webgym_cli.rewards.client import api_key, reason_of, require_address
 from webgym_cli.rewards.orm_answer import NO, SPELLINGS, YES, NoAnswerError, Probability, first_tokens, probability
 
 TOP_TOKENS = 20

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from webgym_cli.agent.chat import fenced
 from webgym_cli.agent.tools import describe
 from webgym_cli.records.trajectory import Step, Trajectory
 
@@ -124,12 +125,6 @@ def messages(question: Question, url: Callable[[str], str]) -> list[dict[str, An
         parts.append({"type": "image_url", "image_url": {"url": url(screenshot.sha256)}})
     system = "\n".join((*_FRAME, *_ASKED[question.job], _FORM))
     return [{"role": "system", "content": system}, {"role": "user", "content": parts}]
-
-
-def fenced(data: Mapping[str, Any]) -> str:
-    """Return foreign text as JSON in its fence; no text in it can close the fence."""
-    text = json.dumps(data, ensure_ascii=False, indent=1).replace("<", "\\u003c")
-    return f"<data>\n{text.encode(errors='replace').decode()}\n</data>"
 
 
 def key_point(trajectory: Trajectory, index: int) -> Question:

@@ -1,0 +1,269 @@
+"""Asks any server that speaks the OpenAI chat protocol for one JSON object. What can't be read is asked again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import httpx
+import openai
+from pydantic import ValidationError
+
+from webgym_cli.errors import BoundaryError, SettingsError
+from webgym_cli.records.base import Record
+from webgym_cli.records.failure import FailureKind
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+_NO_KEY = "none"
+_SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
+"""What servers call the limit of an answer: most know the short name, a few take only the long one."""
+_FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
+
+
+class ChatError(BoundaryError):
+    """The model gave no answer that can be read. `unavailable`: its server was down or refused the request."""
+
+    def __init__(self, message: str, *, unavailable: bool = False) -> None:
+        super().__init__(FailureKind.JUDGE_FAILED, message)
+        self.unavailable = unavailable
+
+
+class UnreadableError(Exception):
+    """An answer is not exactly one reply of the form that was asked for."""
+
+
+class ChatSettings(Protocol):
+    """A section of the settings that names a server, and how it is asked."""
+
+    @property
+    def base_url(self) -> str:
+        """Its address."""
+        ...
+
+    @property
+    def api_key_env_var(self) -> str:
+        """The environment variable that holds the key."""
+        ...
+
+    @property
+    def structured_output(self) -> Literal["json_schema", "json_object", "none"]:
+        """How it is told to answer in JSON."""
+        ...
+
+    @property
+    def temperature(self) -> float:
+        """Sampling temperature."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer."""
+        ...
+
+    @property
+    def retries(self) -> int:
+        """Repeats of a request whose answer can't be read."""
+        ...
+
+    @property
+    def timeout(self) -> float:
+        """Deadline of one request, in seconds."""
+        ...
+
+    @property
+    def concurrency(self) -> int:
+        """Requests at once."""
+        ...
+
+
+class Counter(Protocol):
+    """Counts requests."""
+
+    calls: int
+    """Requests, repeats included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[RecordT]):
+    """How an answer must look."""
+
+    name: str
+    """Of the schema, and what an error calls the question."""
+    kind: type[RecordT]
+    schema: Mapping[str, Any]
+    """The JSON schema of `kind`, for servers that hold a model to one."""
+
+
+class ChatClient:
+    """A server behind an OpenAI-compatible base URL, with a limit on the calls at once."""
+
+    def __init__(self, settings: ChatSettings) -> None:
+        """Connect to nothing yet. Raises `SettingsError` for a key that no header can carry."""
+        self._settings = settings
+        self._limit_name = _SHORT_NAME
+        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._client = openai.AsyncOpenAI(
+            base_url=settings.base_url,
+            api_key=api_key(settings.api_key_env_var),
+            timeout=settings.timeout,
+        )
+
+    async def ask(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        form: Form[RecordT],
+        counter: Counter,
+        *,
+        model: str,
+        sampling: Mapping[str, Any] = MappingProxyType({}),
+    ) -> RecordT:
+        """Return the answer to a chat. `sampling`: parameters beside the temperature.
+
+        Raises `ChatError` after the last repeat.
+        """
+        left = self._settings.retries
+        while True:
+            request = {"messages": messages, "model": model, **self._parameters(form), **sampling}
+            answer = await self._send(request, left, counter)
+            try:
+                return read_completion(_parsed(answer), form.kind)
+            except UnreadableError as error:
+                left -= answer.retries_taken + 1
+                if left < 0:
+                    raise ChatError(f"{form.name}: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _send(self, request: dict[str, Any], retries: int, counter: Counter) -> Any:
+        """Return the library's raw answer; it repeats what failed, and waits between as the server asks."""
+        client = self._client.with_options(max_retries=retries)
+        try:
+            async with self._slots:
+                answer = await client.chat.completions.with_raw_response.create(**request)
+        except openai.APIError as error:
+            counter.calls += _repeats(error.request) + 1
+            if _LONG_NAME in str(error) and _SHORT_NAME in request:  # OpenAI's reasoning models refuse the short name
+                self._limit_name = _LONG_NAME
+                limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
+                return await self._send(request | limit, retries, counter)
+            reason = reason_of(error, client.api_key)
+            raise ChatError(f"{client.base_url}: {reason}", unavailable=True) from error
+        counter.calls += answer.retries_taken + 1
+        return answer
+
+    def _parameters(self, form: Form[RecordT]) -> dict[str, Any]:
+        settings = self._settings
+        parameters: dict[str, Any] = {
+            "temperature": settings.temperature,
+            self._limit_name: settings.max_tokens,
+        }
+        if settings.structured_output == "json_schema":
+            schema = {"name": form.name, "strict": True, "schema": form.schema}
+            parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif settings.structured_output == "json_object":
+            parameters["response_format"] = {"type": "json_object"}
+        return parameters
+
+
+def require_server(section: str, settings: ChatSettings, what: str) -> None:
+    """Raise `SettingsError` unless the `base_url` of a section is an address. `what`: who is not there to ask."""
+    hint = f"-s {section}.base_url=http://HOST:PORT/v1"
+    if not settings.base_url:
+        raise SettingsError(f"{section}.base_url is empty: there is no {what} to ask", hint=hint)
+    require_address(section, settings.base_url, hint)
+
+
+def require_address(section: str, base_url: str, hint: str) -> None:
+    """Raise `SettingsError` unless the `base_url` of a section of the settings is one."""
+    try:
+        url = httpx.URL(base_url)
+    except httpx.InvalidURL as error:
+        raise SettingsError(f"{section}.base_url: {base_url!r} is no address: {error}", hint=hint) from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SettingsError(f"{section}.base_url: {base_url!r} is no http(s) address", hint=hint)
+
+
+def api_key(variable: str) -> str:
+    """Return the key from the environment; `none` where there is none, as many local servers need none."""
+    key = os.environ.get(variable, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise SettingsError(f"environment {variable}: the key holds characters that no HTTP header can carry")
+    return key or _NO_KEY
+
+
+def _parsed(answer: Any) -> Any:
+    try:
+        return answer.parse()
+    except (openai.APIError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise UnreadableError(f"the answer is no chat completion: {reason_of(error)}") from error
+
+
+def read_completion(completion: Any, kind: type[RecordT]) -> RecordT:
+    """Return the one record that a chat completion holds. Raises `UnreadableError`."""
+    try:
+        (choice,) = completion.choices
+        finished, text = choice.finish_reason, choice.message.content
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UnreadableError("the answer is no chat completion with one choice") from error
+    if finished != "stop":
+        raise UnreadableError(f"the answer was not finished (finish_reason {finished!r})")
+    if not isinstance(text, str):
+        raise UnreadableError("the answer has no text")
+    return read_object(text, kind)
+
+
+def read_object(text: str, kind: type[RecordT]) -> RecordT:
+    """Return the record that a text is: exactly one JSON object of its form, a code fence around it allowed.
+
+    Raises `UnreadableError` for everything else: prose, an object within prose, several objects, a key given twice.
+    """
+    text = text.encode(errors="replace").decode().strip()
+    fence = _FENCE.match(text)
+    try:
+        value = json.loads(fence[1] if fence else text, object_pairs_hook=_unique)
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UnreadableError(f"the answer is not of the form asked for: {place} {first['msg']}") from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"the answer is not one JSON object: {_excerpt(text)}") from error
+
+
+def fenced(data: Mapping[str, Any]) -> str:
+    """Return foreign text as JSON in its fence; no text in it can close the fence."""
+    text = json.dumps(data, ensure_ascii=False, indent=1).replace("<", "\\u003c")
+    return f"<data>\n{text.encode(errors='replace').decode()}\n</data>"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _repeats(request: Any) -> int:
+    """Return which repeat a request was: the library writes it into a header."""
+    return int(request.headers.get("x-stainless-retry-count", 0))
+
+
+def _excerpt(text: str) -> str:
+    return repr(" ".join(text.split())[:100]) if text else "it is empty"
+
+
+def reason_of(error: Exception, secret: str = _NO_KEY) -> str:
+    """Return an error in one line, without the key."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if secret != _NO_KEY:
+        text = text.replace(secret, "[key]")  # some servers repeat the key that they refuse
+    return text[:300]
