@@ -2,10 +2,12 @@
 
 import pytest
 
-from tests.prepare.rl_made import build_model, episode, served, settings, store, talk, write_plan
+from tests.prepare.actor_server import ActorServer
+from tests.prepare.rl_made import build_model, episode, line_of, served, settings, store, talk, write_plan
+from tests.prepare.webrl_made import POLICY, demonstrations, experience, second_phase
 from tests.records.made import UNSOLVED
 from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.errors import MissingStageError
+from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.preparation import plan_preparation, preparation_in_words, prepare
 from webgym_cli.prepare.plan import PreparePlan
 from webgym_cli.prepare.rl.plan import RlPlan
@@ -14,6 +16,10 @@ from webgym_cli.store.learning import algorithm
 from webgym_cli.store.run import RunDir
 
 CHAINS, GRPO, SHOWN = "agent.num_chains=2", "train.algorithm=grpo", "loop.demonstration_iterations=1"
+
+
+async def nobody():
+    raise AssertionError("no server is needed")
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +51,76 @@ def test_the_algorithm_decides_what_is_planned(run, model):
 async def test_a_batch_is_written_once_unless_something_about_it_changed(run, model):
     with_ = settings(model, CHAINS, GRPO)
     events = []
-    first, fresh = await prepare(run, with_, events.append, again=False)
+    first, fresh = await prepare(run, with_, events.append, nobody, again=False)
     assert (fresh, first.trained, first.rows) == (True, 2, 2)
     assert preparation_in_words(first, run) == (
         f"2 trajectories in 2 rows, {first.trained_tokens} trained tokens in {run.rl_data}"
     )
     assert [event["event"] for event in events][-1] == "rl_data"
-    assert await prepare(run, with_, events.append, again=False) == (first, False)
-    assert (await prepare(run, with_, events.append, again=True))[1]
+    assert await prepare(run, with_, events.append, nobody, again=False) == (first, False)
+    assert (await prepare(run, with_, events.append, nobody, again=True))[1]
     with_ = settings(model, CHAINS, GRPO, "rl.data.merge_turns=false")
-    apart, fresh = await prepare(run, with_, events.append, again=False)
+    apart, fresh = await prepare(run, with_, events.append, nobody, again=False)
     assert (fresh, apart.rows) == (True, 4)
     assert apart.plan_digest != first.plan_digest
 
 
 async def test_without_episodes_the_next_command_is_named(tmp_path, model):
     with pytest.raises(MissingStageError) as caught:
-        await prepare(RunDir(tmp_path / "empty"), settings(model, GRPO), lambda event: None, again=False)
+        await prepare(RunDir(tmp_path / "empty"), settings(model, GRPO), lambda event: None, nobody, again=False)
     assert caught.value.hint == f"webgym rollout {tmp_path / 'empty'}"
+
+
+@pytest.fixture
+async def server():
+    async with ActorServer() as running:
+        running.usual = -0.3
+        yield running
+
+
+@pytest.fixture
+def shown(tmp_path, model):
+    return demonstrations(RunDir(tmp_path / "shown"), model)
+
+
+async def test_experience_of_two_runs_is_scored_by_the_policy_s_server(tmp_path, model, shown, server):
+    run, events, starts = RunDir(tmp_path / "second"), [], []
+    with_ = second_phase(run, model, experience(shown))
+
+    async def served():
+        starts.append(1)
+        return (server.base_url,)
+
+    made, fresh = await prepare(run, with_, events.append, served, again=False)
+    assert (fresh, made.policy, made.current_rows, made.replayed_rows) == (True, POLICY, 4, 7)
+    assert (len(server.asked), len(starts)) == (7, 1)
+    rows = [row for row in line_of(run.rl_data / "rows.jsonl") if row["replayed"]]
+    assert sorted(server.asked) == sorted(row["input_ids"] for row in rows)
+    assert preparation_in_words(made, run).startswith("5 trajectories in 11 rows (7 of them replayed), ")
+    told = [event for event in events if event["event"] == "replay_progress"]
+    assert [(event["done"], event["total"]) for event in told] == [(1, 3), (2, 3), (3, 3)]
+    assert await prepare(run, with_, events.append, nobody, again=False) == (made, False)
+    again, _ = await prepare(run, with_, events.append, nobody, again=True)  # all is known
+    assert again.digest == made.digest
+
+
+async def test_a_scoring_that_broke_off_goes_on_where_it_was(tmp_path, model, shown, server):
+    run = RunDir(tmp_path / "second")
+    where = f"rl.replay.base_url={server.base_url}"
+    with_ = second_phase(run, model, experience(shown), where, "rl.replay.retries=0", "rl.replay.concurrency=1")
+    server.statuses += [200, 200, 200, 500]
+    with pytest.raises(WebGymError, match=server.base_url) as caught:
+        await prepare(run, with_, lambda event: None, nobody, again=False)
+    assert "what was scored stays" in caught.value.hint
+    assert not run.rl_data.exists()
+    before = list(server.asked)
+    made, _ = await prepare(run, with_, lambda event: None, nobody, again=False)
+    assert (len(before), len(server.asked), made.replayed_rows) == (3, 7, 7)
+    assert not [one for one in server.asked[3:] if one in before]
+
+
+async def test_an_address_that_is_none_is_refused_first(tmp_path, model):
+    run = RunDir(tmp_path / "second")
+    with_ = second_phase(run, model, "rl.replay.base_url=here")
+    with pytest.raises(SettingsError, match=r"rl\.replay\.base_url: 'here' is no http"):
+        await prepare(run, with_, lambda event: None, nobody, again=False)

@@ -104,6 +104,15 @@ class ModelTokens:
         """The id of the token that stands for a part of an image; None where the tokenizer has none."""
         return self.tokenizer.token_to_id(IMAGE_PAD)
 
+    @cached_property
+    def stop(self) -> int | None:
+        """The id of the token with which the chat template ends an assistant's turn; None where it is no such token."""
+        said = "so it is"
+        messages = [{"role": "user", "content": ""}, {"role": "assistant", "content": said}]
+        text = self._template.render(messages=messages, add_generation_prompt=False, bos_token="", eos_token="")
+        after = self._ids(text.rpartition(said)[2])
+        return after[0] if after and after[0] in self.tokenizer.get_added_tokens_decoder() else None
+
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
         """Return the ids of a prompt up to the assistant's turn. `sizes`: (width, height) of each image, in order."""
         text = self._template.render(

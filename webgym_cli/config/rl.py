@@ -42,6 +42,46 @@ class RlDataSettings(Section):
     """Longest row; a trajectory with a longer one is masked. null: whatever the server took."""
 
 
+Perplexity = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+"""The inverse of a geometric mean of tokens' probabilities."""
+
+
+class ReplaySettings(Section):
+    """What the batch of `train.algorithm=webrl` takes over from earlier episodes, beside the iteration's own."""
+
+    experience: tuple[str, ...] = ()
+    """Folders of runs whose training episodes may be taken over, beside those of this run's own earlier iterations:
+    WebRL's demonstrations."""
+    window: tuple[Perplexity, Perplexity | None] = (1 / 0.95, 1 / 0.5)
+    """Perplexities of an action, without its stop token, under the policy that is trained: from the first on, below
+    the second (null: however large). The default: a mean probability above 0.5 and up to 0.95."""
+    ratio: float = Field(default=2.0, ge=0, allow_inf_nan=False)
+    """Most actions that are taken over, for each of the iteration's own; 0: none, and nothing is scored."""
+    successes_only: bool = True
+    """Take over what solved its task only."""
+    one_per_task: bool = True
+    """Of all episodes of a task take over the first alone: of the runs in the order of `experience`, then of this one,
+    by iteration. A task is its instruction on its site."""
+    base_url: str = ""
+    """OpenAI base URL of a vLLM server that has the policy, under the name `serve.served_model_name`; empty: the run's
+    own server, started where it doesn't run."""
+    api_key_env_var: str = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; the key itself never stands in settings."""
+    concurrency: int = Field(default=16, ge=1)
+    """Actions that are scored at once."""
+    retries: int = Field(default=2, ge=0)
+    """Repeats of a request that the server did not answer."""
+    timeout: float = Field(default=300.0, gt=0)
+    """Deadline of one request, in seconds."""
+
+    @model_validator(mode="after")
+    def _window_is_open(self) -> ReplaySettings:
+        low, high = self.window
+        if high is not None and high <= low:
+            raise ValueError(f"window: no perplexity is from {low:g} on and below {high:g}")
+        return self
+
+
 class RlModelSettings(Section):
     """The policy's network."""
 
@@ -244,6 +284,7 @@ class RlSettings(Section):
     """Policy-gradient training, where `train.algorithm` is not `sft`."""
 
     data: RlDataSettings = RlDataSettings()
+    replay: ReplaySettings = ReplaySettings()
     model: RlModelSettings = RlModelSettings()
     algorithm: RlAlgorithmSettings = RlAlgorithmSettings()
     actor: ActorSettings = ActorSettings()

@@ -109,9 +109,10 @@ class Pipeline:
     async def prepare(self, *, again: bool = False) -> Prepared | RlData:
         """Write what the current iteration is trained on, unless just that is there; or `again` even so."""
         began = time.monotonic()
-        made, fresh = await preparation.prepare(self.run, self.settings, self.sink, again=again)
+        served = self.serving.current
+        made, fresh = await preparation.prepare(self.run, self.settings, self.sink, served, again=again)
         if fresh:
-            facts = made.model_dump(mode="json", by_alias=True)
+            facts = made.facts() if isinstance(made, RlData) else made.model_dump(mode="json", by_alias=True)
             record(self.run, {"event": "prepare", **facts, "seconds": round(time.monotonic() - began, 2)})
             self.tracker.note()
         return made

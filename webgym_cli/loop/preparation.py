@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
+
+from webgym_cli.agent.chat import api_key, require_address
+from webgym_cli.agent.prompt_logprobs import PromptLogprobs
+from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.prepare import execute as imitation
 from webgym_cli.prepare.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.prepare.rl import execute as gradients
 from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
+from webgym_cli.prepare.rl.replay_plan import ReplayPlan
+from webgym_cli.prepare.rl.weigh import Reach, Weighing, Weights
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.rl_data import RlData
+from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.learning import algorithm
 from webgym_cli.store.run import RunDir
+
+Served = Callable[[], Awaitable[tuple[str, ...]]]
+"""Serves the current policy and returns the base URLs."""
 
 
 def plan_preparation(run: RunDir, settings: Settings, index: Index) -> PreparePlan | RlPlan:
@@ -23,27 +35,73 @@ def plan_preparation(run: RunDir, settings: Settings, index: Index) -> PreparePl
     return plan_batch(run, settings, index)
 
 
-async def prepare(run: RunDir, settings: Settings, sink: EventSink, *, again: bool) -> tuple[Prepared | RlData, bool]:
+async def prepare(
+    run: RunDir, settings: Settings, sink: EventSink, served: Served, *, again: bool
+) -> tuple[Prepared | RlData, bool]:
     """Write what the current iteration is trained on, unless just that is there; or `again` even so.
 
     Return what it says of itself, and whether it was written now.
     """
-    with interruptible(), open_index(run, progress=sink) as index:
-        plan = plan_preparation(run, settings, index)
+    with ExitStack() as stack:
+        with interruptible():
+            index = stack.enter_context(open_index(run, progress=sink))
+            plan = plan_preparation(run, settings, index)
         if isinstance(plan, RlPlan):
-            batch = gradients.read_rl_data(run)
-            if batch is not None and batch.plan_digest == plan.digest() and not again:
-                return batch, False
-            return gradients.execute(plan, run, settings, sink), True
+            return await _batch(plan, run, settings, sink, served, again=again)
         dataset = imitation.read_prepared(run)
         if dataset is not None and dataset.plan_digest == plan.digest(settings) and not again:
             return dataset, False
         refuse_empty(plan, run)
-        return imitation.execute(plan, run, settings, sink), True
+        with interruptible():
+            return imitation.execute(plan, run, settings, sink), True
+
+
+async def _batch(
+    plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served, *, again: bool
+) -> tuple[RlData, bool]:
+    with interruptible():
+        batch = gradients.read_rl_data(run)
+        if batch is not None and batch.plan_digest == plan.digest() and not again:
+            return batch, False
+    weights = None if plan.replay is None else await _weigh(plan.replay, run, settings, sink, served)
+    with interruptible():
+        return gradients.execute(plan, run, settings, sink, weights), True
+
+
+async def _weigh(plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served) -> Weights:
+    """Score the experience by the current policy; its server is only started where something is not known yet."""
+    tokens = ModelTokens(str(policy_path(run, settings)))
+    limit = settings.rl.data.max_row_tokens
+    async with _reaching(settings, served) as reach:
+        return await Weighing(plan, run, tokens, sink, limit=limit, reach=reach).execute()
+
+
+@asynccontextmanager
+async def _reaching(settings: Settings, served: Served) -> AsyncIterator[Reach]:
+    """Give what finds the policy's server, the one that the settings name or our own, and hangs up afterwards."""
+    how = settings.rl.replay
+    clients: list[PromptLogprobs] = []
+
+    async def reach() -> PromptLogprobs:
+        urls = (how.base_url,) if how.base_url else await served()
+        key = api_key(how.api_key_env_var) if how.base_url else ""
+        name = settings.serve.served_model_name
+        clients.append(PromptLogprobs(urls, name, api_key=key, timeout=how.timeout, retries=how.retries))
+        return clients[-1]
+
+    if how.base_url:
+        require_address("rl.replay", how.base_url, "-s rl.replay.base_url=http://HOST:PORT/v1")
+    try:
+        yield reach
+    finally:
+        for client in clients:
+            await client.close()
 
 
 def preparation_in_words(made: Prepared | RlData, run: RunDir) -> str:
     """Return what was written, in one line."""
     if isinstance(made, RlData):
-        return f"{made.trained} trajectories in {made.rows} rows, {made.trained_tokens} trained tokens in {run.rl_data}"
+        replayed = "" if made.replayed_rows is None else f" ({made.replayed_rows} of them replayed)"
+        counts = f"{made.trained} trajectories in {made.rows} rows{replayed}"
+        return f"{counts}, {made.trained_tokens} trained tokens in {run.rl_data}"
     return f"{made.train_samples} training and {made.val_samples} validation samples in {run.dataset}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -29,6 +29,10 @@ class RlData(Record):
     trained: int
     """Trajectories that have rows."""
     rows: int
+    current_rows: int | None = None
+    """Those of them that the iteration's own episodes gave; only with `webrl`, and so is the next."""
+    replayed_rows: int | None = None
+    """The others: actions of earlier experience."""
     tokens: int
     """Of all rows."""
     trained_tokens: int
@@ -39,3 +43,7 @@ class RlData(Record):
     """SHA-256 of `rows.jsonl`."""
 
     model_config = ConfigDict(populate_by_name=True)
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON values, without what only `webrl` has where there is none."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)

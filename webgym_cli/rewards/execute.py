@@ -9,6 +9,7 @@ from typing import Any
 
 from webgym_cli.config.collect import JudgeSettings
 from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.workers import Failures, side_by_side
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
@@ -16,7 +17,6 @@ from webgym_cli.records.rates import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge import Judge
 from webgym_cli.rewards.plan import JudgePlan, Owed, load_owed
-from webgym_cli.rewards.workers import Failures, side_by_side
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore

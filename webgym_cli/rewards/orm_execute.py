@@ -11,6 +11,7 @@ from webgym_cli.agent.orm_prompt import orm_prompt
 from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.workers import Failures, side_by_side
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.rates import wilson
@@ -20,7 +21,6 @@ from webgym_cli.rewards.orm_answer import Probability
 from webgym_cli.rewards.orm_client import OrmClient, Reply
 from webgym_cli.rewards.orm_plan import OrmPlan, ToScore
 from webgym_cli.rewards.plan import load_owed
-from webgym_cli.rewards.workers import Failures, side_by_side
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir, now
 

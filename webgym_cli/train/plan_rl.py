@@ -120,7 +120,7 @@ def _training(batch: RlData, config: dict[str, Any], deepspeed: dict[str, Any] |
 
 def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, folder: Path) -> dict[str, Any]:
     """Return what the trainer is told: the settings `rl`, and what the run knows."""
-    told: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "webrl"})
+    told: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
     newest, began = checkpoints.current(run), _before_gradients(run)
     first = began.version if began else 0
     told["data"] = str(run.rl_data.resolve())

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,9 +20,13 @@ from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.prepare.rl.plan import Member, RlPlan
 from webgym_cli.prepare.rl.reasons import Masked
-from webgym_cli.prepare.rl.rows import Row, Tokens, rows, turns
+from webgym_cli.prepare.rl.replay import Draw, Replay, draw
+from webgym_cli.prepare.rl.rows import Row, Turn, rows, turns, with_pictures
+from webgym_cli.prepare.rl.states import Tokens, last_state
+from webgym_cli.prepare.rl.weigh import Weights
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
+from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read
 from webgym_cli.store.checkpoints import current, new_name, policy_path
 from webgym_cli.store.files import read_json, replace_folder, write_json
@@ -36,11 +40,12 @@ REMEMBERED = 1 << 16
 
 
 @rare_collections()
-def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink) -> RlData:
+def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, weights: Weights | None = None) -> RlData:
     """Write `rl_data/`. The same run and settings give the same rows, byte for byte.
 
-    The plan's index must be open still. Raises `SettingsError` where the server did not tell all that is needed,
-    `StoreError` when the disk refuses, and `WebGymError` when no trajectory's tokens can be told: what was there stays.
+    The plan's index must be open still. `weights`: what was scored for the plan's replay, if it has one. Raises
+    `SettingsError` where the server did not tell all that is needed, `StoreError` when the disk refuses, and
+    `WebGymError` when no trajectory's tokens can be told: what was there stays.
     """
     model, newest = policy_path(run, settings), current(run)
     folder = run.rl_data
@@ -52,22 +57,26 @@ def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink) -> R
         with _lines(building / ROWS) as into, _lines(building / TRAJECTORIES) as about:
             batch = _Batch(plan, run, tokens, into, about, sink)
             batch.write()
+            drawn = None if weights is None else batch.replay(weights)
+        replayed = None if drawn is None else len(drawn.chosen)
         data = RlData(
             iteration=plan.iteration,
             model_name=new_name(run),
             policy=newest.name if newest else settings.policy_config.base_model,
             model=str(model.resolve() if model.is_dir() else model),
             sampling=plan.sampling,
-            trained=plan.counts.trained - batch.tally.masked.total(),
+            trained=plan.counts.trained - batch.tally.masked.total() + batch.tally.sources,
             rows=batch.tally.rows,
+            current_rows=None if replayed is None else batch.tally.rows - replayed,
+            replayed_rows=replayed,
             tokens=batch.tally.tokens,
             trained_tokens=batch.tally.trained_tokens,
             plan_digest=plan.digest(),
             digest=into.digest.hexdigest(),
         )
-        dropped = _dropped(plan, batch.tally)
+        dropped = _dropped(plan, batch.tally) | ({} if drawn is None else {"replay": drawn.figures})
         write_json(building / DROPPED, dropped)
-        write_json(building / SUMMARY, data.model_dump(mode="json", by_alias=True))
+        write_json(building / SUMMARY, data.facts())
         replace_folder(building, folder)
     except OSError as error:
         raise StoreError(
@@ -76,7 +85,7 @@ def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink) -> R
         ) from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    sink({"event": "rl_data", **data.model_dump(mode="json", by_alias=True), "masked": dropped["masked"]})
+    sink({"event": "rl_data", **data.facts(), "masked": dropped["masked"]})
     return data
 
 
@@ -91,6 +100,8 @@ class _Tally:
     """What was written, and what could not be."""
 
     rows: int = 0
+    sources: int = 0
+    """Trajectories of which something was taken over."""
     steps: int = 0
     tokens: int = 0
     trained_tokens: int = 0
@@ -137,7 +148,8 @@ class _Batch:
         """Write all lines. Raises `WebGymError` without any row."""
         total = self._plan.counts.trajectories
         for done, member in enumerate(self._plan.members(), 1):
-            self._trajectories.add(_line(member, reward=self._trained(member)))
+            line = _line(member, reward=self._trained(member))
+            self._trajectories.add(line if self._plan.replay is None else line | {"replayed": False})
             if done % PROGRESS_EVERY == 0 or done == total:
                 self._sink({"event": "rl_data_progress", "bar": "prepare", "done": done, "total": total})
         if not self.tally.rows:
@@ -155,16 +167,30 @@ class _Batch:
         if isinstance(found, Masked):
             self.tally.masked[found.value] += 1
             return None
-        for row, images in found:
-            self._rows.add(_row(member, row, images))
-            self.tally.rows += 1
-            self.tally.steps += len(row.steps)
-            self.tally.tokens += len(row.input_ids)
-            self.tally.trained_tokens += len(row.logprobs)
+        for line in found:
+            self.tally.steps += len(line["steps"])
+            self._add(line)
         return member.reward
 
-    def _rows_of(self, member: Member) -> list[tuple[Row, list[str]]] | Masked:
-        """Return the rows with the paths of their pictures, or why there are none."""
+    def replay(self, weights: Weights) -> Draw:
+        """Write what is taken over of earlier experience, after all else, and return what was drawn."""
+        drawn, counts = draw(weights, self.tally.rows), self._plan.counts
+        replay = Replay(weights, self._tokens, counts.trajectories, counts.groups)
+        for trajectory, lines in replay.lines(drawn.chosen):
+            self._trajectories.add(trajectory)
+            self.tally.sources += 1
+            for line in lines:
+                self._add(line)
+        return drawn
+
+    def _add(self, line: dict[str, Any]) -> None:
+        self._rows.add(line)
+        self.tally.rows += 1
+        self.tally.tokens += len(line["input_ids"])
+        self.tally.trained_tokens += len(line["logprobs"])
+
+    def _rows_of(self, member: Member) -> list[dict[str, Any]] | Masked:
+        """Return the lines of the rows, with the paths of their pictures, or why there are none."""
         try:
             trajectory = read(self._run, member.place)
         except StoreError as error:
@@ -175,13 +201,25 @@ class _Batch:
         if isinstance(told, Masked):
             return told
         found = list(rows(told, merge=self._plan.how.merge_turns))
+        states = self._states(trajectory, told)
         limit = self._plan.how.max_row_tokens
-        if limit is not None and any(len(row.input_ids) > limit for row in found):
+        if limit is not None and any(len(ids) > limit for ids in (*(row.input_ids for row in found), *states)):
             return Masked.TOO_LONG
         try:
-            return [(row, [self._located(sha256) for sha256 in row.images]) for row in found]
+            lines = [_row(member, row, [self._located(sha256) for sha256 in row.images]) for row in found]
         except StoreError:
             return Masked.IMAGE_MISSING
+        for number, state in enumerate(states):
+            lines[number] |= {"next_prompt": state, "last": number == len(states) - 1, "replayed": False}
+        return lines
+
+    def _states(self, trajectory: Trajectory, told: Sequence[Turn]) -> list[list[int]]:
+        """Return the state after each step, for `webrl`; for others none. Raises `SettingsError` for pictures."""
+        if self._plan.replay is None:
+            return []
+        if any(turn.images for turn in told):
+            raise with_pictures(trajectory.id)
+        return [*(turn.prompt for turn in told[1:]), last_state(trajectory, self._tokens)]
 
     def _locate(self, sha256: str) -> str:
         """Return the path of a picture that is what its name says. Raises `StoreError`."""

@@ -12,15 +12,18 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, StoreError, WebGymError
 from webgym_cli.prepare.plan import damaged_lines
+from webgym_cli.prepare.rl.attempts import PLACE, REASON, attempts
 from webgym_cli.prepare.rl.groups import grouping, planned_groups
 from webgym_cli.prepare.rl.reasons import Masked
-from webgym_cli.prepare.rl.rows import untold
+from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
+from webgym_cli.prepare.rl.rows import untold, with_pictures
 from webgym_cli.prepare.rl.sampling import sampling_of
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import Place, iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import Index
+from webgym_cli.store.learning import algorithm
 from webgym_cli.store.run import RunDir
 
 _PLANNED = """
@@ -30,29 +33,26 @@ SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::BIGINT[]) AS team, unnest(?::B
 """
 _BATCH = """
 CREATE OR REPLACE TABLE rl_batch AS
-WITH ambiguous AS (
-    SELECT id FROM stored WHERE split = 'train' GROUP BY id HAVING count(*) > 1
-), last_attempts AS (
-    SELECT * FROM trajectories WHERE split = 'train' AND iteration IN ({read})
-    QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
-)
+WITH {attempts}
 SELECT row_number() OVER (ORDER BY team, turn, id) - 1 AS number, dense_rank() OVER (ORDER BY team) - 1 AS team, turn,
     id, episode, iteration, task, policy, reward, failure, steps, sampling,
     coalesce(baseline AND sampling.temperature = 0, false) AS greedy,
     file, start, size, verdict_file, verdict_start, verdict_size,
-    CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
-        WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
+    {reason}
 FROM last_attempts LEFT JOIN rl_planned USING (episode)
 """
-_MEMBERS = """
-SELECT number, team, task, policy, reward, greedy, reason, id, file, start AS "offset", size AS length,
-    verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
-FROM rl_batch ORDER BY number
-"""
+_MEMBERS = f"SELECT number, team, task, policy, reward, greedy, reason, {PLACE} FROM rl_batch ORDER BY number"
 _UNTOLD = """
 SELECT count(DISTINCT id) AS count, min(id) AS first, arg_min(policy, id) AS policy
 FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
 WHERE reason IS NULL AND NOT greedy AND response_tokens IS NULL
+"""
+_STEPS = "SELECT coalesce(sum(steps), 0)::BIGINT AS steps FROM rl_batch WHERE reason IS NULL AND NOT greedy"
+_PICTURES = """
+SELECT rl_batch.id FROM rl_batch JOIN trajectories USING (id, iteration) JOIN steps ON steps.trajectory = rl_batch.id
+    AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
+WHERE reason IS NULL AND NOT rl_batch.greedy AND trajectories.prompt_version <> 'webrl' AND screenshot IS NOT NULL
+ORDER BY rl_batch.id LIMIT 1
 """
 _KINDS = """
 SELECT reason, failure, greedy, policy, count(*) AS count, sum(steps)::BIGINT AS steps FROM rl_batch GROUP BY ALL
@@ -117,6 +117,8 @@ class RlPlan:
     counts: Counts
     damaged: tuple[str, ...]
     """Lines that can't be read: file, first byte and reason. Their episodes are owed again."""
+    replay: ReplayPlan | None
+    """What `webrl` may take over from earlier experience; None with the other algorithms."""
     index: Index = field(repr=False, compare=False)
     """Holds the batch, as long as it is open. An index holds one batch: the newest."""
 
@@ -131,7 +133,8 @@ class RlPlan:
 
     def digest(self) -> str:
         """Return the SHA-256 of what the batch is made of and of how: as long as it is the same, so is the batch."""
-        how = [self.iteration, self.how.model_dump(), self.group_by, self.sampling.model_dump()]
+        how: list[object] = [self.iteration, self.how.model_dump(), self.group_by, self.sampling.model_dump()]
+        how += [] if self.replay is None else self.replay.told()
         found = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
         for member in self.members():
             told = (member.place.id, member.group, member.reward, member.greedy, member.masked, member.policy)
@@ -158,6 +161,7 @@ class RlPlan:
             "failures": counts.failures,
             "policies": counts.policies,
             "damaged_lines": list(self.damaged),
+            **({} if self.replay is None else {"replay": self.replay.to_json()}),
         }
 
 
@@ -177,14 +181,20 @@ def plan_batch(run: RunDir, settings: Settings, index: Index) -> RlPlan:
     by = grouping(settings)
     planned = planned_groups(run, read, by, settings.agent.group_size)
     index.one(_PLANNED, [planned.episodes, planned.groups, planned.greedy, len(planned.episodes)])
-    index.one(_BATCH.format(read=", ".join(map(str, read))))
+    of_read = attempts(f"iteration IN ({', '.join(map(str, read))})")
+    index.one(_BATCH.format(attempts=of_read, reason=REASON))
     _refuse_unplanned(index, run)
     counts = _counts(index)
     _refuse_empty(counts, run)
     _refuse_untold(index)
     sampling = sampling_of(run, index)
     damaged = tuple(damaged_lines(run, index, read))
-    return RlPlan(iteration, tuple(read), how, by, sampling, counts, damaged, index)
+    replay = None
+    if algorithm(run, settings) == "webrl":
+        _refuse_pictures(index)
+        how = how.model_copy(update={"merge_turns": False})
+        replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)
+    return RlPlan(iteration, tuple(read), how, by, sampling, counts, damaged, replay, index)
 
 
 def _counts(index: Index) -> Counts:
@@ -221,6 +231,11 @@ def _refuse_untold(index: Index) -> None:
     if found["count"]:
         others = f" (and {found['count'] - 1} more)" if found["count"] > 1 else ""
         raise untold(f"{found['first']}{others}", "token ids", found["policy"])
+
+
+def _refuse_pictures(index: Index) -> None:
+    for row in index.rows(_PICTURES):
+        raise with_pictures(row["id"])
 
 
 def _refuse_unplanned(index: Index, run: RunDir) -> None:

@@ -1,4 +1,4 @@
-"""Why a trajectory of a batch is masked."""
+"""Why a trajectory of a batch is masked, and why stored experience is not taken over."""
 
 from __future__ import annotations
 
@@ -30,3 +30,47 @@ class Masked(StrEnum):
     """A picture is gone or was altered."""
     TOO_LONG = "too_long"
     """A row over `max_row_tokens`."""
+
+
+class Unreplayed(StrEnum):
+    """Why a trajectory of earlier experience, or one of its actions, is not in a batch of `webrl`."""
+
+    AMBIGUOUS_ID = Masked.AMBIGUOUS_ID.value
+    """Another stored trajectory of its run has the same id."""
+    FAILURE = Masked.FAILURE.value
+    """Infrastructure failed in the episode's last attempt."""
+    EMPTY = Masked.EMPTY.value
+    """No step."""
+    REWARD_UNKNOWN = Masked.REWARD_UNKNOWN.value
+    """It waits for a judge, or for an outcome reward model."""
+    UNSUCCESSFUL = "unsuccessful"
+    """Its task was not solved (`rl.replay.successes_only`)."""
+    REPEATED_TASK = "repeated_task"
+    """An earlier episode of its task is taken over (`rl.replay.one_per_task`)."""
+    DAMAGED = Masked.DAMAGED.value
+    """Its line, or its judgement's, was damaged after it had been indexed."""
+    PROMPT_CHANGED = Masked.PROMPT_CHANGED.value
+    """A prompt is not rendered as it was sent."""
+    PROMPT_TOKENS_CHANGED = Masked.PROMPT_TOKENS_CHANGED.value
+    """The same messages have other token ids: its tokens were sampled with another tokenizer or chat template."""
+    PLACEHOLDER = "placeholder"
+    """Among its tokens is one that stands for a part of an image."""
+    PICTURES = "pictures"
+    """A prompt has pictures: a server takes token ids of text alone."""
+    EMPTY_ACTION = "empty_action"
+    """An action without any token."""
+    TOO_LONG = "too_long"
+    """An action whose row, or whose next prompt, is over `rl.data.max_row_tokens`."""
+    REFUSED = "refused"
+    """An action that the server does not take: with its prompt it is longer than `serve.max_model_len`."""
+    BELOW_WINDOW = "below_window"
+    """An action that the policy would repeat by itself: its perplexity is below the window."""
+    ABOVE_WINDOW = "above_window"
+    """An action that the policy would hardly find: its perplexity is above the window."""
+    OVER_RATIO = "over_ratio"
+    """An action within the window that was not drawn, for there were more than `rl.replay.ratio` allows."""
+
+
+_FIRST = tuple(Unreplayed).index(Unreplayed.EMPTY_ACTION)
+OF_TRAJECTORIES, OF_ACTIONS = tuple(Unreplayed)[:_FIRST], tuple(Unreplayed)[_FIRST:]
+"""The reasons that concern whole trajectories, and those that concern an action."""

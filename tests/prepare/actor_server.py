@@ -1,0 +1,59 @@
+"""A server that speaks vLLM's protocol of prompt log-probabilities, without a model."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from aiohttp import web
+
+UNLIKELY = -3.25
+"""What a token's log-probability usually is."""
+
+
+class ActorServer:
+    """An async context manager. `logprobs`: of tokens that it knows; `max_model_len`: as vLLM's."""
+
+    def __init__(self, logprobs: dict[int, float] | None = None, *, max_model_len: int = 1 << 20) -> None:
+        self.logprobs = logprobs or {}
+        self.usual = UNLIKELY
+        """The log-probability of other tokens."""
+        self.max_model_len = max_model_len
+        self.asked: list[list[int]] = []
+        """The sequences of the questions so far."""
+        self.statuses: deque[int] = deque()
+        """HTTP statuses that the next questions get; 200: an answer."""
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+
+    async def __aenter__(self) -> ActorServer:
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_post("/v1/completions", self._complete)
+        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._runner.cleanup()
+
+    def of(self, tokens: Sequence[int]) -> list[float]:
+        return [self.logprobs.get(token, self.usual) for token in tokens]
+
+    async def _complete(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        status = self.statuses.popleft() if self.statuses else 200
+        if status != 200 or len(body["prompt"]) + body["max_tokens"] > self.max_model_len:
+            return web.json_response({"error": {"message": "no"}}, status=400 if status == 200 else status)
+        self.asked.append(body["prompt"])
+        return web.json_response({"choices": [{"text": "", "prompt_logprobs": self._told(body)}]})
+
+    def _told(self, body: dict[str, Any]) -> list[Any]:
+        entries = [
+            {str(token): {"logprob": logprob, "rank": 1, "decoded_token": ""}}
+            for token, logprob in zip(body["prompt"], self.of(body["prompt"]), strict=True)
+        ]
+        return [None, *entries[1:]] if body.get("prompt_logprobs") == 0 else []

@@ -1,0 +1,88 @@
+"""Asks a policy's server how probable given tokens are: what the policy would have thought of an action of another.
+
+vLLM tells the log-probabilities of a prompt's tokens. They are the model's own, before temperature and truncation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import openai
+
+from webgym_cli.errors import WebGymError
+
+HINT = (
+    "run the same command again: what was scored stays. A server whose GPU ran out of memory: "
+    "-s serve.max_num_batched_tokens=2048"
+)
+_REASON = 300
+"""Characters of a server's words that are kept."""
+_REFUSED = (400, 413)
+"""Statuses of a server that takes others all the same."""
+
+
+class PromptLogprobs:
+    """A policy behind one or several OpenAI base URLs of vLLM, which take turns."""
+
+    def __init__(
+        self, base_urls: Sequence[str], model: str, *, api_key: str = "", timeout: float = 120.0, retries: int = 2
+    ) -> None:
+        """Connect to nothing yet. `model`: its name in requests; `timeout`: of one request, in seconds."""
+        self._model = model
+        self._secret = api_key
+        self._asked = 0
+        self._clients = [
+            openai.AsyncOpenAI(base_url=url, api_key=api_key or "none", timeout=timeout, max_retries=retries)
+            for url in base_urls
+        ]
+
+    async def of(self, prompt: Sequence[int], response: Sequence[int]) -> list[float] | None:
+        """Return the natural log-probability of each token of a response after a prompt, by their ids.
+
+        None: the server does not take so much at once. Raises `WebGymError` when it gives none.
+        """
+        self._asked += 1
+        client = self._clients[self._asked % len(self._clients)]
+        body = {
+            "model": self._model,
+            "prompt": [*prompt, *response],
+            "max_tokens": 1,
+            "temperature": 0.0,
+            "prompt_logprobs": 0,
+        }
+        try:
+            answer = await client.post("/completions", body=body, cast_to=object)
+            return _logprobs(answer, response)
+        except openai.APIStatusError as error:
+            if error.status_code in _REFUSED:
+                return None
+            raise self._failed(client, error) from error
+        except (openai.APIError, ValueError) as error:
+            raise self._failed(client, error) from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self._clients:
+            await client.close()
+
+    def _failed(self, client: openai.AsyncOpenAI, error: Exception) -> WebGymError:
+        where = f"{client.base_url}".rstrip("/")
+        return WebGymError(f"{where}: no log-probabilities of a prompt: {self._reason(error)}", hint=HINT)
+
+    def _reason(self, error: Exception) -> str:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return (reason.replace(self._secret, "[key]") if self._secret else reason)[:_REASON]
+
+
+def _logprobs(answer: Any, response: Sequence[int]) -> list[float]:
+    """Return what an answer tells of the last tokens of its prompt. Raises `ValueError` unless it is of just those."""
+    try:
+        entries = answer["choices"][0]["prompt_logprobs"][-len(response) :]
+        found = [float(entry[str(id_)]["logprob"]) for id_, entry in zip(response, entries, strict=True)]
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise ValueError("the answer has no prompt_logprobs of the tokens that were sent: it is no vLLM") from error
+    if not all(map(math.isfinite, found)):
+        raise ValueError("a log-probability is not finite")
+    return found

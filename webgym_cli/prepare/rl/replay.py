@@ -1,0 +1,115 @@
+"""What of earlier experience goes into a batch of `webrl`: drawn by the seed from the window, with its lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from webgym_cli.errors import StoreError
+from webgym_cli.prepare.rl.known import digest_of
+from webgym_cli.prepare.rl.perplexity import outside, perplexity
+from webgym_cli.prepare.rl.reasons import OF_ACTIONS, OF_TRAJECTORIES, Unreplayed
+from webgym_cli.prepare.rl.replay_plan import Candidate
+from webgym_cli.prepare.rl.states import Action, Tokens, actions
+from webgym_cli.prepare.rl.weigh import Weighed, Weights
+from webgym_cli.prepare.sampling import shuffled
+from webgym_cli.store.buffer import read
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What is taken over of what was scored."""
+
+    chosen: tuple[Weighed, ...]
+    """By candidate and step."""
+    figures: dict[str, Any]
+    """What `dropped.json` tells of the experience: what there was, and every reason with its count."""
+
+
+def draw(weights: Weights, current_rows: int) -> Draw:
+    """Return what is taken over: of the actions within the window as many as the cap allows, drawn by the seed."""
+    plan, dropped = weights.plan, Counter(weights.dropped)
+    within: list[Weighed] = []
+    for one in weights.weighed:
+        if (side := outside(one.mean, plan.how)) is None:
+            within.append(one)
+        else:
+            dropped[side.value] += 1
+    chosen = shuffled(within, plan.seed)[: plan.cap(current_rows)]
+    dropped[Unreplayed.OVER_RATIO.value] = len(within) - len(chosen)
+    whole = Counter(plan.dropped) + weights.dropped_trajectories
+    figures = {
+        "runs": [str(run) for run in plan.runs],
+        "policy": plan.policy,
+        "trajectories": plan.trajectories,
+        "dropped_trajectories": {reason.value: whole[reason.value] for reason in OF_TRAJECTORIES},
+        "scored_actions": len(weights.weighed),
+        "dropped_actions": {reason.value: dropped[reason.value] for reason in OF_ACTIONS},
+        "at_most": plan.cap(current_rows),
+        "replayed": len(chosen),
+        "damaged_lines": weights.damaged,
+    }
+    return Draw(tuple(sorted(chosen, key=lambda one: (one.candidate, one.step))), figures)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The lines of what is taken over. Trajectories are numbered after those of the iteration, each its own group."""
+
+    weights: Weights
+    tokens: Tokens
+    first_number: int
+    first_group: int
+
+    def lines(self, chosen: Sequence[Weighed]) -> Iterator[tuple[Line, list[Line]]]:
+        """Yield the line of each trajectory with its rows. Raises `StoreError` for one that changed since its score."""
+        for place, (candidate, of_one) in enumerate(groupby(chosen, key=lambda one: one.candidate)):
+            of = self.weights.plan.candidates[candidate]
+            number, group = self.first_number + place, self.first_group + place
+            line = {
+                "id": of.place.id,
+                "number": number,
+                "group": group,
+                "reward": of.reward,
+                "task": of.task,
+                "policy": of.policy,
+                "greedy": False,
+                "replayed": True,
+            }
+            known = actions(read(of.run, of.place, without=("logprobs",)), self.tokens)
+            if isinstance(known, Unreplayed):
+                raise _changed(of)
+            last = len(known) - 1
+            rows = [self._row(of, known[one.step], one, last=one.step == last) for one in of_one]
+            yield line, [{"trajectory": of.place.id, "number": number, "group": group, **row} for row in rows]
+
+    def _row(self, of: Candidate, action: Action, weighed: Weighed, *, last: bool) -> Line:
+        logprobs = self.weights.known.get(digest_of(action))
+        if logprobs is None:
+            raise _changed(of)
+        return {
+            "step": action.step,
+            "steps": [action.step],
+            "input_ids": [*action.prompt, *action.response],
+            "mask": [0] * len(action.prompt) + [1] * len(action.response),
+            "logprobs": list(logprobs),
+            "images": [],
+            "sizes": [],
+            "next_prompt": action.after,
+            "last": last,
+            "replayed": True,
+            "perplexity": perplexity(weighed.mean),
+            "tokenized": action.tokenized,
+            "source": {"run": str(of.run.root), "trajectory": of.place.id},
+        }
+
+
+def _changed(of: Candidate) -> StoreError:
+    return StoreError(
+        f"{of.run.root}: {of.place.id} changed while the batch was made", hint="run the same command again"
+    )

@@ -1,0 +1,111 @@
+"""Stored actions as tokens between two states, whoever acted: what was sampled by its ids, else by its text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.prompt import render, render_step
+from webgym_cli.prepare.rl import rows
+from webgym_cli.prepare.rl.reasons import Unreplayed
+from webgym_cli.records.trajectory import Step, Trajectory
+
+
+class Tokens(rows.Tokens, Protocol):
+    """What renders a prompt, and what nobody sampled: `agent.tokens.ModelTokens`."""
+
+    @property
+    def stop(self) -> int | None:
+        """The id of the token that ends an assistant's turn, if there is one."""
+        ...
+
+    def response_ids(self, text: str) -> list[int]:
+        """Return the ids of a response, without a stop token."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What was done in a state, and the state that came of it."""
+
+    step: int
+    """Its index."""
+    prompt: list[int]
+    """The ids that its state is served with."""
+    response: tuple[int, ...]
+    """The ids of what was said, with the stop token where it came to one."""
+    said: int
+    """How many of them come before the stop token."""
+    tokenized: bool
+    """Whether they are those of its text: no server told which were sampled."""
+    after: list[int]
+    """The ids that the state after it is served with."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of its row, or of the state after it if they are more."""
+        return max(len(self.prompt) + len(self.response), len(self.after))
+
+
+def last_state(trajectory: Trajectory, tokens: rows.Tokens) -> list[int]:
+    """Return the ids of what the last action led to: the same page again, with that action in the history.
+
+    Nobody looked at the page once more. Text alone.
+    """
+    steps = trajectory.steps
+    spec, url = trajectory.prompt, trajectory.task.start_url
+    prompt = render(spec, trajectory.instruction, url, steps, steps[-1].observation)
+    return tokens.prompt_ids(prompt.messages, [])
+
+
+def actions(trajectory: Trajectory, tokens: Tokens) -> list[Action] | Unreplayed:
+    """Return the actions of a trajectory, or why they can't be told."""
+    prompts: list[list[int]] = []
+    for index, step in enumerate(trajectory.steps):
+        ids = _prompt(trajectory, index, step, tokens)
+        if isinstance(ids, Unreplayed):
+            return ids
+        prompts.append(ids)
+    said = [_response(step, tokens) for step in trajectory.steps]
+    if any(tokens.placeholder in response for response, _ in said):
+        return Unreplayed.PLACEHOLDER
+    after = [*prompts[1:], last_state(trajectory, tokens)]
+    return [
+        Action(index, prompts[index], response, _said(step, response, tokens.stop), tokenized, after[index])
+        for index, (step, (response, tokenized)) in enumerate(zip(trajectory.steps, said, strict=True))
+    ]
+
+
+def _prompt(trajectory: Trajectory, index: int, step: Step, tokens: Tokens) -> list[int] | Unreplayed:
+    """Return the ids of a step's prompt; where a server told its own, they are proved to be the same."""
+    prompt = render_step(trajectory, index)
+    if prompt.images:
+        return Unreplayed.PICTURES
+    ids = tokens.prompt_ids(prompt.messages, [])
+    if _sampled(step) is None:
+        return ids
+    if prompt.digest != step.prompt_digest:
+        return Unreplayed.PROMPT_CHANGED
+    return ids if token_digest(ids) == step.generation.prompt_token_digest else Unreplayed.PROMPT_TOKENS_CHANGED
+
+
+def _response(step: Step, tokens: Tokens) -> tuple[tuple[int, ...], bool]:
+    """Return the ids of a response, and whether they are those of its text."""
+    sampled = _sampled(step)
+    if sampled is not None:
+        return sampled, False
+    ids = tokens.response_ids(step.response)
+    return (*ids, *(() if tokens.stop is None else (tokens.stop,))), True
+
+
+def _sampled(step: Step) -> tuple[int, ...] | None:
+    """Return the ids that a server sampled, if it told them and those of the prompt."""
+    return step.generation.token_ids if step.generation.prompt_token_digest else None
+
+
+def _said(step: Step, response: Sequence[int], stop: int | None) -> int:
+    """Return how many tokens come before the stop token."""
+    stopped = bool(response) and (response[-1] == stop or step.generation.finish_reason == "stop")
+    return len(response) - stopped
