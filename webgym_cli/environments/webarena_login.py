@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,7 @@ class Doorman:
         if _is_below(session.url, login) and not _is_below(proof, login):
             return f"{proof} leads to the login page"
         if known.proof:
-            there = await self._appears(session, known.proof)
+            there = await self._appears(session, _locator(session.page, known.proof).first)
             return "" if there else f"{session.url} does not have webarena.{site}.proof, {known.proof!r}"
         async with session.guard("looking for a login form"):
             shown = await session.page.locator(_PASSWORD_SHOWN).count()
@@ -134,7 +134,7 @@ class Doorman:
     async def _visible(self, session: BrowserSession, site: Site, place: str, where: str) -> Locator:
         """Return what is found at a place of the login form. Raises `BoundaryError` where nothing is."""
         found = _locator(session.page, where).filter(visible=True).first
-        if await self._appears(session, where, visible=True):
+        if await self._appears(session, found):
             return found
         raise BoundaryError(
             FailureKind.ENVIRONMENT_ERROR,
@@ -142,18 +142,16 @@ class Doorman:
             hint=f"look at the page's login form, then: -s 'webarena.{site}.{place}=...'",
         )
 
-    async def _appears(self, session: BrowserSession, where: str, *, visible: bool = False) -> bool:
+    async def _appears(self, session: BrowserSession, found: Locator) -> bool:
+        """Tell whether something is in the page, or comes into it while pages settle."""
         from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-        found = _locator(session.page, where)
-        seconds = min(self._options.action_timeout, max(self._settings.browser.settle_seconds, 0.1))
-        async with session.guard(f"looking for {where!r}"):
-            try:
-                first = (found.filter(visible=True) if visible else found).first
-                await first.wait_for(state="visible" if visible else "attached", timeout=seconds * 1000)
-            except PlaywrightTimeout:
-                return False
-            return True
+        seconds = self._settings.browser.settle_seconds
+        async with session.guard("looking at the page", self._options.action_timeout + seconds):
+            if seconds and not await found.count():
+                with suppress(PlaywrightTimeout):
+                    await found.wait_for(state="attached", timeout=seconds * 1000)
+            return await found.count() > 0
 
     async def _complaint(self, session: BrowserSession) -> str:
         """Return what the page says in an alert, if it does."""
