@@ -318,6 +318,9 @@ async def test_a_rank_that_hears_nothing_ends_by_itself(scaled, monkeypatch):
 
 async def test_keys_travel_in_calls_only(scaled, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("WEBARENA_GITLAB_PASSWORD", "sk-secret too")
+    monkeypatch.setenv("WEBARENA_REDDIT_PASSWORD", "of a site that is not there")
+    scaled.world.load("webarena.gitlab.url=http://gitlab.test")
     given = []
     begin = ray_rank.RolloutRank.begin
 
@@ -327,6 +330,6 @@ async def test_keys_travel_in_calls_only(scaled, monkeypatch, tmp_path):
 
     monkeypatch.setattr(ray_rank.RolloutRank, "begin", noted)
     await scaled.roll(2)
-    assert given == [{"OPENAI_API_KEY": "sk-secret"}] * 2
+    assert given == [{"OPENAI_API_KEY": "sk-secret", "WEBARENA_GITLAB_PASSWORD": "sk-secret too"}] * 2
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert files and not [file for file in files if b"sk-secret" in file.read_bytes()]

@@ -118,6 +118,11 @@ class WebArenaSettings(Section):
         """Return the address of each site that has one."""
         return {site: url for site in Site if (url := self.site(site).url)}
 
+    def password_variables(self) -> tuple[str, ...]:
+        """Return the environment variables that hold the passwords of the sites that have an address."""
+        known = (self.site(site) for site in self.addresses())
+        return tuple(site.password_env_var for site in known if isinstance(site, AccountSite))
+
 
 def _is_address(text: str) -> bool:
     try:

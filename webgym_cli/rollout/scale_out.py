@@ -223,7 +223,7 @@ class ScaleOut:
 
     def _secrets(self) -> dict[str, str]:
         """Return the keys that ranks need: they travel in a call's arguments, never in a file or a log."""
-        names = (POLICY_KEY, self.settings.judge.api_key_env_var)
+        names = (POLICY_KEY, self.settings.judge.api_key_env_var, *self.settings.webarena.password_variables())
         return {name: os.environ[name] for name in names if os.environ.get(name)}
 
     async def _talk(self, rank: Rank) -> WebGymError | None:
