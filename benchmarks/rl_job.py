@@ -19,6 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.rl_meter import Meter, write_gradient
 from webgym_cli.train.rl import trainer
+from webgym_cli.train.rl.gradients import PolicyGradients
 from webgym_cli.train.rl.processes import join
 from webgym_cli.train.rl.settings import TrainingError, read_options
 from webgym_cli.train.rl.update import Worker
@@ -44,7 +45,7 @@ def update(job: dict[str, Any]) -> dict[str, Any]:
     meter = Meter(job["steps"])
     gradient = Path(job["gradient"]) if job.get("gradient") else None
     trainer.Worker = measured(Worker, meter, gradient)  # type: ignore[attr-defined]
-    training = trainer.Trainer(read_options(Path(job["config"])), join(grouped=False))
+    training = PolicyGradients(read_options(Path(job["config"])), join(grouped=False))
     try:
         training.run()
     except Enough:

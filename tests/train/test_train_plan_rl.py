@@ -72,7 +72,7 @@ def test_the_first_training_is_fresh(planned, run, role):
     assert (plan.mode, plan.algorithm, plan.name, plan.parent, plan.total_steps) == ("fresh", "rloo", NAME, "tiny", 6)
     assert plan.argv[0] == str(role / "bin/python")
     assert plan.argv[1].endswith("train/rl/start.py")
-    assert plan.argv[2:] == ("webgym_cli.train.rl.trainer", "launch.json")
+    assert plan.argv[2:] == ("webgym_cli.train.rl.main", "launch.json")
     told = json.loads(plan.launch_text())
     assert told["data"] == str(run.rl_data.resolve())
     assert (told["model"]["path"], told["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
@@ -91,8 +91,12 @@ def test_several_processes_are_torchrun_s(planned, run):
 
 
 def test_the_steps_are_those_of_the_trainer():
-    assert total_steps(RlSettings(), 6) == 1
-    assert total_steps(RlSettings.model_validate({"actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 2}}), 9) == 6
+    found, divided = RlData.model_construct(trained=9, rows=14), {"actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 2}}
+    assert total_steps(RlSettings(), "grpo", found) == 1
+    assert total_steps(RlSettings.model_validate(divided), "grpo", found) == 6
+    assert total_steps(RlSettings(), "webrl", found) == 2
+    critic = {"webrl": {"critic_epochs": 3}}
+    assert total_steps(RlSettings.model_validate(divided | critic), "webrl", found) == 4 * (3 + 2)
 
 
 def test_what_is_missing_or_of_another_policy_is_named(planned, run, role):
@@ -143,7 +147,7 @@ def test_weights_and_moments_are_carried(planned, run):
         ("has no states", {}, {"states": ()}),
         ("was trained by other processes", {}, {"world_size": 2}),
         ("was trained by other processes", {}, {"zero_stage": 1}),
-        ("was trained without a critic", {"algorithm": "gae"}, {}),
+        ("was trained without the critic of gae", {"algorithm": "gae"}, {}),
     ],
 )
 def test_why_nothing_is_carried(planned, run, reason, how, made):
@@ -190,7 +194,7 @@ def test_without_a_baseline_the_reference_is_the_base_model(planned, run):
 
 def test_critic_and_kl_coefficient_go_on_and_the_warm_up_counts_from_the_baseline(planned, run):
     policy(run, 1, "sft", states=())
-    newest = policy(run, 2, states=("actor", "critic"))
+    newest = policy(run, 2, "gae", states=("actor", "critic"))
     (newest / "critic").mkdir()
     batch(run, 2, newest.name)
     more = {"trainer": {"critic_warmup": 3}}
@@ -208,3 +212,40 @@ def test_demonstrations_are_always_imitated(run, role):
     batch(run)
     with pytest.raises(MissingStageError, match="there is no dataset"):
         plan_training(run, told.model_copy(update={"loop": loop}), {})
+
+
+def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
+    policy(run, 1, "sft", states=())
+    newest = policy(run, 2, "webrl", states=("actor", "critic"))
+    (newest / "critic").mkdir()
+    batch(run, 2, newest.name)
+    plan = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"objective": "released"})
+    assert (plan.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
+    assert plan.argv[2] == "webgym_cli.train.rl.main"
+    told = json.loads(plan.launch_text())
+    assert (told["webrl"]["objective"], told["webrl"]["lam"], told["webrl"]["gamma"]) == ("released", 0.5, 0.9)
+    assert (told["model"]["path"], told["ref"]["path"]) == (str(newest), None)
+    assert told["critic"]["path"] == str(newest / "critic")
+    assert told["trainer"]["carry_state"] == str(newest / "rl_state")
+    assert "replay" not in told and "adv_estimator" not in told["algorithm"]
+    assert planned("webrl", ref={"path": "other"}).config["ref"]["path"] == "other"
+    changed = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"beta": 2.0})
+    assert changed.training.config_digest != plan.training.config_digest
+
+
+def test_the_first_phase_of_webrl_has_a_critic_of_the_policy(planned, run):
+    baseline = policy(run, 1, "sft", states=())
+    batch(run, 1, baseline.name)
+    plan = planned("webrl")
+    assert (plan.mode, plan.total_steps, plan.config["critic"]["path"]) == ("fresh", 2, None)
+    assert planned("grpo").config.get("webrl") is None
+
+
+@pytest.mark.parametrize(("before", "now"), [("gae", "webrl"), ("webrl", "gae")])
+def test_the_critic_of_another_algorithm_is_not_gone_on_with(planned, run, before, now):
+    newest = policy(run, 1, before, states=("actor", "critic"))
+    (newest / "critic").mkdir()
+    batch(run, 1, newest.name)
+    plan = planned(now)
+    assert (plan.mode, plan.config["critic"]["path"]) == ("fresh", None)
+    assert f"was trained without the critic of {now}" in plan.notes[0]

@@ -28,6 +28,8 @@ class Checkpoint(Record):
     """The model it started from: a checkpoint's name, or the base model."""
     algorithm: Algorithm = "sft"
     """How it learned."""
+    objective: dict[str, str | float] = Field(default_factory=dict)
+    """The settings `rl.webrl` that decided what `webrl` learned; empty for the others."""
     data_digest: str
     """SHA-256 of the dataset that it was trained on."""
     resumable: bool

@@ -104,7 +104,7 @@ def needed_for_gradients(config: dict[str, Any], steps: int) -> int | None:
     learning = sum(math.prod(shape) for name, _, shape in model if _learns(name, layout))
     trained = _adapter(model, layout) if config["model"]["lora_rank"] else learning
     stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in model)
-    networks = 2 if config["algorithm"]["adv_estimator"] == "gae" else 1
+    networks = 2 if "webrl" in config or config["algorithm"]["adv_estimator"] == "gae" else 1
     states = 2 if 0 < config["trainer"]["save_freq"] < steps else 1
     return networks * (states * trained * 12 + stored)
 

@@ -1,4 +1,4 @@
-"""Decides how our own trainer improves the policy on a batch of its episodes, by policy gradients (`train/rl/`)."""
+"""Decides how our own trainer (`train/rl/`) improves the policy on a batch of its episodes: by gradients, or WebRL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from webgym_cli.train.planned import TrainPlan, fresh_note
 
 LAUNCH_FILE = "launch.json"
 START = Path(__file__).resolve().parent / "rl" / "start.py"
-MODULE = "webgym_cli.train.rl.trainer"
+MODULE = "webgym_cli.train.rl.main"
+WITH_CRITIC = ("gae", "webrl")
 CRITIC = "critic"
 """The critic's folder in a checkpoint."""
 PLACES = ("data", "trainer.output_dir", "trainer.save_freq", "trainer.carry_state")
@@ -40,8 +41,6 @@ def plan_gradients(run: RunDir, settings: Settings, environ: Mapping[str, str]) 
     for damaged files and for several nodes.
     """
     batch, kind = read_batch(run), algorithm(run, settings)
-    if kind == "webrl":
-        raise UsageError("train.algorithm=webrl: its trainer is not built yet", hint="-s train.algorithm=grpo")
     newest = checkpoints.current(run)
     plan = _fresh(run, settings, batch, kind, environ)
     plan = _carried(run, settings, plan, newest)
@@ -84,7 +83,7 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, envi
         local_model=Path(batch.model).is_dir(),
         datasets_cache=folder / "datasets_cache",
     )
-    steps = total_steps(settings.rl, batch.trained)
+    steps = total_steps(settings.rl, kind, batch)
     return TrainPlan(
         name=batch.model_name,
         iteration=batch.iteration,
@@ -125,7 +124,10 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorit
     first = began.version if began else 0
     told["data"] = str(run.rl_data.resolve())
     told["model"]["path"] = batch.model
-    told["algorithm"]["adv_estimator"] = kind
+    if kind == "webrl":
+        told["webrl"] = settings.rl.webrl.model_dump(mode="json")
+    else:
+        told["algorithm"]["adv_estimator"] = kind
     told["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
     if told["trainer"]["deepspeed"] is not None:
         told["trainer"]["deepspeed"] = str(deepspeed_file(told["trainer"]["deepspeed"], "rl.trainer.deepspeed"))
@@ -133,8 +135,9 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorit
         told["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:
         parent = checkpoints.folder(run, newest)
-        told["ref"]["path"] = told["ref"]["path"] or _weights(run, settings, began)
-        if told["critic"]["path"] is None and (parent / CRITIC).is_dir():
+        if kind != "webrl":  # its reference is the policy that each training begins with
+            told["ref"]["path"] = told["ref"]["path"] or _weights(run, settings, began)
+        if told["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
             told["critic"]["path"] = str(parent / CRITIC)
         if told["algorithm"]["kl_ctrl"]["type"] == "adaptive":
             state = partial.trainer_state(parent) or {}
@@ -142,10 +145,11 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorit
     return told
 
 
-def total_steps(rl: RlSettings, trajectories: int) -> int:
+def total_steps(rl: RlSettings, kind: Algorithm, batch: RlData) -> int:
     """Return the optimizer steps that the trainer will make."""
-    size = rl.actor.ppo_mini_batch_size or trajectories
-    return max(1, math.ceil(trajectories / size)) * rl.actor.ppo_epochs
+    samples = batch.rows if kind == "webrl" else batch.trained
+    epochs = rl.actor.ppo_epochs + (rl.webrl.critic_epochs if kind == "webrl" else 0)
+    return max(1, math.ceil(samples / (rl.actor.ppo_mini_batch_size or samples))) * epochs
 
 
 def _before_gradients(run: RunDir) -> Checkpoint | None:
@@ -191,14 +195,14 @@ def _carried(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoin
     if newest is None:
         return plan
     folder = checkpoints.folder(run, newest)
-    if reason := _why_not_carried(folder, settings, plan):
+    if reason := _why_not_carried(folder, newest, settings, plan):
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))
     config = plan.config | {"trainer": plan.config["trainer"] | {"carry_state": str(folder / partial.RL_STATE)}}
     training = plan.training.model_copy(update={"carried": True})
     return replace(plan, mode="carried", source=folder, training=training, config=config)
 
 
-def _why_not_carried(folder: Path, settings: Settings, plan: TrainPlan) -> str:
+def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan: TrainPlan) -> str:
     if not settings.train.keep_optimizer_state:
         return "train.keep_optimizer_state is off"
     if settings.rl.model.lora_rank:
@@ -209,8 +213,8 @@ def _why_not_carried(folder: Path, settings: Settings, plan: TrainPlan) -> str:
         return f"{folder.name} has no states of a policy gradient's training"
     if (before.world_size, before.zero_stage) != (plan.training.world_size, plan.training.zero_stage):
         return f"{folder.name} was trained by other processes or with other DeepSpeed settings"
-    if plan.algorithm == "gae" and not (states / CRITIC).is_dir():
-        return f"{folder.name} was trained without a critic"
+    if plan.algorithm in WITH_CRITIC and not (newest.algorithm == plan.algorithm and (states / CRITIC).is_dir()):
+        return f"{folder.name} was trained without the critic of {plan.algorithm}"
     return ""
 
 

@@ -89,6 +89,7 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
         iteration=plan.iteration,
         parent=plan.parent,
         algorithm=plan.algorithm,
+        objective=plan.config.get("webrl") or {},
         data_digest=plan.training.data_digest,
         resumable=resumable(weights),
         steps=int(state.get("global_step", plan.total_steps)),

@@ -24,7 +24,7 @@ def test_two_processes_equal_one():
     with scratch() as place:
         usual(place)
         made = train(place, actor=STEPS)
-        torchrun(start.__file__, "webgym_cli.train.rl.trainer", written(place, "two", actor=STEPS))
+        torchrun(start.__file__, "webgym_cli.train.rl.main", written(place, "two", actor=STEPS))
         assert_same(made, place / "two" / made.name, **CLOSE)
         lines = [log_of(place, name) for name in ("out", "two")]
         for one, two in zip(*lines, strict=True):

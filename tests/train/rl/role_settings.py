@@ -33,8 +33,9 @@ def test_the_example_s_names_and_defaults():
 
 def test_a_run_s_settings_are_the_trainer_s():
     run = RlSettings(algorithm={"gamma": 0.5}, actor={"optim": {"betas": [0.5, 0.6]}}, trainer={"save_freq": 7})
-    made = read(**run.model_dump(mode="json", exclude={"data", "model", "trainer"}))
+    made = read(**run.model_dump(mode="json", exclude={"data", "replay", "model", "trainer"}))
     assert (made.algorithm.gamma, made.actor, made.critic, made.ref) == (0.5, run.actor, run.critic, run.ref)
+    assert (made.webrl, made.needs_critic, made.needs_reference) == (run.webrl, True, True)
     assert (
         read(model=run.model.model_dump() | {"path": "m"}).model.model_dump(exclude={"path"}) == run.model.model_dump()
     )

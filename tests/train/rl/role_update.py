@@ -20,8 +20,8 @@ from tiny import (
     write_batch,
 )
 
-from webgym_cli.train.rl import trainer
 from webgym_cli.train.rl.data import read_batch
+from webgym_cli.train.rl.main import main
 from webgym_cli.train.rl.settings import TrainingError
 from webgym_cli.train.rl.update import Worker
 
@@ -224,15 +224,15 @@ def told(*arguments):
     """Return the exit status of the command, and what it says."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        return trainer.main(list(arguments)), said.getvalue()
+        return main(list(arguments)), said.getvalue()
 
 
 def test_the_command_says_in_a_line_what_is_wrong():
     with scratch() as place:
         file = place / "c.json"
         assert told()[0] == 1
-        file.write_text(json.dumps({"data": "x", "zebra": 1}))
-        assert told(str(file)) == (1, f"webgym: {file}: zebra: unknown setting (and 2 more)\n")
+        file.write_text(json.dumps({"data": "x", "giraffe": 1}))
+        assert told(str(file)) == (1, f"webgym: {file}: giraffe: unknown setting (and 2 more)\n")
         given = {"data": str(place), "model": {"path": str(place)}, "trainer": {"output_dir": str(place)}}
         file.write_text(json.dumps(given))
         status, said = told(str(file))

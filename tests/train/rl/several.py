@@ -12,33 +12,32 @@ class Stopped(Exception):
     pass
 
 
-def stopping(trainer, before):
-    whole = trainer.Worker.step
-
-    class Worker(trainer.Worker):
-        def step(self, engines, rows, lessons, number):
+def stopping(kind, before):
+    class Stopping(kind):
+        def step(self, worker, learned, number):
             if number == before:
                 raise Stopped
-            return whole(self, engines, rows, lessons, number)
+            return super().step(worker, learned, number)
 
-    return Worker
+    return Stopping
 
 
 def main(start, *configs):
     runpy.run_path(start)["make_importable"]()
     import torch
 
-    from webgym_cli.train.rl import trainer
+    from webgym_cli.train.rl.main import kind_of
     from webgym_cli.train.rl.processes import join, leave
     from webgym_cli.train.rl.settings import read_options
 
     torch.set_num_threads(1)
-    world, plain = join(grouped=True), trainer.Worker
+    world = join(grouped=True)
     for config in configs:
         path, _, step = config.partition("@")
-        trainer.Worker = stopping(trainer, int(step)) if step else plain
+        options = read_options(Path(path))
+        kind = stopping(kind_of(options), int(step)) if step else kind_of(options)
         try:
-            trainer.Trainer(read_options(Path(path)), world).run()
+            kind(options, world).run()
         except Stopped:
             world.wait()
     leave()

@@ -13,10 +13,10 @@ import torch
 
 from webgym_cli.train.rl.assembly import Workshop
 from webgym_cli.train.rl.data import read_batch
+from webgym_cli.train.rl.main import kind_of
 from webgym_cli.train.rl.options import TrainerOptions
 from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import parse_options
-from webgym_cli.train.rl.trainer import Trainer
 from webgym_cli.train.rl.update import Worker
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -127,7 +127,8 @@ def options(place, **sections) -> TrainerOptions:
 
 def train(place, **sections):
     """Train in this process; return the finished model's folder."""
-    return Trainer(options(place, **sections), ALONE).run()
+    given = options(place, **sections)
+    return kind_of(given)(given, ALONE).run()
 
 
 def scores(place, folder, **sections):

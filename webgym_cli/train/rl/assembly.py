@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+import webgym_cli.train.rl.critics as critics
 import webgym_cli.train.rl.model as model
 from webgym_cli.config.rl import OptimSettings
 from webgym_cli.train.rl.data import Batch
@@ -44,14 +45,14 @@ class Workshop:
 
     def critic(self, folder: Path) -> Engine:
         """Return the critic that is trained."""
-        from safetensors.torch import load_file
-
         network = model.load_network(folder, self.attention, self._held)
         model.prepare(network, self.options.model)
-        critic = model.Critic(network, always_sees=self._together)
-        head = folder / model.VALUE_HEAD
-        if head.is_file():
-            critic.value_head.weight.data.copy_(load_file(head)["weight"])
+        told = self.options.webrl
+        if told is None:
+            critic: Any = critics.Critic(network, always_sees=self._together)
+        else:
+            critic = critics.OutcomeCritic(network, told.heads, always_sees=self._together)
+        critics.load_head(critic, folder)
         return self._engine(critic, self.options.critic.optim, self.options.critic.grad_clip)
 
     def reference(self, folder: Path) -> Watcher:

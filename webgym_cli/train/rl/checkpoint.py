@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
+import webgym_cli.train.rl.critics as critics
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.engine import Engine
-from webgym_cli.train.rl.model import VALUE_HEAD, merged
+from webgym_cli.train.rl.model import merged
 from webgym_cli.train.rl.processes import World
 
 STATE = "state.json"
@@ -55,6 +56,7 @@ def write_state(output: Path, engines: Mapping[str, Engine], step: int, digest: 
     world.wait()
     if world.leads:
         write_json(work / STATE, {"digest": digest, "step": step})
+        shutil.rmtree(target, ignore_errors=True)  # of an interruption while the model was written
         work.rename(target)
         for other in output.glob("state-*"):
             if other != target:
@@ -93,8 +95,6 @@ def write_weights(
     folder: Path, module: Any, held: dict[str, torch.Tensor], options: RlModelSettings, source: Path
 ) -> None:
     """Write a network in HuggingFace's format, in the type of the model that it came from, with that one's files."""
-    from safetensors.torch import save_file
-
     folder.mkdir(exist_ok=True)
     own = {name.removeprefix("network."): value for name, value in held.items() if name.startswith("network.")}
     stored = module.network.state_dict().keys()
@@ -105,8 +105,7 @@ def write_weights(
         for name, value in merged(own, options).items()
     }
     module.network.save_pretrained(folder, state_dict=whole)
-    if hasattr(module, "value_head"):
-        save_file({"weight": held["value_head.weight"].contiguous()}, folder / VALUE_HEAD)
+    if critics.save_head(module, held, folder):
         return
     for pattern in SIDE_FILES:
         for path in source.glob(pattern):

@@ -19,6 +19,18 @@ AGAIN = "prepare the data again"
 
 
 @dataclass(frozen=True, slots=True)
+class Transition:
+    """What `webrl` needs to know of a row beside the row itself: its one step, and what that led to."""
+
+    next_prompt: torch.Tensor
+    """[m] long: the prompt of the state after the step; the last step has one, too."""
+    last: bool
+    """Whether the episode ended with this step."""
+    replayed: bool
+    """Whether it is of an earlier phase."""
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One sequence of l tokens that goes through the model."""
 
@@ -38,6 +50,8 @@ class Row:
     """Their width and height in pixels, as the policy saw them."""
     place: str
     """File and line, for messages."""
+    transition: Transition | None = None
+    """Where it is one step, prepared for `webrl`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +208,7 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> Row:
         images=tuple(folder / image for image in value.get("images") or ()),
         sizes=tuple((int(width), int(height)) for width, height in value.get("sizes") or ()),
         place=place,
+        transition=_transition(value) if "next_prompt" in value else None,
     )
     wrong = ""
     if row.input_ids.shape != mask.shape or mask.dim() != 1 or len(mask) == 0:
@@ -206,6 +221,16 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> Row:
         wrong = "its first token can't be the policy's"
     elif len(row.images) != len(row.sizes):
         wrong = f"{len(row.images)} pictures, {len(row.sizes)} sizes"
+    elif row.transition is not None and len(row.transition.next_prompt) == 0:
+        wrong = "the prompt after it has no tokens"
     if wrong:
         raise TrainingError(f"{place}: {wrong}: {AGAIN}")
     return row
+
+
+def _transition(value: dict[str, Any]) -> Transition:
+    return Transition(
+        next_prompt=torch.tensor(value["next_prompt"], dtype=torch.long),
+        last=bool(value["last"]),
+        replayed=bool(value["replayed"]),
+    )

@@ -132,18 +132,32 @@ def _mean_of_rows(tokens: Experience, values: torch.Tensor) -> float:
 
 def save(lessons: Lessons, folder: Path, digest: str) -> None:
     """Write them into a folder, under a digest of what they were computed from."""
+    tensors = {name: getattr(lessons, name) for name in _TENSORS if getattr(lessons, name) is not None}
+    save_tensors(tensors, {"digest": digest, "kl_coef": lessons.kl_coef, "metrics": lessons.metrics}, folder)
+
+
+def load(folder: Path, digest: str) -> Lessons | None:
+    """Return what `save` wrote under this digest, or None."""
+    held = load_tensors(folder, digest)
+    if held is None:
+        return None
+    found, facts = held
+    given: dict[str, Any] = {name: found.get(name) for name in _TENSORS}
+    return Lessons(**given, kl_coef=facts["kl_coef"], metrics=facts["metrics"])
+
+
+def save_tensors(tensors: dict[str, torch.Tensor], facts: dict[str, Any], folder: Path) -> None:
+    """Write tensors and JSON beside them into a folder's `FILE`; `facts["digest"]` says what they are for."""
     from safetensors.torch import save_file
 
-    tensors = {name: getattr(lessons, name) for name in _TENSORS if getattr(lessons, name) is not None}
-    facts: dict[str, Any] = {"digest": digest, "kl_coef": lessons.kl_coef, "metrics": lessons.metrics}
     work = folder / f"{FILE}.new"
     # copies: the reference may be the old log-probs themselves, which the format refuses to hold twice
     save_file({name: value.clone() for name, value in tensors.items()}, work, {"facts": json.dumps(facts)})
     work.rename(folder / FILE)
 
 
-def load(folder: Path, digest: str) -> Lessons | None:
-    """Return what `save` wrote under this digest, or None."""
+def load_tensors(folder: Path, digest: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
+    """Return what `save_tensors` wrote under this digest, or None."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -152,10 +166,7 @@ def load(folder: Path, digest: str) -> Lessons | None:
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError):
         return None
-    if facts.get("digest") != digest:
-        return None
-    given: dict[str, Any] = {name: found.get(name) for name in _TENSORS}
-    return Lessons(**given, kl_coef=facts["kl_coef"], metrics=facts["metrics"])
+    return (found, facts) if facts.get("digest") == digest else None
 
 
 def chosen(lessons: Lessons, places: torch.Tensor, device: torch.device) -> Lessons:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -36,6 +37,16 @@ class Log:
     def step(self, step: int, loss: float, rate: float, metrics: dict[str, float]) -> None:
         """Log a step, counted from 1."""
         self._write(step, {"loss": loss, "lr": rate}, metrics)
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each metric over the steps that tell it, those before an interruption included."""
+        told: dict[str, list[float]] = {}
+        path = self.folder / FILE
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+            for name, value in json.loads(line).items():
+                if "/" in name:
+                    told.setdefault(name, []).append(value)
+        return {name: statistics.fmean(values) for name, values in told.items()}
 
     def close(self, metrics: dict[str, float]) -> None:
         """Log what is to be said of the whole training."""

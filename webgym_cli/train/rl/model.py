@@ -1,4 +1,4 @@
-"""The networks that are trained: a policy that gives log-probs of tokens, a critic that gives values.
+"""The policy that is trained, and what every network here is made of; the critics stand in `critics.py`.
 
 The policy's logits never exist as a whole: its output layer is called with the tokens that followed, and returns their
 log-probs and entropies (`logprobs.py`). It is a call of the layer itself, so that what DeepSpeed does around each layer
@@ -25,7 +25,6 @@ from webgym_cli.train.rl.settings import TrainingError
 
 VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
 """Parts of the names of what sees."""
-VALUE_HEAD = "value_head.safetensors"
 
 
 class Policy(nn.Module):  # type: ignore[misc]
@@ -62,24 +61,6 @@ class Policy(nn.Module):  # type: ignore[misc]
         finally:
             for layer in layers:
                 layer.enable_adapters(True)
-
-
-class Critic(nn.Module):  # type: ignore[misc]
-    """A transformer with one output: the return that is to be expected before each trained token."""
-
-    def __init__(self, network: Any, *, always_sees: bool) -> None:
-        super().__init__()
-        self.network = network.base_model
-        self.always_sees = always_sees
-        width = network.get_output_embeddings().weight.shape[1]
-        self.value_head = nn.Linear(width, 1, bias=False)
-        nn.init.zeros_(self.value_head.weight)
-
-    def forward(self, inputs: Inputs) -> torch.Tensor:
-        """Return values [k] float32."""
-        states = hidden_states(self.network, inputs, self.always_sees)
-        values = self.value_head(states.to(self.value_head.weight.dtype))
-        return values[:, 0].float()
 
 
 def hidden_states(transformer: Any, inputs: Inputs, always_sees: bool) -> torch.Tensor:

@@ -9,6 +9,7 @@ from webgym_cli.config.rl import (
     RlAlgorithmSettings,
     RlModelSettings,
     RlTrainerSettings,
+    WebRLSettings,
 )
 from webgym_cli.config.section import Section
 from webgym_cli.records.checkpoint import Estimator
@@ -57,13 +58,15 @@ class TrainerOptions(Section):
     actor: ActorSettings = ActorSettings()
     ref: RefSettings = RefSettings()
     critic: CriticSettings = CriticSettings()
+    webrl: WebRLSettings | None = None
+    """WebRL's actor-critic; None: a policy gradient, by `algorithm`."""
 
     @property
     def needs_reference(self) -> bool:
         """Whether the distance from a reference counts."""
-        return self.actor.use_kl_loss or self.algorithm.use_kl_in_reward
+        return self.webrl is not None or self.actor.use_kl_loss or self.algorithm.use_kl_in_reward
 
     @property
     def needs_critic(self) -> bool:
         """Whether a critic is trained."""
-        return self.algorithm.adv_estimator == "gae"
+        return self.webrl is not None or self.algorithm.adv_estimator == "gae"

@@ -1,55 +1,62 @@
-"""Improves a policy on a batch of its episodes.
+"""The course of a training, whatever it learns by: from its batch to the finished model, and on after an interruption.
 
-    python start.py webgym_cli.train.rl.trainer CONFIG.json        (or torchrun, for several processes)
-
-CONFIG.json holds `options.TrainerOptions`. The same command again goes on where the training was interrupted. Exit
-status: 0 when the model is written, 1 with one line on stderr when it can't be.
+What the kinds of training have to add stands at the end of `Trainer`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import statistics
-import sys
 import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 import webgym_cli.train.rl.checkpoint as checkpoint
-import webgym_cli.train.rl.lessons as lessons
 from webgym_cli.train.rl.assembly import Workshop
-from webgym_cli.train.rl.data import Batch, read_batch
-from webgym_cli.train.rl.division import mini_batches
+from webgym_cli.train.rl.data import Batch, Row
 from webgym_cli.train.rl.engine import Engine
-from webgym_cli.train.rl.lessons import Lessons
 from webgym_cli.train.rl.log import Log
 from webgym_cli.train.rl.model import folder_of
 from webgym_cli.train.rl.options import TrainerOptions
-from webgym_cli.train.rl.processes import World, join, leave
-from webgym_cli.train.rl.settings import TrainingError, read_options
-from webgym_cli.train.rl.update import Worker
+from webgym_cli.train.rl.processes import World
+from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.update import Made, Worker
 
 
-class Trainer:
+class Learned(Protocol):
+    """What a batch teaches."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What the logs say about the batch."""
+
+
+L = TypeVar("L", bound=Learned)
+
+
+class Trainer(ABC, Generic[L]):
     """One training, from its batch to the finished model. Its methods raise `TrainingError`."""
+
+    early = 0
+    """So many of the first steps are made before it is known what the batch teaches the actor."""
 
     def __init__(self, options: TrainerOptions, world: World) -> None:
         """Read the batch and see what there is to do."""
         self.options, self.world = options, world
-        self.batch = read_batch(Path(options.data), with_baseline=options.algorithm.adv_estimator == "remax")
-        check_lengths(self.batch, options.actor.ppo_max_token_len_per_gpu)
+        self.batch = self.read()
+        check_lengths(self.batch.rows, options.actor.ppo_max_token_len_per_gpu)
         check_pictures(self.batch, world)
         self.output = Path(options.trainer.output_dir)
         self.folder = folder_of(options.model.path)
         self.sources = {"actor": self.folder}
         if options.needs_critic:
             self.sources["critic"] = folder_of(options.critic.path or options.model.path)
-        numbers = [row.trajectory for row in self.batch.rows]
-        self.steps = mini_batches(numbers, options.actor, options.trainer.seed + self.batch.iteration)
+        self.steps = self.divide()
         self.digest = digest(options, self.batch)
         self.workshop = Workshop(options, world, self.batch)
         self.engines: dict[str, Engine] = {}
@@ -62,14 +69,19 @@ class Trainer:
             return target
         self.output.mkdir(parents=True, exist_ok=True)
         with self._timed("step"):
-            known = lessons.load(self.output, self.digest)
-            state = checkpoint.newest_state(self.output, self.digest) if known else None
+            known = self.recall()
+            state = checkpoint.newest_state(self.output, self.digest)
+            if state and known is None and state[1] > self.early:
+                state = None  # the actor is no longer what the lessons begin with
             self.world.wait()  # nobody writes what another still looks for
             reference = self._own_reference() if known is None else None
             worker = self._start(state[0] if state else None)
-            learned = known or self._learn(worker, reference)
-            self._improve(worker, learned, state[1] if state else 0)
-        self._finish(learned)
+            done, total = state[1] if state else 0, len(self.steps)
+            log = Log(self.output, total, self.epochs, done) if self.world.leads else None
+            self._improve(worker, known, range(done, self.early), log)
+            learned = known or self.learn(worker, reference)
+            self._improve(worker, learned, range(max(done, self.early), total), log)
+        self._finish(learned, log)
         return target
 
     def _own_reference(self) -> torch.Tensor | None:
@@ -96,71 +108,36 @@ class Trainer:
                 engine.load(source / name)
         return Worker(self.options, self.world, self.batch, collate)
 
-    def _learn(self, worker: Worker, reference: torch.Tensor | None) -> Lessons:
-        """Compute what the batch teaches, and keep it for a training that goes on."""
-        options, actor = self.options, self.engines["actor"]
-        old = self.batch.rollout_log_probs
-        if options.actor.recompute_old_log_probs:
-            with self._timed("old_log_prob"):
-                old = worker.score(actor)
-        if options.needs_reference and reference is None:
-            with self._timed("ref"):
-                reference = self._shared_reference(worker, old)
-        values = None
-        if options.needs_critic:
-            with self._timed("values"):
-                values = worker.score(self.engines["critic"])
-        with self._timed("adv"):
-            learned = lessons.learn(self.batch, options.algorithm, old, reference=reference, values=values)
-        if self.world.leads:
-            lessons.save(learned, self.output, self.digest)
-        self.world.wait()
-        return learned
-
-    def _shared_reference(self, worker: Worker, old: torch.Tensor) -> torch.Tensor:
-        """Return the log-probs [K] of the weights that the training starts from, with LoRA without the adapter."""
-        actor = self.engines["actor"]
-        if self.options.model.lora_rank:
-            with actor.module.without_adapter():
-                return worker.score(actor)
-        return old if self.options.actor.recompute_old_log_probs else worker.score(actor)
-
-    def _improve(self, worker: Worker, learned: Lessons, done: int) -> None:
-        """Make the optimizer steps that are missing."""
+    def _improve(self, worker: Worker, learned: L | None, numbers: range, log: Log | None) -> None:
+        """Make some optimizer steps."""
         total, every = len(self.steps), self.options.trainer.save_freq
-        log = Log(self.output, total, self.options.actor.ppo_epochs, done) if self.world.leads else None
-        made = []
-        for number in range(done, total):
-            with self._timed("update_actor"):
-                step = worker.step(self.engines, self.steps[number], learned, number)
-            made.append(step.metrics)
+        for number in numbers:
+            with self._timed("update_actor" if number >= self.early else "update_critic"):
+                step = self.step(worker, learned, number)
             if log:
                 log.step(number + 1, step.loss, step.rate, step.metrics)
             if every and (number + 1) % every == 0 and number + 1 < total:
                 with self._timed("save_checkpoint"):
                     checkpoint.write_state(self.output, self.engines, number + 1, self.digest, self.world)
-        for name in made[0] if made else ():
-            self.metrics[name] = statistics.fmean(step[name] for step in made)
 
-    def _finish(self, learned: Lessons) -> None:
+    def _finish(self, learned: L, log: Log | None) -> None:
         """Write the model, and what is to be said of the whole training."""
         total = len(self.steps)
         facts = {
             "global_step": total,
             "max_steps": total,
-            "epoch": float(self.options.actor.ppo_epochs),
+            "epoch": float(self.epochs),
             "log_history": [],
             "digest": self.digest,
-            "kl_coef": learned.kl_coef,
+            **self.facts(learned),
         }
         with self._timed("save_checkpoint"):
             state = checkpoint.write_state(self.output, self.engines, total, self.digest, self.world)
             checkpoint.write_model(
                 self.output, self.engines, self.options.model, self.sources, state, facts, self.world
             )
-        self.metrics |= learned.metrics | self._about_the_whole()
-        if self.world.leads:
-            Log(self.output, total, self.options.actor.ppo_epochs, total).close(self.metrics)
+        if log:
+            log.close(log.means() | self.metrics | learned.metrics | self._about_the_whole())
 
     def _about_the_whole(self) -> dict[str, float]:
         seconds = self.metrics["timing_s/step"]
@@ -183,10 +160,39 @@ class Trainer:
         key = f"timing_s/{name}"
         self.metrics[key] = self.metrics.get(key, 0.0) + time.monotonic() - began
 
+    @property
+    def epochs(self) -> int:
+        """Times that the batch is worked through."""
+        return self.options.actor.ppo_epochs
 
-def check_lengths(batch: Batch, most: int) -> None:
+    @abstractmethod
+    def read(self) -> Batch:
+        """Return the batch."""
+
+    @abstractmethod
+    def divide(self) -> list[tuple[int, ...]]:
+        """Return the rows of each optimizer step; called once `batch` is there."""
+
+    @abstractmethod
+    def recall(self) -> L | None:
+        """Return what the batch teaches, where it was computed before an interruption."""
+
+    @abstractmethod
+    def learn(self, worker: Worker, reference: torch.Tensor | None) -> L:
+        """Compute what the batch teaches, and keep it. `reference` [K]: log-probs of one that is a model of its own."""
+
+    @abstractmethod
+    def step(self, worker: Worker, learned: L | None, number: int) -> Made:
+        """Make an optimizer step, counted from 0; the first `early` ones know no lessons."""
+
+    @abstractmethod
+    def facts(self, learned: L) -> dict[str, Any]:
+        """Return what the finished model's `trainer_state.json` says of the lessons."""
+
+
+def check_lengths(rows: Sequence[Row], most: int) -> None:
     """Raise `TrainingError` for a row that is longer than what goes through the model at once."""
-    for row in batch.rows:
+    for row in rows:
         if len(row.input_ids) > most:
             raise TrainingError(
                 f"{row.place}: {len(row.input_ids)} tokens, {most} go through the model at once: raise "
@@ -205,26 +211,3 @@ def digest(options: TrainerOptions, batch: Batch) -> str:
     """Return what names a training: two with the same digest learn the same from the same."""
     values = options.model_dump(mode="json", exclude={"data": True, "trainer": {"output_dir", "save_freq"}})
     return hashlib.sha256(json.dumps([values, batch.digest], sort_keys=True).encode()).hexdigest()
-
-
-def main(arguments: list[str]) -> int:
-    """Train as a file says; return the exit status."""
-    if len(arguments) != 1:
-        sys.stderr.write("webgym: usage: start.py webgym_cli.train.rl.trainer CONFIG.json\n")
-        return 1
-    try:
-        options = read_options(Path(arguments[0]))
-        Trainer(options, join(grouped=options.trainer.deepspeed is not None)).run()
-        leave()  # not after an error: the others may never come to it
-    except (TrainingError, OSError) as error:
-        sys.stderr.write(f"webgym: {error}\n")
-        return 1
-    except torch.OutOfMemoryError as error:
-        advice = "lower actor.ppo_max_token_len_per_gpu or logprob_chunk, or let DeepSpeed divide or offload"
-        sys.stderr.write(f"webgym: the GPU's memory is full: {advice} ({str(error).splitlines()[0]})\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

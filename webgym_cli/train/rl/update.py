@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ from webgym_cli.train.rl.objectives import Objective, Totals, policy_loss, value
 from webgym_cli.train.rl.options import TrainerOptions
 from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import TrainingError
+
+Share = Callable[[str, Any, Micro], Objective]
+"""Gives a network's share of a mini-batch's loss: of its name, its answer to a call, and what the call held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,11 @@ class Worker:
     batch: Batch
     collate: Collator
 
-    def score(self, engine: Any) -> torch.Tensor:
-        """Return [K] float32 on the CPU: what a network gives for the trained tokens of the whole batch."""
+    def score(self, engine: Any, read: Callable[[Any], torch.Tensor] | None = None) -> torch.Tensor:
+        """Return [K] float32 on the CPU: what a network gives for the trained tokens of the whole batch.
+
+        `read`: which numbers [k] that is of a call's answer; without it, its values or log-probs.
+        """
         offsets = self.batch.offsets
         scores = torch.zeros(int(offsets[-1]))
         engine.module.eval()
@@ -50,8 +56,7 @@ class Worker:
             for micro in self._rounds(range(len(self.batch.rows))):
                 found = engine.call(self._inputs(micro))
                 if not micro.idle:
-                    given = found[0] if isinstance(found, tuple) else found
-                    scores[_places(offsets, micro)] = given.float().cpu()
+                    scores[_places(offsets, micro)] = (read or _first)(found).float().cpu()
         return self.world.total(scores)
 
     def step(self, engines: Mapping[str, Engine], rows: Sequence[int], lessons: Lessons, number: int) -> Made:
@@ -59,27 +64,40 @@ class Worker:
         learning = {name: engine for name, engine in engines.items() if name == "critic" or not self._warming_up}
         offsets = self.batch.offsets
         totals = Totals(sum(int(offsets[row + 1] - offsets[row]) for row in rows), len(rows))
+
+        def share(name: str, found: Any, micro: Micro) -> Objective:
+            part = chosen(lessons, _places(offsets, micro), self.world.device)
+            line = _lines(offsets, micro).to(self.world.device)
+            return self._share(name, found, part, line, totals)
+
+        return self.update(learning, rows, share, _names(self.options, learning), number)
+
+    def update(
+        self, learning: Mapping[str, Engine], rows: Sequence[int], share: Share, metrics: set[str], number: int
+    ) -> Made:
+        """Make an optimizer step of some networks by their shares of a mini-batch's loss; `metrics`: those' names.
+
+        Raises `TrainingError` when it diverges.
+        """
         sums: dict[str, torch.Tensor] = {}
         micros = self._rounds(rows)
         for engine in learning.values():
             engine.module.train()
         for count, micro in enumerate(micros, 1):
             inputs = self._inputs(micro)
-            part = chosen(lessons, _places(offsets, micro), self.world.device)
-            line = _lines(offsets, micro).to(self.world.device)
             for name, engine in learning.items():
-                share = self._share(name, engine.call(inputs), part, line, totals)
-                engine.backward(share.loss * (0.0 if micro.idle else 1.0), last=count == len(micros))
+                part = share(name, engine.call(inputs), micro)
+                engine.backward(part.loss * (0.0 if micro.idle else 1.0), last=count == len(micros))
                 if not micro.idle:
-                    _add(sums, {f"{name}/loss": share.loss.detach(), **share.metrics})
-        metrics = self._gathered(sums, learning)
+                    _add(sums, {f"{name}/loss": part.loss.detach(), **part.metrics})
+        made = self._gathered(sums, metrics)
         for name, engine in learning.items():
             optim = self.options.actor.optim if name == "actor" else self.options.critic.optim
-            metrics[f"{name}/lr"] = optim.rate(number)
-            metrics[f"{name}/grad_norm"] = engine.step(optim.rate(number))
-            self._check(name, metrics, number)
+            made[f"{name}/lr"] = optim.rate(number)
+            made[f"{name}/grad_norm"] = engine.step(optim.rate(number))
+            self._check(name, made, number)
         first = next(iter(learning))
-        return Made(metrics[f"{first}/loss"], metrics[f"{first}/lr"], metrics)
+        return Made(made[f"{first}/loss"], made[f"{first}/lr"], made)
 
     @property
     def _warming_up(self) -> bool:
@@ -114,9 +132,9 @@ class Worker:
             reference=part.reference,
         )
 
-    def _gathered(self, sums: dict[str, torch.Tensor], learning: Mapping[str, Engine]) -> dict[str, float]:
+    def _gathered(self, sums: dict[str, torch.Tensor], metrics: set[str]) -> dict[str, float]:
         """Return the metrics of all processes together. Those without a row of their own don't know the names."""
-        names = sorted(_names(self.options, learning))
+        names = sorted(metrics)
         values = torch.stack([torch.as_tensor(sums.get(name, 0.0)).double().cpu() for name in names])
         return dict(zip(names, self.world.total(values).tolist(), strict=True))
 
@@ -135,6 +153,12 @@ class Worker:
         lengths = [len(row.input_ids) for row in self.batch.rows]
         packed, world = self.options.model.use_remove_padding, self.world
         return rounds(rows, lengths, self.options.actor, packed=packed, rank=world.rank, world=world.size)
+
+
+def _first(found: Any) -> torch.Tensor:
+    """Return the values, or the log-probs without the entropies."""
+    first: torch.Tensor = found[0] if isinstance(found, tuple) else found
+    return first
 
 
 def _places(offsets: torch.Tensor, micro: Micro) -> torch.Tensor:

@@ -1,0 +1,88 @@
+"""The critics: transformers with heads of their own, which are kept in a file beside the transformer's weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from webgym_cli.train.rl.inputs import Inputs
+from webgym_cli.train.rl.model import hidden_states
+from webgym_cli.train.rl.settings import TrainingError
+
+
+class Critic(nn.Module):  # type: ignore[misc]
+    """A transformer with one output: the return that is to be expected before each trained token."""
+
+    HEAD = "value_head"
+    """The name of what isn't the transformer's, and of its file."""
+
+    def __init__(self, network: Any, *, always_sees: bool) -> None:
+        super().__init__()
+        self.network = network.base_model
+        self.always_sees = always_sees
+        self.value_head = nn.Linear(_width(network), 1, bias=False)
+        nn.init.zeros_(self.value_head.weight)
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        """Return values [k] float32."""
+        states = hidden_states(self.network, inputs, self.always_sees)
+        values = self.value_head(states.to(self.value_head.weight.dtype))
+        return values[:, 0].float()
+
+
+class OutcomeCritic(nn.Module):  # type: ignore[misc]
+    """A transformer that tells failure from success: each of its heads, two hidden layers, judges on its own."""
+
+    HEAD = "outcome_heads"
+    """See `Critic`."""
+
+    def __init__(self, network: Any, heads: int, *, always_sees: bool) -> None:
+        super().__init__()
+        self.network = network.base_model
+        self.always_sees = always_sees
+        self.outcome_heads = nn.ModuleList(_outcome_head(_width(network)) for _ in range(heads))
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        """Return logits [k, heads, 2] float32 of failure and success, before each marked token."""
+        states = hidden_states(self.network, inputs, self.always_sees)
+        given = states.to(self.outcome_heads[0][0].weight.dtype)
+        return torch.stack([head(given) for head in self.outcome_heads], 1).float()
+
+
+def _width(network: Any) -> int:
+    """Return the size of a model's hidden states."""
+    return int(network.get_output_embeddings().weight.shape[1])
+
+
+def _outcome_head(width: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
+
+
+def save_head(module: Any, held: dict[str, torch.Tensor], folder: Path) -> bool:
+    """Write a critic's head, of the weights by their names in the critic; tell whether the network is a critic."""
+    from safetensors.torch import save_file
+
+    if not isinstance(module, Critic | OutcomeCritic):
+        return False
+    prefix = f"{module.HEAD}."
+    own = {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
+    save_file({name: value.contiguous() for name, value in own.items()}, folder / f"{module.HEAD}.safetensors")
+    return True
+
+
+def load_head(critic: Any, folder: Path) -> None:
+    """Take over the head that lies beside a critic's weights; without one it stays new. Raises `TrainingError`."""
+    from safetensors.torch import load_file
+
+    path = folder / f"{critic.HEAD}.safetensors"
+    if not path.is_file():
+        return
+    head, found = getattr(critic, critic.HEAD), load_file(path)
+    if {name: value.shape for name, value in found.items()} != {
+        name: value.shape for name, value in head.state_dict().items()
+    }:
+        raise TrainingError(f"{path}: is of another kind of critic: set rl.webrl.heads as it was, or rl.critic.path")
+    head.load_state_dict(found)

@@ -1,0 +1,50 @@
+"""Improves a policy on a batch of its episodes.
+
+    python start.py webgym_cli.train.rl.main CONFIG.json        (or torchrun, for several processes)
+
+CONFIG.json holds `options.TrainerOptions`. The same command again goes on where the training was interrupted. Exit
+status: 0 when the model is written, 1 with one line on stderr when it can't be.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from webgym_cli.train.rl.actor_critic import ActorCritic
+from webgym_cli.train.rl.gradients import PolicyGradients
+from webgym_cli.train.rl.options import TrainerOptions
+from webgym_cli.train.rl.processes import join, leave
+from webgym_cli.train.rl.settings import TrainingError, read_options
+from webgym_cli.train.rl.trainer import Trainer
+
+
+def kind_of(options: TrainerOptions) -> type[Trainer[Any]]:
+    """Return the kind of training that the settings ask for."""
+    return PolicyGradients if options.webrl is None else ActorCritic
+
+
+def main(arguments: list[str]) -> int:
+    """Train as a file says; return the exit status."""
+    if len(arguments) != 1:
+        sys.stderr.write("webgym: usage: start.py webgym_cli.train.rl.main CONFIG.json\n")
+        return 1
+    try:
+        options = read_options(Path(arguments[0]))
+        kind_of(options)(options, join(grouped=options.trainer.deepspeed is not None)).run()
+        leave()  # not after an error: the others may never come to it
+    except (TrainingError, OSError) as error:
+        sys.stderr.write(f"webgym: {error}\n")
+        return 1
+    except torch.OutOfMemoryError as error:
+        advice = "lower actor.ppo_max_token_len_per_gpu or logprob_chunk, or let DeepSpeed divide or offload"
+        sys.stderr.write(f"webgym: the GPU's memory is full: {advice} ({str(error).splitlines()[0]})\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+"""The states of a batch's episodes: each a prompt, which the critic values by the model's state at its last token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from webgym_cli.train.rl.data import Batch, Row, Transition
+from webgym_cli.train.rl.settings import TrainingError
+
+AGAIN = "make the batch again with webgym prepare and train.algorithm=webrl"
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """S states, each once: a state that a step led to is mostly the one that the next step began in."""
+
+    rows: tuple[Row, ...]
+    """[S]: each a prompt and one token more, before which the state is. Nothing sees that token."""
+    before: torch.Tensor
+    """[n] long: the number of the state that each action was taken in."""
+    after: torch.Tensor
+    """[n] long: the number of the state that it led to; where an episode ended and no such state is asked for, of its
+    own."""
+
+    def tally(self, actions: Sequence[int], success: torch.Tensor, *, after: bool) -> torch.Tensor:
+        """Return [S, 2] float: how often each state was met by some actions in a failure, and in a success.
+
+        `success` [n] bool. `after`: count the states that the actions led to, too.
+        """
+        chosen = torch.tensor(list(actions))
+        met = [self.before[chosen], *([self.after[chosen]] if after else [])]
+        counts = torch.zeros(len(self.rows), 2)
+        for states in met:
+            counts.index_put_((states, success[chosen].long()), torch.ones(len(chosen)), accumulate=True)
+        return counts
+
+
+def transition_of(row: Row) -> Transition:
+    """Return what a row led to. Raises `TrainingError` for a batch that was not prepared for `webrl`."""
+    if row.transition is None:
+        raise TrainingError(f"{row.place}: doesn't say which state it led to (next_prompt): {AGAIN}")
+    if row.images:
+        raise TrainingError(f"{row.place}: has pictures: WebRL's critic and actor learn from pages as text")
+    first = int(row.mask.int().argmax())
+    if not bool(row.mask[first:].all()):
+        raise TrainingError(f"{row.place}: holds several steps, an action is wanted: {AGAIN}")
+    return row.transition
+
+
+def states_of(batch: Batch, *, ends: bool) -> States:
+    """Return the states of a batch, with `ends` those after the last steps, too.
+
+    Raises `TrainingError` for a batch that was not prepared for `webrl`.
+    """
+    found: dict[bytes, int] = {}
+    rows: list[Row] = []
+
+    def number(row: Row, prompt: torch.Tensor) -> int:
+        key = prompt.numpy().tobytes()
+        if key not in found:
+            found[key] = len(rows)
+            rows.append(_state(row, prompt))
+        return found[key]
+
+    before, after = [], []
+    for row in batch.rows:
+        transition = transition_of(row)
+        before.append(number(row, row.input_ids[: int(row.mask.int().argmax())]))
+        gone = transition.last and not ends
+        after.append(before[-1] if gone else number(row, transition.next_prompt))
+    return States(tuple(rows), torch.tensor(before), torch.tensor(after))
+
+
+def _state(row: Row, prompt: torch.Tensor) -> Row:
+    """Return a prompt as a row that marks the token after it."""
+    mask = torch.zeros(len(prompt) + 1, dtype=torch.bool)
+    mask[-1] = True
+    return Row(
+        input_ids=torch.cat([prompt, prompt[-1:]]),
+        mask=mask,
+        log_probs=torch.zeros(1),
+        trajectory=row.trajectory,
+        step=row.step,
+        images=(),
+        sizes=(),
+        place=row.place,
+    )
