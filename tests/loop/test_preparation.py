@@ -8,11 +8,14 @@ from tests.prepare.webrl_made import POLICY, demonstrations, experience, second_
 from tests.records.made import UNSOLVED
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
+from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.preparation import plan_preparation, preparation_in_words, prepare
+from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.plan import PreparePlan
 from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.learning import algorithm
+from webgym_cli.store.metrics import events as metrics
 from webgym_cli.store.run import RunDir
 
 CHAINS, GRPO, SHOWN = "agent.num_chains=2", "train.algorithm=grpo", "loop.demonstration_iterations=1"
@@ -102,6 +105,22 @@ async def test_experience_of_two_runs_is_scored_by_the_policy_s_server(tmp_path,
     assert await prepare(run, with_, events.append, nobody, again=False) == (made, False)
     again, _ = await prepare(run, with_, events.append, nobody, again=True)  # all is known
     assert again.digest == made.digest
+
+
+async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown, server, monkeypatch):
+    run, events = RunDir(tmp_path / "second"), []
+    with_ = second_phase(run, model, experience(shown))
+
+    async def current(serving):
+        assert serving.run == run
+        return (server.base_url,)
+
+    monkeypatch.setattr(Serving, "current", current)
+    async with Pipeline(run, with_, tmp_path, events.append) as pipeline:
+        made = await pipeline.prepare()
+    assert (len(server.asked), made.replayed_rows) == (7, 7)
+    (noted,) = metrics(run, "prepare")
+    assert (noted["current_rows"], noted["replayed_rows"]) == (4, 7)
 
 
 async def test_a_scoring_that_broke_off_goes_on_where_it_was(tmp_path, model, shown, server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,10 @@ class ActorServer:
 
     def __init__(self, logprobs: dict[int, float] | None = None, *, max_model_len: int = 1 << 20) -> None:
         self.logprobs = logprobs or {}
+        self.answers: int | None = None
+        """So many questions are answered, the others wait for ever; None: all are."""
+        self.waiting = asyncio.Event()
+        """Set when a question waits."""
         self.usual = UNLIKELY
         """The log-probability of other tokens."""
         self.max_model_len = max_model_len
@@ -48,6 +53,9 @@ class ActorServer:
         status = self.statuses.popleft() if self.statuses else 200
         if status != 200 or len(body["prompt"]) + body["max_tokens"] > self.max_model_len:
             return web.json_response({"error": {"message": "no"}}, status=400 if status == 200 else status)
+        if self.answers is not None and len(self.asked) >= self.answers:
+            self.waiting.set()
+            await asyncio.Event().wait()
         self.asked.append(body["prompt"])
         return web.json_response({"choices": [{"text": "", "prompt_logprobs": self._told(body)}]})
 

@@ -29,7 +29,8 @@ def prepare(
     With train.algorithm=sft it draws a dataset, RUN/llamafactory_data: finetune_train.json, finetune_val.json,
     dataset_info.json, train_config.yaml, deepspeed.json, wandb_env.sh and dropped.json (what was left out, and why).
     Else it makes the iteration's batch for policy gradients, RUN/rl_data: rows.jsonl (tokens as they were sampled),
-    trajectories.jsonl (rewards and groups), rl.json, dropped.json.
+    trajectories.jsonl (rewards and groups), rl.json, dropped.json. With train.algorithm=webrl a row is an action, and
+    there are actions of earlier successes beside (rl.replay), which the current policy's server scores.
 
     With --target orm it makes the training set of an outcome reward model: the questions of webgym score about the
     run's training episodes, with YES or NO by the verdict of orm.labels. The model is trained in RUN/orm, a run of its
@@ -39,6 +40,7 @@ def prepare(
       webgym prepare runs/a
       webgym prepare runs/a --target orm && webgym train runs/a/orm && webgym score runs/a --orm runs/a/orm/model.pt
       webgym prepare runs/a -s algorithm_config.positive_samples_to_train=600
+      webgym prepare runs/a -s train.algorithm=webrl -s 'rl.replay.experience=["runs/sft"]'
       webgym prepare runs/a --dry-run --json | jq .dropped_steps
 
     Exit codes: 3, 75.

@@ -1,0 +1,70 @@
+"""`webgym prepare` with train.algorithm=webrl, as a person runs it: planned, killed, said again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.cli.runs import WEBGYM, tree
+from tests.prepare.actor_server import ActorServer
+from tests.prepare.rl_made import build_model, line_of
+from tests.prepare.webrl_made import POLICY, demonstrations, experience, second_phase
+from webgym_cli.store.run import RunDir
+
+
+@pytest.fixture
+def run(tmp_path, tmp_path_factory):
+    model = build_model(tmp_path_factory.mktemp("model"))
+    shown = demonstrations(RunDir(tmp_path / "shown"), model)
+    run = RunDir(tmp_path / "run")
+    second_phase(run, model, experience(shown))
+    return run
+
+
+async def started(run, *arguments):
+    """Start the command."""
+    command = [*WEBGYM, "prepare", str(run.root), "--json", *arguments]
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+
+
+async def test_a_dry_run_tells_what_can_be_known_and_writes_nothing(run):
+    before = tree(run.root.parent)
+    process = await started(run, "--dry-run")
+    told, said = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    (plan,) = [json.loads(line) for line in told.splitlines()]
+    assert plan["replay"]["actions_to_score"] == 7
+    assert plan["replay"]["dropped_trajectories"] == {"failure": 1, "repeated_task": 1, "unsuccessful": 1}
+    assert tree(run.root.parent) == before
+
+
+async def test_what_was_scored_before_a_kill_is_not_asked_again(run):
+    async with ActorServer() as server:
+        server.usual, server.answers = -0.3, 3
+        where = ("-s", f"rl.replay.base_url={server.base_url}", "-s", "rl.replay.concurrency=1")
+        process = await started(run, *where)
+        await server.waiting.wait()
+        process.kill()
+        await process.communicate()
+        assert len(line_of(run.action_logprobs)) == 3
+        assert not run.rl_data.exists()
+        server.answers = None
+        process = await started(run, *where)
+        told, said = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    assert len({str(tokens) for tokens in server.asked}) == len(server.asked) == 7
+    made = [json.loads(line) for line in told.splitlines()]
+    assert [
+        (one["policy"], one["current_rows"], one["replayed_rows"]) for one in made if one["event"] == "rl_data"
+    ] == [(POLICY, 4, 7)]
+
+
+async def test_a_server_that_is_gone_ends_it_with_the_next_command(run):
+    process = await started(run, "-s", "rl.replay.base_url=http://127.0.0.1:9/v1", "-s", "rl.replay.retries=0")
+    _, said = await process.communicate()
+    assert process.returncode == 1
+    assert b"http://127.0.0.1:9/v1: no log-probabilities of a prompt: Connection error." in said
+    assert b"Traceback" not in said
