@@ -24,7 +24,7 @@ from webgym_cli.environments.webarena_sites import (
     require_sites,
 )
 from webgym_cli.environments.webarena_states import LoginStates, logins_of, sites_of
-from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, UsageError
+from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import Site
@@ -304,6 +304,19 @@ async def test_a_process_that_dies_gives_its_site_back(episodes, settings, state
     holder.kill()
     await holder.wait()
     await asyncio.wait_for(waiting[1].wait(), 30)
+
+
+async def test_a_folder_that_is_none_is_named(settings, tmp_path):
+    (tmp_path / "file").write_text("")
+    desk = SiteDesk(settings(f"webarena.auth_folder={tmp_path / 'file'}"))
+    with pytest.raises(StoreError, match="file: can't be made") as refused:
+        async with desk.turn([Site.REDDIT]):
+            raise AssertionError("the episode began")
+    assert refused.value.hint == "choose another webarena.auth_folder"
+    (tmp_path / "auth" / "reddit.lock").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"reddit\.lock: can't be locked"):
+        async with SiteDesk(settings()).turn([Site.REDDIT]):
+            raise AssertionError("the episode began")
 
 
 # --- resets

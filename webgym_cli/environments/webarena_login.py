@@ -97,7 +97,10 @@ class Doorman:
         return f"{session.url} asks for a password" if shown else ""
 
     async def _open(self, session: BrowserSession, site: Site, page: str, *, refusals: bool = False) -> int:
-        """Open a page of a site and return its status. Raises `BoundaryError` for 500 and up, and for 400 and up."""
+        """Open a page of a site and return its status. Raises `BoundaryError` where it can't be had.
+
+        `refusals`: a status from 400 to 499 is an answer, too.
+        """
         url = f"{self._settings.webarena.site(site).url}{page}"
         hint = f"start the site, or mend webarena.{site}.url"
         try:

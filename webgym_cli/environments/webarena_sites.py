@@ -24,6 +24,7 @@ from webgym_cli.records.webarena import Site
 
 _LOOK_AGAIN = 0.2
 """Seconds between two tries to take a site that another process holds."""
+_OTHER_FOLDER = "choose another webarena.auth_folder"
 _BELIEVED = 60.0
 """Seconds for which a site that several episodes share is not asked again whether it knows the login."""
 
@@ -104,8 +105,8 @@ class SiteDesk:
         try:
             self._states.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            hint = "choose another webarena.auth_folder"
-            raise StoreError(f"{self._states.folder}: can't be made: {error.strerror}", hint=hint) from error
+            message = f"{self._states.folder}: can't be made: {error.strerror}"
+            raise StoreError(message, hint=_OTHER_FOLDER) from error
         return FileLock(self._states.folder / name)
 
     async def _reset(self, site: Site) -> None:
@@ -217,13 +218,15 @@ def _url(settings: Settings, site: Site, whose: str = "") -> str:
 
 
 async def _taken(lock: FileLock) -> None:
-    """Wait until a lock is ours; a cancelled wait holds nothing."""
+    """Wait until a lock is ours; a cancelled wait holds nothing. Raises `StoreError` where there can be none."""
     while True:
         try:
             lock.acquire(timeout=0)
             return
         except Timeout:
             await asyncio.sleep(_LOOK_AGAIN)
+        except (OSError, NotImplementedError) as error:  # the latter from a file system without locks
+            raise StoreError(f"{lock.lock_file}: can't be locked: {error}", hint=_OTHER_FOLDER) from error
 
 
 async def _all_of(works: Iterable[Coroutine[None, None, None]]) -> None:
