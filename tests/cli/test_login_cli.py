@@ -12,19 +12,14 @@ import time
 import pytest
 
 from tests.environments.webarena_mail import PASSWORD, USER, MailServer, mail_settings
-from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.find import find_chromium
-from webgym_cli.errors import RoleError
+from tests.stack.killing import needs_chromium
 
 SITE = "gitlab"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def chromium():
-    try:
-        return str(find_chromium(Settings().browser))
-    except RoleError as error:
-        pytest.skip(str(error))
+    needs_chromium()
 
 
 @pytest.fixture
@@ -60,6 +55,7 @@ def state(tmp_path):
 
 
 @pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
 async def test_a_login_is_kept_for_its_owner_alone_and_is_known_to_the_site_until_that_forgets(login, state, mail):
     code, rows, said = await login()
     row = {"site": SITE, "status": "valid", "account": USER, "file": str(state), "detail": ""}
@@ -89,6 +85,7 @@ async def test_a_login_is_kept_for_its_owner_alone_and_is_known_to_the_site_unti
 
 
 @pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
 async def test_a_wrong_password_is_1_and_says_what_the_site_says(login, state):
     code, (row,), said = await login(password="squirrel")
     told = f"{SITE} did not let {USER} in: "
@@ -99,6 +96,7 @@ async def test_a_wrong_password_is_1_and_says_what_the_site_says(login, state):
 
 
 @pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
 @pytest.mark.parametrize("down", ["gone", "503"])
 async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail, down):
     if down == "gone":
@@ -115,6 +113,7 @@ async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail
 
 
 @pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
 async def test_a_form_that_looks_otherwise_names_the_setting(login):
     code, _, said = await login("-s", f"webarena.{SITE}.submit=button=Enter here")
     assert code == 1

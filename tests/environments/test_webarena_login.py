@@ -138,10 +138,11 @@ async def test_two_sites_of_one_host_are_refused_before_the_first_episode(settin
         assert await open_sites(apart, [task(Site.REDDIT, LAB)]) == (Site.REDDIT,)
 
 
-async def test_without_a_proof_the_login_form_tells(settings, mail, browsers):
-    """What is in a page is not asked, as for Magento's shop: a login page, or a field for a password, is."""
-    plain = settings("webarena.gitlab.proof=", "webarena.gitlab.login_page=")
-    assert await open_sites(plain, [task(LAB)]) == (LAB,)
+async def test_a_form_is_found_by_names_buttons_and_selectors(settings, mail):
+    """As most of WebArena's are; the proof is then that no page asks for a password."""
+    form = ("account_field=name=user", "password_field=#password", "submit=button=Log in", "proof=", "login_page=")
+    known = settings(*(f"webarena.gitlab.{one}" for one in form))
+    assert await open_sites(known, [task(LAB)]) == (LAB,)
     mail.sessions.clear()
-    assert await open_sites(settings("webarena.gitlab.proof="), [task(LAB)]) == (LAB,)
+    assert await open_sites(known, [task(LAB)]) == (LAB,)
     assert mail.logins == 2
