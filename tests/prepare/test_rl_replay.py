@@ -17,12 +17,14 @@ from tests.prepare.webrl_made import (
     prepared,
     second_phase,
 )
+from tests.records.made import step, trajectory
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.known import KnownLogprobs
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.states import actions
+from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 
@@ -291,6 +293,38 @@ async def test_pictures_of_the_iteration_itself_are_refused(run, model, tokens):
     store(run, at(at_first, 1))
     with pytest.raises(SettingsError, match=r"train\.algorithm=webrl: the prompts of train-0001-00005 have pictures"):
         await prepared(run, with_, Scorer())
+
+
+def on_pages(number, version):
+    """An episode on two web pages of which both a screenshot and the text are stored."""
+    seen = [step(index).observation.model_copy(update={"html": f"<p> Page {index} </p>"}) for index in range(2)]
+    steps = tuple(step(index, observation=page, response=f"# {index}") for index, page in enumerate(seen))
+    made = trajectory(number, steps=0, prompt=PromptSpec(version=version), instruction=f"Find {number}.")
+    return made.model_copy(update={"steps": steps})
+
+
+async def test_web_pages_are_read_as_text_whatever_pictures_are_stored(run, shown, model, tokens):
+    with_ = second_phase(run, model, experience(shown))
+    store(shown, on_pages(8, PromptVersion.WEBRL), on_pages(9, PromptVersion.VANILLA))
+    run.part("train", 1).unlink()
+    store(run, at(served(on_pages(5, PromptVersion.WEBRL), tokens), 1))
+    data = await prepared(run, with_, Scorer())
+    rows = lines(run, "rows.jsonl")
+    assert (data.current_rows, data.replayed_rows, dropped(run)["dropped_trajectories"]["pictures"]) == (2, 4, 1)
+    assert {tuple(row["images"]) for row in rows} == {()}
+    after = tokens.tokenizer.decode(rows[1]["next_prompt"], skip_special_tokens=False)
+    assert after.endswith(
+        "# 1<|im_end|>\n<|im_start|>user\nRound 2\n\n<p> Page 1 </p><|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_screenshots_of_the_iteration_itself_are_refused_before_anything_is_scored(run, shown, model, tokens):
+    with_ = second_phase(run, model, experience(shown))
+    run.part("train", 1).unlink()
+    store(run, at(served(on_pages(5, PromptVersion.VANILLA), tokens), 1))
+    with pytest.raises(SettingsError, match=r"the prompts of train-0001-00005 have pictures") as caught:
+        planned(run, with_)
+    assert "context_config.prompt_version=webrl" in caught.value.hint
 
 
 async def test_failures_of_the_policy_may_be_replayed_too(run, shown, model):
