@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -46,6 +47,12 @@ def test_policy_servers_that_are_left_alone_are_told():
     monitor = rollout()
     monitor.servers = lambda: {"http://a/v1": {"open": 0}, "http://b/v1": {"open": 1}}
     assert plain(drawn(Board(monitor.snapshot())))[2].rstrip().endswith("judge 3  1 of 2 policy servers left alone")
+
+
+def test_sites_that_take_one_at_a_time_are_told():
+    monitor = rollout()
+    monitor.plan = replace(monitor.plan, sites={"reddit": "reset", "gitlab": "serial", "map": "parallel"})
+    assert plain(drawn(Board(monitor.snapshot())))[2].rstrip().endswith("judge 3  one at a time on reddit, gitlab")
 
 
 def test_a_wide_board_tells_more():

@@ -28,6 +28,7 @@ WEBGYM = [sys.executable, "-m", "webgym_cli"]
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m")
 LIVE = """
 import sys
+from dataclasses import replace
 from webgym_cli.cli.output import Output
 BAR = {"done": 1, "total": 9, "facts": "FACTS"}
 with Output(as_json=True).progress() as board:
@@ -184,6 +185,7 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     state.begin(run, "loop", {})
     monitor = rollout()
     monitor.servers = lambda: {"http://b/v1": {"requests": 9, "failures": 3, "outstanding": 2, "open": 1}}
+    monitor.plan = replace(monitor.plan, sites={"reddit": "serial"})
     write_status(run, 0, monitor.snapshot())
     with locked(run, "loop runs/a"):
         found = json.loads(webgym("status", run.root, "--json").stdout)
@@ -199,6 +201,7 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     assert ["rollout", "train 0", "vllm", "running", "10", "100"] in lines
     assert ["stored", "train", "0", "0", "2", "0"] in lines
     assert ["queue", "owed", "548"] in lines
+    assert ["isolation", "reddit", "serial"] in lines
     assert ["server", "http://b/v1", "2", "9", "3", "1"] in lines
     assert ["evaluation", "0", "4", "", "0", "1"] in lines
     assert len([line for line in lines if line[0] == "episode"]) == 30

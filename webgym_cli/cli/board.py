@@ -113,12 +113,14 @@ def _counts(snapshot: dict[str, Any], state: str) -> Text:
     more = [(name, snapshot[name]) for name in ("unjudged", "skipped", "cut", "given_up") if snapshot[name]]
     ranks = [(f"{snapshot['ranks']} ranks", "")] if snapshot["ranks"] > 1 else []
     queues = [(f"{visible(name)} {depth}", "") for name, depth in snapshot["queues"].items()]
+    alone = [site for site, kind in snapshot.get("isolation", {}).items() if kind != "parallel"]
     servers = snapshot["servers"].values()
     shut = sum(facts["open"] > 0 for facts in servers)
     return _line(
         *ranks,
         (f"{snapshot['running']} of {snapshot['slots']} slots busy" if state in _GOING_ON else "", ""),
         *queues,
+        (f"one at a time on {', '.join(alone)}" if alone else "", ""),
         (f"{shut} of {len(servers)} policy servers left alone" if shut else "", "yellow"),
         *((f"{name.replace('_', ' ')} {count}", "yellow") for name, count in more),
     )

@@ -214,6 +214,7 @@ def _cells(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield "pace", rollout["steps_per_second"], rollout["elapsed"], rollout["eta"]
         yield "slots", rollout["running"], rollout["slots"]
         yield from (("queue", name, depth) for name, depth in rollout["queues"].items())
+        yield from (("isolation", site, kind) for site, kind in rollout.get("isolation", {}).items())
         counters = ("outstanding", "requests", "failures", "open")
         yield from (("server", url, *(found[name] for name in counters)) for url, found in rollout["servers"].items())
         yield from (("count", name, rollout[name]) for name in ("unjudged", "judged", "skipped", "cut", "given_up"))

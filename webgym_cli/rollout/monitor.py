@@ -192,6 +192,7 @@ class Monitor:
             "total": len(self.plan.episodes),
             "owed": len(self.plan.owed),
             "given_up": self.plan.given_up,
+            "isolation": dict(self.plan.sites),
             "collected": self.finished,
             "withdrawn": self._withdrawn,
             "steps": self.steps,
