@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -28,7 +29,6 @@ WEBGYM = [sys.executable, "-m", "webgym_cli"]
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m")
 LIVE = """
 import sys
-from dataclasses import replace
 from webgym_cli.cli.output import Output
 BAR = {"done": 1, "total": 9, "facts": "FACTS"}
 with Output(as_json=True).progress() as board:
