@@ -18,6 +18,7 @@ from webgym_cli.train.plan import plan_training
 from webgym_cli.train.plan_rl import total_steps
 
 NAME = "model_20260109_000000"
+WEBRL = {"current_rows": 6, "replayed_rows": 3}
 
 
 def batch(run, iteration=0, policy="tiny", digest="d0", **facts):
@@ -218,7 +219,7 @@ def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
     policy(run, 1, "sft", states=())
     newest = policy(run, 2, "webrl", states=("actor", "critic"))
     (newest / "critic").mkdir()
-    batch(run, 2, newest.name)
+    batch(run, 2, newest.name, **WEBRL)
     plan = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"objective": "released"})
     assert (plan.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
     assert plan.argv[2] == "webgym_cli.train.rl.main"
@@ -235,17 +236,28 @@ def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
 
 def test_the_first_phase_of_webrl_has_a_critic_of_the_policy(planned, run):
     baseline = policy(run, 1, "sft", states=())
-    batch(run, 1, baseline.name)
+    batch(run, 1, baseline.name, **WEBRL)
     plan = planned("webrl")
     assert (plan.mode, plan.total_steps, plan.config["critic"]["path"]) == ("fresh", 2, None)
+    batch(run, 1, baseline.name)
     assert planned("grpo").config.get("webrl") is None
+
+
+def test_a_batch_is_for_webrl_or_for_a_gradient(planned, run):
+    batch(run)
+    with pytest.raises(MissingStageError, match=r"the batch was not prepared for train\.algorithm=webrl") as caught:
+        planned("webrl")
+    assert caught.value.hint == f"webgym prepare {run.root} -s train.algorithm=webrl"
+    batch(run, **WEBRL)
+    with pytest.raises(MissingStageError, match=r"the batch was prepared for train\.algorithm=webrl, not for grpo"):
+        planned("grpo")
 
 
 @pytest.mark.parametrize(("before", "now"), [("gae", "webrl"), ("webrl", "gae")])
 def test_the_critic_of_another_algorithm_is_not_gone_on_with(planned, run, before, now):
     newest = policy(run, 1, before, states=("actor", "critic"))
     (newest / "critic").mkdir()
-    batch(run, 1, newest.name)
+    batch(run, 1, newest.name, **(WEBRL if now == "webrl" else {}))
     plan = planned(now)
     assert (plan.mode, plan.config["critic"]["path"]) == ("fresh", None)
     assert f"was trained without the critic of {now}" in plan.notes[0]

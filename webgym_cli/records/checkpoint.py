@@ -37,7 +37,7 @@ class Checkpoint(Record):
     steps: int
     """Optimizer steps of this training."""
     loss: float | None = None
-    """The mean loss of this training."""
+    """The mean loss of this training, of the actor where there is a critic, too."""
     metrics: dict[str, float] = Field(default_factory=dict)
     """What our own trainer measured, under the names of AgentFly's; empty for `sft`."""
     seconds: float | None = None

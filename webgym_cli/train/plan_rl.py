@@ -40,15 +40,16 @@ def plan_gradients(run: RunDir, settings: Settings, environ: Mapping[str, str]) 
     Raises `MissingStageError` without a batch of the current policy, `RoleError` without the train role, `UsageError`
     for damaged files and for several nodes.
     """
-    batch, kind = read_batch(run), algorithm(run, settings)
+    kind = algorithm(run, settings)
+    batch = read_batch(run, kind)
     newest = checkpoints.current(run)
     plan = _fresh(run, settings, batch, kind, environ)
     plan = _carried(run, settings, plan, newest)
     return _continued(run, plan)
 
 
-def read_batch(run: RunDir) -> RlData:
-    """Return what the batch says of itself. Raises `MissingStageError` unless it is the current policy's."""
+def read_batch(run: RunDir, kind: Algorithm) -> RlData:
+    """Return what the batch says of itself. Raises `MissingStageError` unless it is the current policy's, and fits."""
     file, hint = run.rl_data / SUMMARY, f"webgym prepare {run.root}"
     if not file.is_file():
         raise MissingStageError(f"{run.rl_data}: there is no batch", hint=hint)
@@ -60,6 +61,12 @@ def read_batch(run: RunDir) -> RlData:
             f"{run.rl_data}: the batch is for training {batch.policy} in iteration {batch.iteration}, the current "
             f"policy is {newest.name if newest else 'the base model'}, version {version}",
             hint=f"webgym rollout {run.root}, then {hint}",
+        )
+    if (batch.replayed_rows is not None) != (kind == "webrl"):
+        others = f"was prepared for train.algorithm=webrl, not for {kind}"
+        raise MissingStageError(
+            f"{run.rl_data}: the batch {'was not prepared for train.algorithm=webrl' if kind == 'webrl' else others}",
+            hint=f"{hint} -s train.algorithm={kind}",
         )
     return batch
 

@@ -83,6 +83,8 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
 def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
     """Return the record of finished weights."""
     state: dict[str, Any] = partial.trainer_state(weights) or {}
+    log = plan.folder / TRAINER_LOG
+    metrics = {} if plan.algorithm == "sft" else last_metrics(log)
     return Checkpoint(
         name=plan.name,
         version=plan.iteration + 1,
@@ -93,8 +95,8 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
         data_digest=plan.training.data_digest,
         resumable=resumable(weights),
         steps=int(state.get("global_step", plan.total_steps)),
-        loss=mean_loss(read_log(plan.folder / TRAINER_LOG)),
-        metrics={} if plan.algorithm == "sft" else last_metrics(plan.folder / TRAINER_LOG),
+        loss=metrics.get("actor/loss", mean_loss(read_log(log))),
+        metrics=metrics,
         seconds=seconds,
         created_at=now(),
     )
