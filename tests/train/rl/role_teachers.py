@@ -19,8 +19,8 @@ from tiny import (
 )
 
 from webgym_cli.train.rl import lessons
+from webgym_cli.train.rl.gradients import PolicyGradients
 from webgym_cli.train.rl.kl import kl_estimate
-from webgym_cli.train.rl.trainer import Trainer
 from webgym_cli.train.rl.update import Worker
 
 check = unittest.TestCase()
@@ -29,7 +29,7 @@ KL = {"use_kl_loss": True, "kl_loss_coef": 0.5, "kl_loss_type": "mse"}
 
 def learned(place, **sections):
     """Return what a finished training has computed before its first step."""
-    made = Trainer(options(place, **sections), ALONE)
+    made = PolicyGradients(options(place, **sections), ALONE)
     return lessons.load(made.output, made.digest)
 
 
@@ -114,7 +114,7 @@ LORA = {"model": {"lora_rank": 4, "lora_alpha": 8}, "actor": {**KL, "ppo_epochs"
 def test_an_adapter_is_trained_and_merged():
     with scratch() as place:
         model, _ = usual(place)
-        running = Trainer(options(place, **LORA), ALONE)
+        running = PolicyGradients(options(place, **LORA), ALONE)
         made = running.run()
         before, after = weights_of(model), weights_of(made)
         assert before.keys() == after.keys()
@@ -149,7 +149,7 @@ def test_carried_weights_are_exact_and_moments_stay():
         assert weights_of(made)["model.norm.weight"].dtype == torch.bfloat16
         exact = torch.load(made / "rl_state" / "actor" / "states.pt", weights_only=True)
         given = {"trainer": {"carry_state": str(made / "rl_state"), "output_dir": str(place / "next")}}
-        following = Trainer(options(place, **given), ALONE)
+        following = PolicyGradients(options(place, **given), ALONE)
         following._start(None)
         held = dict(following.engines["actor"].weights())
         for name, value in exact["weights"].items():

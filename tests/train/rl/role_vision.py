@@ -14,9 +14,9 @@ from tiny import (
 )
 
 from webgym_cli.testing import tiny_model_build
+from webgym_cli.train.rl.gradients import PolicyGradients
 from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import TrainingError
-from webgym_cli.train.rl.trainer import Trainer
 
 check = unittest.TestCase()
 SIZES = {"small": (64, 32), "large": (96, 64)}
@@ -134,7 +134,7 @@ def test_pictures_that_are_not_what_was_seen_are_refused():
         ):
             write_batch(place / "data", [rows[0] | change], rewards=[1.0], groups=[0])
             with check.assertRaisesRegex(TrainingError, wanted):
-                Trainer(options(place, actor={"ppo_max_token_len_per_gpu": 60}), ALONE).run()
+                PolicyGradients(options(place, actor={"ppo_max_token_len_per_gpu": 60}), ALONE).run()
 
 
 def test_pictures_among_several_processes_are_refused():
@@ -142,4 +142,4 @@ def test_pictures_among_several_processes_are_refused():
         _, rows = seen(place)
         write_batch(place / "data", [rows[0]], rewards=[1.0], groups=[0])
         with check.assertRaisesRegex(TrainingError, "line 1: has pictures, on which only a single process"):
-            Trainer(options(place), World(0, 2, torch.device("cpu")))
+            PolicyGradients(options(place), World(0, 2, torch.device("cpu")))
