@@ -1,6 +1,7 @@
 """What a batch of webrl takes over: candidates, scores that are kept, the window, the cap, the draw, the lines."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -214,6 +215,14 @@ async def test_the_cap_comes_after_the_window_and_the_seed_decides(run, shown, m
         others.add(tuple(replayed(run)))
     assert len(others | {tuple(chosen)}) > 2
     assert {len(one) for one in others} == {3}
+
+
+def test_the_cap_is_what_the_ratio_says(run, shown, with_):
+    def cap(ratio, rows):
+        plan = planned(run, with_).replay
+        return replace(plan, how=plan.how.model_copy(update={"ratio": ratio})).cap(rows)
+
+    assert (cap(2.0, 3), cap(0.5, 3), cap(0.29, 100), cap(0.0, 9)) == (6, 1, 29, 0)
 
 
 async def test_nothing_is_scored_where_nothing_is_replayed(run, shown, model):

@@ -251,8 +251,8 @@ def _refuse_empty(counts: Counts, run: RunDir) -> None:
     if not counts.trained:
         found = {**counts.masked, "greedy": counts.greedy}
         reasons = ", ".join(f"{count} x {reason}" for reason, count in found.items() if count)
-        waits = Masked.REWARD_UNKNOWN in counts.masked
+        rewarded = f"webgym judge {run.root}, or webgym score {run.root} --orm MODEL"
         raise WebGymError(
             f"{run.root}: no trajectory has a reward to learn from ({reasons or 'there is none'})",
-            hint=f"webgym {'judge' if waits else 'inspect-buffer'} {run.root}",
+            hint=rewarded if Masked.REWARD_UNKNOWN in counts.masked else f"webgym inspect-buffer {run.root}",
         )

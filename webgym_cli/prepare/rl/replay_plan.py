@@ -26,6 +26,8 @@ WITH {attempts}
 SELECT iteration, task, site, instruction, policy, reward, steps, {reason}, {place}
 FROM last_attempts ORDER BY iteration, id
 """
+ROUNDING = 1e-9
+"""So far below a whole number of actions a product may come out by rounding."""
 _OF_THE_SERVER = {"concurrency", "retries", "timeout", "api_key_env_var"}
 """The settings that don't change what is taken over."""
 
@@ -102,7 +104,7 @@ class ReplayPlan:
 
     def cap(self, current_rows: int) -> int:
         """Return how many actions are taken over at most."""
-        return int(self.how.ratio * current_rows)
+        return int(self.how.ratio * current_rows + ROUNDING)
 
     def told(self) -> list[object]:
         """Return all that decides what is taken over."""
