@@ -63,6 +63,11 @@ def orm_prompt(trajectory: Trajectory) -> OrmPrompt:
     return OrmPrompt(page_text(trajectory.instruction), "\n".join(lines), page)
 
 
+def first_prompt(instruction: str, seen: Observation) -> OrmPrompt:
+    """Return the prompt of a task of which nothing is done yet: its probability is what will become of it."""
+    return OrmPrompt(page_text(instruction), "", _page(seen))
+
+
 def prompt_digest(settings: OrmSettings) -> str:
     """Return the SHA-256 of all that decides a probability but the trajectory: model, words and longest prompt."""
     content = [settings.model, settings.system_prompt or SYSTEM, settings.max_tokens, ANSWERS]

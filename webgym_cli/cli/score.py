@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,6 @@ from webgym_cli.cli.judge import IterationOpt, SplitOpt, query_of
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from webgym_cli.config.model import Settings
 
 OrmOpt = Annotated[
     str | None,
@@ -62,6 +59,7 @@ def score(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.loop.scoring import score as score_run
+    from webgym_cli.loop.scoring import with_named_orm
     from webgym_cli.rewards.orm_plan import plan_scoring
     from webgym_cli.store.run import open_run
 
@@ -72,7 +70,7 @@ def score(
     options |= {"unscored": unscored, "all_": all_}
     query = query_of({**options, "unjudged": unscored, "failed": False})
     directory, settings = resolve(run, config, [*(set_ or ()), *_named(orm)])
-    settings = _settled(settings)
+    settings = with_named_orm(settings)
     output = Output.for_events(json)
     plan = plan_scoring(directory, settings.orm, query)
     if dry_run:
@@ -95,15 +93,3 @@ def _named(orm: str | None) -> list[str]:
     if orm.startswith(("http://", "https://")):
         return [f"orm.base_url={orm}", "orm.model="]
     return ["orm.base_url=", f"orm.model={Path(orm).resolve() if Path(orm).is_dir() else orm}"]
-
-
-def _settled(settings: Settings) -> Settings:
-    """Return the settings with the model's name, which the server tells where they don't."""
-    from webgym_cli.rewards.orm_client import served_model
-    from webgym_cli.rewards.orm_plan import require_orm
-
-    orm = settings.orm
-    require_orm(orm)
-    if orm.model:
-        return settings
-    return settings.model_copy(update={"orm": orm.model_copy(update={"model": served_model(orm)})})

@@ -1,4 +1,4 @@
-"""`webgym tasks`: check task files, draw samples of tasks, and make tasks of other systems' files."""
+"""`webgym tasks`: check task files, draw samples of tasks, make tasks of other systems' files and of failed ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 import typer
 
 from webgym_cli.cli import complete
+from webgym_cli.cli.generate import generate
 from webgym_cli.cli.manual import Manual, ManualGroup
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="tasks",
     cls=ManualGroup,
-    help="Check, sample and convert task files.",
+    help="Check, sample, convert and generate task files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -198,6 +199,9 @@ def convert(
         write_atomic(out, "".join(f"{line}\n" for line in lines))
     generated = sum(task.extra["generated"] for task in converted.tasks)
     output.note(f"{len(lines)} tasks, {generated} of them generated: only a reward model can score those")
+
+
+app.command(cls=Manual)(generate)
 
 
 @contextmanager

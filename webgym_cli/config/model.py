@@ -17,6 +17,7 @@ from webgym_cli.config.collect import (
     RolloutSettings,
     TasksSettings,
 )
+from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.learn import (
     AlgorithmSettings,
     FilterSettings,
@@ -47,6 +48,7 @@ class Settings(Section):
     rollout: RolloutSettings = RolloutSettings()
     judge: JudgeSettings = JudgeSettings()
     orm: OrmSettings = OrmSettings()
+    generate: GenerateSettings = GenerateSettings()
     serve: ServeSettings = ServeSettings()
     log_config: LogSettings = LogSettings()
     algorithm_config: AlgorithmSettings = AlgorithmSettings()

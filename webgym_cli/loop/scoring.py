@@ -10,8 +10,9 @@ from webgym_cli.config.orm import OrmSettings
 from webgym_cli.config.settle import NONE
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.events import Event
+from webgym_cli.rewards.orm_client import served_model
 from webgym_cli.rewards.orm_execute import Scoring, score_in_words
-from webgym_cli.rewards.orm_plan import OrmPlan, plan_scoring
+from webgym_cli.rewards.orm_plan import plan_scoring, require_orm
 from webgym_cli.rewards.plan import JudgeQuery
 from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.serve.fleet import Fleet
@@ -26,7 +27,7 @@ async def score(pipeline: Pipeline, query: JudgeQuery) -> Event:
     sink({**plan.to_json(), "message": f"{len(plan.owed)} trajectories to score, {plan.to_skip} skipped"})
     for line in plan.damaged:
         sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
-    async with _reachable(pipeline, plan) as settings:
+    async with reachable_orm(pipeline, needed=plan.to_ask > 0) as settings:
         summary = await Scoring(plan, run, settings, sink).execute()
     pipeline.record(summary, score_in_words(summary))
     refresh_index(run, sink)
@@ -34,10 +35,10 @@ async def score(pipeline: Pipeline, query: JudgeQuery) -> Event:
 
 
 @asynccontextmanager
-async def _reachable(pipeline: Pipeline, plan: OrmPlan) -> AsyncIterator[OrmSettings]:
+async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[OrmSettings]:
     """Give the settings with a server's base URL: our own server's, for as long as it is needed, if they have none."""
     settings, orm = pipeline.settings, pipeline.settings.orm
-    if orm.base_url or not plan.to_ask:
+    if orm.base_url or not needed:
         yield orm
         return
     python, device = role_python(settings, "serve"), resolve_device(settings.roles.device)
@@ -61,3 +62,12 @@ def serving_orm(settings: Settings) -> Settings:
         }
     )
     return settings.model_copy(update={"serve": served})
+
+
+def with_named_orm(settings: Settings) -> Settings:
+    """Return the settings with the model's name, which its server tells where they don't. Raises `SettingsError`."""
+    orm = settings.orm
+    require_orm(orm)
+    if orm.model:
+        return settings
+    return settings.model_copy(update={"orm": orm.model_copy(update={"model": served_model(orm)})})

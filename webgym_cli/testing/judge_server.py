@@ -10,7 +10,8 @@ by plain rules over the text in the question's fence, the same for the same ques
   titles, actions and notes of the steps; one of the alternatives is enough;
 - reference: the answer equals one of the alternatives, apart from case, spaces and punctuation.
 
-So it is no judge of anything real, and says so in each reason.
+So it is no judge of anything real, and says so in each reason. It also makes new tasks and tells whether one can be
+done, by the rules of `scripted_tasks.py`: the questions of `tasks/generate_prompt.py`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from typing import Any
 from aiohttp import web
 
 from webgym_cli.errors import UsageError
+from webgym_cli.testing.scripted_tasks import feasible, new_tasks
 
 MODEL = "scripted-judge"
 """The one model that it lists; it answers to any name."""
 KEPT_QUESTIONS = 10_000
 """So many of the newest questions are kept in `asked`."""
+GENERATE = "generate"
+"""The job that asks for new tasks, not for a verdict."""
 LARGEST_REQUEST = 256 * 2**20
 """Bytes: some dozens of screenshots."""
 
@@ -155,8 +159,10 @@ class JudgeServer:
         return queue.popleft() if queue else None
 
 
-def decide(job: str, data: Mapping[str, Any]) -> dict[str, str]:
+def decide(job: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reply to a question. Raises `KeyError` for a job or field that our prompts don't have."""
+    if job == GENERATE:
+        return new_tasks(data)
     yes = _RULES[job](data)
     return {"reason": f"By a rule over the question's text, no picture was looked at: {job}.", "verdict": _VERDICT[yes]}
 
@@ -194,6 +200,7 @@ _RULES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "claims": _claims,
     "fact": _fact,
     "reference": _reference,
+    "feasible": feasible,
 }
 
 
@@ -222,7 +229,7 @@ def _read(body: Mapping[str, Any], authorization: str) -> Asked:
     data = json.loads(_FENCED.findall(parts[0]["text"])[0])
     images = tuple(part["image_url"]["url"] for part in parts if part["type"] == "image_url")
     request = {name: value for name, value in body.items() if name != "messages"}
-    if data["question"] not in _RULES:
+    if data["question"] not in {GENERATE, *_RULES}:
         raise KeyError(data["question"])
     return Asked(data["question"], data, images, request, authorization)
 

@@ -1,0 +1,67 @@
+"""An outcome reward model from verdicts to scores: prepared, trained by LLaMA-Factory, served by vLLM."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.records.test_record_judgement import judgement
+from tests.rewards.cases import answered
+from tests.stack.conftest import demo_settings
+from tests.stack_fixtures import needs
+from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.scoring import score
+from webgym_cli.records.task import Split
+from webgym_cli.rewards.plan import JudgeQuery
+from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.checkpoints import checkpoints
+from webgym_cli.store.run import RunDir, create_or_open
+
+pytestmark = pytest.mark.stack
+
+COUNT, DONE = 8, 2
+TRAINING = [
+    "orm.balanced=false",
+    "algorithm_config.learning_rate=2e-3",
+    "algorithm_config.lr_scheduler_type=constant",
+    "algorithm_config.warmup_steps=2",
+    "algorithm_config.num_train_epochs=8",
+    "algorithm_config.per_device_train_batch_size=4",
+    "algorithm_config.gradient_accumulation_steps=1",
+    "algorithm_config.cutoff_len=1024",
+    "algorithm_config.val_split_ratio=0",
+    "algorithm_config.save_steps=999999",
+]
+
+
+@pytest.fixture
+def judged(tiny_model_dir, tmp_path):
+    """A run whose judge found some episodes solved."""
+    needs("train")
+    needs("serve")
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, demo_settings(tiny_model_dir, "serve.max_model_len=1025", "orm.max_tokens=1024"))
+    for number in range(COUNT):
+        append(run, made := answered(number, answer="the date"))
+        append_judgement(run, Split.TRAIN, 0, judgement(trajectory=made.id, success=number < DONE))
+    return run
+
+
+async def test_it_learns_how_often_the_judge_says_yes_and_the_run_keeps_its_policy(judged):
+    settings = orm_settings(judged, [], TRAINING)
+    made = await prepare_orm(judged, settings, lambda event: None)
+    assert (made.train_samples, made.val_samples) == (COUNT, 0)
+    logs = judged.orm.logs / "attempt_0001"
+    logs.mkdir(parents=True)
+    async with Pipeline(judged.orm, settings, logs, lambda event: None) as pipeline:
+        await pipeline.train()
+    assert ([one.version for one in checkpoints(judged.orm)], checkpoints(judged)) == ([1], [])
+
+    trained, events = str(judged.orm.model(settings).resolve()), []
+    asked = settings.model_copy(update={"orm": settings.orm.model_copy(update={"model": trained})})
+    async with Pipeline(judged, asked, logs, events.append) as pipeline:
+        summary = await score(pipeline, JudgeQuery())
+    assert (summary["scored"], summary["model"], summary["cut"]) == (COUNT, trained, 0)
+    told = [event for event in events if event["event"] == "scored"]
+    assert min(event["mass"] for event in told) > 0.3  # before, it hardly ever said YES or NO
+    assert summary["mean_probability"] < 0.5  # most of the judge's verdicts were no

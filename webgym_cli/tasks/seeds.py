@@ -1,0 +1,122 @@
+"""Which tasks new ones are made of, which of them each request shows, and what a new task is. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median_low
+from typing import Any
+from urllib.parse import urlsplit
+
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Observation
+
+ENVIRONMENTS = ("web", "webarena")
+"""The environments whose tasks are words and an address, so that there can be new ones."""
+DUMMY = {
+    "eval_types": ["string_match"],
+    "reference_answers": {"exact_match": "N/A"},
+    "reference_url": "",
+    "program_html": [],
+    "string_note": "",
+    "reference_answer_raw_annotation": "",
+}
+"""WebArena's format wants an evaluation; this one is known as none, so that only a reward model scores the task."""
+_OF_THE_SITE = ("sites", "require_login", "storage_state", "geolocation", "require_reset", "start_urls")
+"""What a new task of WebArena's has from the one that it starts like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A task that failed."""
+
+    task: Task
+    instruction: str
+    """What the policy was asked."""
+    page: Observation | None
+    """The page that it started from; None where nothing was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedGroup:
+    """The failed tasks of one site."""
+
+    site: str
+    seeds: tuple[Seed, ...]
+    """By their tasks' ids."""
+
+    @property
+    def start(self) -> Seed:
+        """The seed that new tasks start like: the first of those that start where most do, with a page if any has."""
+        urls = Counter(seed.task.start_url for seed in self.seeds)
+        here = [seed for seed in self.seeds if seed.task.start_url == urls.most_common(1)[0][0]]
+        return next((seed for seed in here if seed.page is not None), here[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question for new tasks."""
+
+    group: SeedGroup
+    round: int
+    """Counts the requests about a site, from 0."""
+    seeds: tuple[Seed, ...]
+    """Those that it shows, in its order."""
+
+
+def site_name(task: Task) -> str:
+    """Return the site by which tasks are grouped: WebArena's names, with `+` between, else the address's host."""
+    sites = task.extra.get("sites") if task.environment == "webarena" else None
+    if isinstance(sites, list) and sites:
+        return "+".join(sorted(map(str, sites)))
+    try:
+        return urlsplit(task.start_url).netloc.lower() or task.start_url
+    except ValueError:
+        return task.start_url
+
+
+def grouped(seeds: Iterable[Seed]) -> tuple[SeedGroup, ...]:
+    """Return the seeds by site, both in the order of their names."""
+    by_site: dict[str, list[Seed]] = {}
+    for seed in sorted(seeds, key=lambda seed: (seed.task.id, seed.task.key)):
+        by_site.setdefault(site_name(seed.task), []).append(seed)
+    return tuple(SeedGroup(site, tuple(by_site[site])) for site in sorted(by_site))
+
+
+def requests(groups: Sequence[SeedGroup], rounds: int, size: int, seed: int) -> tuple[tuple[Request, ...], ...]:
+    """Return the requests of each round, one for each site.
+
+    A site's seeds are shown in a random order, so many a request, and all of them before any is shown again.
+    """
+    streams = [(group, _endless(group.seeds, f"{seed}/generate/{group.site}")) for group in groups]
+    return tuple(
+        tuple(Request(group, number, tuple(islice(stream, min(size, len(group.seeds))))) for group, stream in streams)
+        for number in range(rounds)
+    )
+
+
+def _endless(seeds: Sequence[Seed], name: str) -> Iterator[Seed]:
+    generator = random.Random(name)
+    while True:
+        yield from generator.sample(seeds, len(seeds))
+
+
+def new_task(instruction: str, request: Request) -> Task:
+    """Return a generated task: it starts as most failed ones of its site do, and is about as hard."""
+    start = request.group.start.task
+    extra: dict[str, Any] = {"generated": True, "seeds": [seed.task.id for seed in request.seeds]}
+    if start.environment == "webarena":
+        extra |= {name: start.extra[name] for name in _OF_THE_SITE if name in start.extra} | {"eval": DUMMY}
+    content = "\0".join((instruction, start.start_url, request.group.site))
+    return Task(
+        id=f"generated-{hashlib.sha256(content.encode()).hexdigest()[:16]}",
+        instruction=instruction,
+        start_url=start.start_url,
+        environment=start.environment,
+        difficulty=median_low([seed.task.difficulty for seed in request.group.seeds]),
+        extra=extra,
+    )

@@ -1,0 +1,59 @@
+"""Tells instructions that say the same: the same words, or nearly the same."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+
+_WORD = re.compile(r"\w+")
+_ROUNDING = 1e-9
+"""What a product of a share may be too large by."""
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return a text's words without case, punctuation and the forms that one character may be written in."""
+    return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
+
+
+class SeenTexts:
+    """Instructions that were met."""
+
+    def __init__(self, share: float) -> None:
+        """`share`: two texts are alike when so large a part of their words, each counted once, is common to both."""
+        self._share = share
+        self._texts: list[str] = []
+        self._words: list[frozenset[str]] = []
+        self._exact: dict[tuple[str, ...], int] = {}
+        self._with: dict[str, list[int]] = {}
+
+    def add(self, text: str) -> None:
+        """Note a text; one whose words are those of a noted one changes nothing."""
+        found = words(text)
+        if found in self._exact:
+            return
+        number = self._exact[found] = len(self._texts)
+        self._texts.append(text)
+        self._words.append(frozenset(found))
+        for word in self._words[-1]:
+            self._with.setdefault(word, []).append(number)
+
+    def like(self, text: str) -> str | None:
+        """Return a noted text that is like this one, the likest; None where there is none."""
+        found = words(text)
+        if (number := self._exact.get(found)) is not None:
+            return self._texts[number]
+        mine = frozenset(found)
+        alike = ((self._common(mine, other), -other) for other in self._worth_looking(mine))
+        share, number = max(alike, default=(0.0, 0))
+        return self._texts[-number] if share >= self._share else None
+
+    def _common(self, mine: frozenset[str], other: int) -> float:
+        theirs = self._words[other]
+        return len(mine & theirs) / len(mine | theirs)
+
+    def _worth_looking(self, mine: frozenset[str]) -> set[int]:
+        """Return the texts that can be alike: one lacks too few words to have none of so many, so take the rarest."""
+        needed = len(mine) - math.ceil(self._share * len(mine) - _ROUNDING) + 1
+        rarest = sorted(mine, key=lambda word: (len(self._with.get(word, ())), word))[:needed]
+        return {number for word in rarest for number in self._with.get(word, ())}
