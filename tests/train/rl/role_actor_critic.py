@@ -240,7 +240,7 @@ def test_several_processes_and_deepspeed_equal_one():
         phase(place)
         given = webrl(**RELEASED, actor={"ppo_mini_batch_size": 4, "ppo_max_token_len_per_gpu": 12})
         made = train(place, **given)
-        zero = {"deepspeed": str(SHIPPED / "ds_config_cpu_zero2.json")}
+        zero = {"deepspeed": str(SHIPPED / "ds_config_cpu_zero3.json")}
         two, cut = written(place, "two", **given), written(place, "cut", **given, trainer=zero)
         torchrun(HERE / "several.py", start.__file__, two, f"{cut}@1", f"{cut}@3", cut)
         for name in ("two", "cut"):
