@@ -32,10 +32,10 @@ async def mail():
 def login(tmp_path, mail):
     """Run `webgym login` to its end and return its code, the rows on stdout, and stderr."""
 
-    async def call(*arguments, password=PASSWORD):
+    async def call(*arguments, password=PASSWORD, as_json=True):
         given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.settle_seconds=0.5", *mail_settings(SITE, mail)]
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "webgym_cli", "login", "--json", *map(str, arguments)),
+            *(sys.executable, "-m", "webgym_cli", "login", *(["--json"] * as_json), *map(str, arguments)),
             *(word for one in given for word in ("-s", one)),
             cwd=tmp_path,
             env={**os.environ, "WEBARENA_GITLAB_PASSWORD": password},
@@ -44,7 +44,8 @@ def login(tmp_path, mail):
         )
         out, said = await asyncio.wait_for(child.communicate(), 120)
         assert password not in out.decode() + said.decode()
-        return child.returncode, [json.loads(line) for line in out.decode().splitlines()], said.decode()
+        lines = out.decode().splitlines()
+        return child.returncode, [json.loads(line) for line in lines] if as_json else lines, said.decode()
 
     return call
 
@@ -138,6 +139,11 @@ async def test_wrong_usage_is_2_and_says_what(login, arguments, expected):
     assert "Traceback" not in said
 
 
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
 async def test_a_missing_login_is_3(login, state):
     code, (row,), _ = await login("--check")
     assert (code, row["status"], row["detail"]) == (3, "missing", f"{state} is missing")
+    code, lines, said = await login("--check", as_json=False)
+    assert (code, lines) == (3, [f"{SITE}\tmissing\t{USER}\t{state} is missing"])
+    assert said.startswith(f"{SITE}: missing\nwebgym: 1 of 1 logins are of no use")

@@ -49,18 +49,19 @@ def login(
 
     settings, output = load(config or (), set_ or ()), Output(as_json=json)
     work = check_logins if check else log_in
-    entries = run_async(work(settings, asked(settings, sites or ())))
-    _show(output, entries)
+    entries = run_async(work(settings, asked(settings, sites or ()), lambda entry: _say(output, entry)))
+    if not json:
+        rows = ((entry.site, entry.status, entry.account, entry.detail or entry.file) for entry in entries)
+        output.table("", ("site", "login", "account", ""), rows)
     _require_all(entries, check=check)
 
 
-def _show(output: Output, entries: Sequence[Entry]) -> None:
+def _say(output: Output, entry: Entry) -> None:
     if output.as_json:
-        for entry in entries:
-            output.data(entry.to_json())
-        return
-    rows = ((entry.site, entry.status, entry.account, entry.detail or entry.file) for entry in entries)
-    output.table("", ("site", "login", "account", ""), rows)
+        output.data(entry.to_json())
+        output.flush()
+    else:
+        output.note(f"{entry.site}: {entry.status}")
 
 
 def _require_all(entries: Sequence[Entry], *, check: bool) -> None:

@@ -37,6 +37,10 @@ class Entry:
         return {key: str(getattr(self, key)) for key in keys}
 
 
+Teller = Callable[[Entry], None]
+"""Hears of each login at once: the next one may take a while."""
+
+
 def asked(settings: Settings, names: Sequence[str]) -> tuple[Site, ...]:
     """Return the sites of these names; without names all that have an address and an account.
 
@@ -52,7 +56,7 @@ def asked(settings: Settings, names: Sequence[str]) -> tuple[Site, ...]:
     return wanted
 
 
-async def log_in(settings: Settings, sites: Iterable[Site]) -> list[Entry]:
+async def log_in(settings: Settings, sites: Iterable[Site], told: Teller) -> list[Entry]:
     """Log in to each site and keep the login. Raises `UsageError` before the first where a password is not known."""
     sites, states = tuple(sites), LoginStates.of(settings.webarena)
     for site in sites:
@@ -62,10 +66,10 @@ async def log_in(settings: Settings, sites: Iterable[Site]) -> list[Entry]:
         states.save(entry.site, await doorman.log_in(entry.site))
         return entry
 
-    return await _each(settings, sites, states, enter)
+    return await _each(settings, sites, states, enter, told)
 
 
-async def check_logins(settings: Settings, sites: Iterable[Site]) -> list[Entry]:
+async def check_logins(settings: Settings, sites: Iterable[Site], told: Teller) -> list[Entry]:
     """Show each login to its site, and say what the site makes of it."""
     states = LoginStates.of(settings.webarena)
 
@@ -76,7 +80,7 @@ async def check_logins(settings: Settings, sites: Iterable[Site]) -> list[Entry]
         why = fault or await doorman.doubt(entry.site, states.path((entry.site,)))
         return replace(entry, status="expired", detail=why) if why else entry
 
-    return await _each(settings, tuple(sites), states, look)
+    return await _each(settings, tuple(sites), states, look, told)
 
 
 async def _each(
@@ -84,6 +88,7 @@ async def _each(
     sites: Sequence[Site],
     states: LoginStates,
     work: Callable[[Doorman, Entry], Awaitable[Entry]],
+    told: Teller,
 ) -> list[Entry]:
     entries: list[Entry] = []
     async with open_doorman(settings) as doorman:
@@ -91,9 +96,11 @@ async def _each(
             path = states.path((site,))
             entry = Entry(site, "valid", account(settings, site).account, str(path))
             try:
-                entries.append(await work(doorman, entry))
+                entry = await work(doorman, entry)
             except BoundaryError as error:
-                entries.append(replace(entry, status="failed", detail=str(error), hint=error.hint))
+                entry = replace(entry, status="failed", detail=str(error), hint=error.hint)
+            told(entry)
+            entries.append(entry)
     return entries
 
 
