@@ -7,16 +7,82 @@ import sys
 
 import pytest
 
+from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.miniwob import MiniWobPool
-from webgym_cli.environments.registry import make_pool
-from webgym_cli.errors import UsageError
+from webgym_cli.environments.registry import make_pool, require_experts, require_prompt
+from webgym_cli.environments.webarena import WebArenaPool
+from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.source import open_tasks
 
 
 def test_known_and_unknown_names():
     assert isinstance(make_pool(Settings(), "miniwob"), MiniWobPool)
-    with pytest.raises(UsageError, match="no environment 'webarena'"):
-        make_pool(Settings(), "webarena")
+    assert isinstance(make_pool(Settings(), "webarena"), WebArenaPool)
+    with pytest.raises(UsageError, match="no environment 'gym'"):
+        make_pool(Settings(), "gym")
+
+
+def asked(environment: str, **extra: object) -> list[Task]:
+    return [Task(id="t", environment=environment, start_url="http://a.test/", extra=extra)]
+
+
+WEBRL = "context_config.prompt_version=webrl"
+
+
+def test_pages_as_text_and_pictures_are_not_mixed():
+    require_prompt(load(overrides=[WEBRL]), asked("webarena"))
+    require_prompt(load(overrides=[WEBRL]), asked("tools"))
+    require_prompt(Settings(), [*asked("web"), *asked("miniwob"), *asked("tools")])
+    for environment in ("web", "miniwob", "sites"):
+        with pytest.raises(SettingsError, match="no prompt version webrl") as caught:
+            require_prompt(load(overrides=[WEBRL]), asked(environment))
+        assert caught.value.hint == "-s context_config.prompt_version=complete"
+    with pytest.raises(SettingsError, match="prompt version webrl only") as caught:
+        require_prompt(Settings(), asked("webarena"))
+    assert caught.value.hint == f"-s {WEBRL}"
+
+
+FUZZY = {"eval_types": ["string_match"], "reference_answers": {"fuzzy_match": ["red"]}}
+
+
+@pytest.mark.parametrize("judge", ["", "scripted"])
+def test_a_fuzzy_match_needs_a_model_as_its_judge(judge):
+    with pytest.raises(SettingsError, match=r"task t: .* fuzzy_match") as caught:
+        require_prompt(load(overrides=[WEBRL, f"judge.base_url={judge}"]), asked("webarena", eval=FUZZY))
+    assert "judge.base_url=" in caught.value.hint
+    require_prompt(load(overrides=[WEBRL, "judge.base_url=http://127.0.0.1:1/v1"]), asked("webarena", eval=FUZZY))
+
+
+def place(locator: str) -> dict[str, object]:
+    target = {"url": "last", "locator": locator, "required_contents": {"exact_match": "Ann"}}
+    return {"eval_types": ["program_html"], "program_html": [target]}
+
+
+def test_what_an_evaluation_asks_of_the_shop_is_looked_for_before(monkeypatch):
+    review = place("func:shopping_get_sku_latest_review_author('B1')")
+    with pytest.raises(SettingsError, match=r"webarena\.shopping\.url is empty"):
+        require_prompt(load(overrides=[WEBRL]), asked("webarena", eval=review))
+    known = [f"webarena.{site}.url=http://shop.test" for site in ("shopping", "shopping_admin")]
+    monkeypatch.delenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", raising=False)
+    with pytest.raises(UsageError, match="WEBARENA_SHOPPING_ADMIN_PASSWORD"):
+        require_prompt(load(overrides=[WEBRL, *known]), asked("webarena", eval=review))
+    monkeypatch.setenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", "x")
+    require_prompt(load(overrides=[WEBRL, *known]), asked("webarena", eval=review))
+
+
+def test_an_evaluation_that_can_not_be_read_is_refused():
+    with pytest.raises(UsageError, match=r"task t: eval\."):
+        require_prompt(load(overrides=[WEBRL]), asked("webarena", eval=place("page.title()")))
+
+
+def test_only_the_fixture_of_webarena_has_an_expert():
+    tasks = open_tasks("webarena:fixture")
+    require_experts(Settings(), tasks.read(range(len(tasks))))
+    with pytest.raises(UsageError, match="no expert") as caught:
+        require_experts(Settings(), asked("webarena"))
+    assert "webarena:fixture" in caught.value.hint
 
 
 def test_importing_an_environment_loads_no_driver():

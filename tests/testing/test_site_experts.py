@@ -9,7 +9,7 @@ from webgym_cli.config.collect import MaxSteps
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
-from webgym_cli.testing.sites.experts import Expert, solvers
+from webgym_cli.testing.sites.experts import site_expert, solvers
 from webgym_cli.testing.sites.knobs import Knobs
 from webgym_cli.testing.sites.server import SiteServer
 from webgym_cli.testing.sites.tasks import find_task, site_tasks
@@ -49,7 +49,7 @@ def scene(*names: str, role: str = "link") -> list[Element]:
 
 
 def test_the_expert_says_that_it_is_blocked_and_reloads_what_stays_blank():
-    expert = Expert("shop-cheapest", site_instruction("shop-cheapest"))
+    expert = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
     assert expert.next("http://shop.test/", [], "") == Action(name="wait", seconds=1)
     assert expert.next("http://shop.test/", [], "") == Action(name="navigate", url="http://shop.test/")
     again = expert.next("http://shop.test/", scene("Home", "Try again"), "Something went wrong")
@@ -59,20 +59,20 @@ def test_the_expert_says_that_it_is_blocked_and_reloads_what_stays_blank():
 
 
 def test_the_expert_scrolls_for_what_is_out_of_sight_and_gives_up_in_the_end():
-    expert = Expert("shop-cheapest", site_instruction("shop-cheapest"))
+    expert = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
     category = find_task("shop-cheapest").draw(0).values["category"]
     scrolled = [expert.next("http://shop.test/", scene("Home"), "Home").direction for _ in range(6)]
     assert scrolled == ["down"] * 4 + ["up"] * 2
     found = expert.next("http://shop.test/", scene("Home", category), "Home")
     assert found == Action(name="click", element_id=1)
-    lost = Expert("shop-cheapest", site_instruction("shop-cheapest"))
+    lost = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
     with pytest.raises(LookupError, match=f"shows no element that is called '{category}'"):
         for _ in range(50):
             lost.next("http://shop.test/", scene("Home"), "Home")
 
 
 def test_the_expert_waits_for_text_and_has_no_more_to_say_after_its_answer():
-    expert = Expert("mail-unread", site_instruction("mail-unread"))
+    expert = site_expert("mail-unread", site_instruction("mail-unread"))
     fields = scene("User name", "Password", role="textbox")
     assert expert.next("http://mail.test/login", fields, "Log in").element_id == 0
     assert expert.next("http://mail.test/login", fields, "Log in").text.endswith("\n")
@@ -85,9 +85,9 @@ def test_the_expert_waits_for_text_and_has_no_more_to_say_after_its_answer():
 
 def test_an_unknown_task_and_a_foreign_instruction_are_refused():
     with pytest.raises(UsageError, match="no task 'shop-nothing'"):
-        Expert("shop-nothing", "Do it.")
+        site_expert("shop-nothing", "Do it.")
     with pytest.raises(LookupError, match="not understood"):
-        Expert("shop-cart", "Do it.")
+        site_expert("shop-cart", "Do it.")
 
 
 def site_instruction(task: str) -> str:
@@ -98,7 +98,7 @@ def site_instruction(task: str) -> str:
 async def solve(sites, chromium, task, seed, limit):
     token = sites.start_episode(task, seed)
     page = await visitor(chromium, token)
-    driven = await drive(page, task.start_url, Expert(task.id, sites.instruction(token)), limit)
+    driven = await drive(page, task.start_url, site_expert(task.id, sites.instruction(token)), limit)
     await page.context.close()
     assert driven.errors == []
     assert driven.actions[-1].name is ActionName.ANSWER, (seed, driven.actions)

@@ -17,7 +17,8 @@ class TasksSettings(Section):
 
     train: str = "miniwob:all"
     """A task file (JSON Lines, WebGym's fields or ours), or `miniwob:` or `sites:` and names with commas between:
-    `miniwob:all` for every MiniWoB page, `sites:all` for every task on the fixture sites; `arithmetic:train`: 160
+    `miniwob:all` for every MiniWoB page, `sites:all` for every task on the fixture sites; `webarena:fixture`: tasks in
+    WebArena's form on the same sites; `arithmetic:train`: 160
     questions with numbers for answers, `arithmetic:test` 40 others; `arithmetic:sums-train`: 240 of the sums,
     differences and products of two digits, `arithmetic:sums-test` the other 60. A file with questions may be a JSON
     array too."""

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import PromptVersion
 
-ENVIRONMENTS = ("miniwob", "web", "sites", "tools")
+ENVIRONMENTS = ("miniwob", "web", "webarena", "sites", "tools")
 """The environments that can be made."""
 
 
@@ -23,10 +24,14 @@ def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
             require_expert((task.start_url or task.id).removesuffix(".html"))
         elif task.environment == "tools":
             questions.append(task)
+        elif task.environment == "webarena":
+            from webgym_cli.testing.sites.webarena import require_webarena_expert
+
+            require_webarena_expert(task)
         elif task.environment != "sites":
             raise UsageError(
                 f"task {task.id}: there is no expert for the environment {task.environment}",
-                hint="--policy vllm, or tasks of miniwob:, sites: or arithmetic:",
+                hint="--policy vllm, or tasks of miniwob:, sites:, webarena: or arithmetic:",
             )
     if questions:
         from webgym_cli.environments.tools_oracle import require_workings
@@ -46,6 +51,29 @@ def require_reward(settings: Settings, tasks: Iterable[Task]) -> None:
         require_fields(REWARDS.find(settings.agent.reward_name), asked)
 
 
+def require_prompt(settings: Settings, tasks: Iterable[Task]) -> None:
+    """Raise `SettingsError` for a prompt version in which the tasks' environment can't be shown, and for what else
+    tasks of WebArena lack: a judge, a setting, a form of evaluation that is known."""
+    arena = []
+    for task in tasks:
+        if task.environment == "webarena":
+            arena.append(task)
+        elif task.environment != "tools" and settings.context_config.prompt_version is PromptVersion.WEBRL:
+            raise SettingsError(
+                f"task {task.id}: the environment {task.environment} has no prompt version webrl",
+                hint="-s context_config.prompt_version=complete",
+            )
+    if arena and settings.context_config.prompt_version is not PromptVersion.WEBRL:
+        raise SettingsError(
+            f"task {arena[0].id}: the environment webarena shows its pages as text, in the prompt version webrl only",
+            hint="-s context_config.prompt_version=webrl",
+        )
+    if arena:
+        from webgym_cli.environments.webarena_needs import require_evaluations
+
+        require_evaluations(settings, arena)
+
+
 def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
     """Return a pool, not yet started, that makes environments of this name in the settings' interaction mode."""
     if environment == "miniwob":
@@ -56,6 +84,10 @@ def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
         from webgym_cli.environments.web import WebPool
 
         return WebPool(settings, settings.context_config.interaction_mode)
+    if environment == "webarena":
+        from webgym_cli.environments.webarena import WebArenaPool
+
+        return WebArenaPool(settings)
     if environment == "sites":
         from webgym_cli.environments.sites import SitesPool
 

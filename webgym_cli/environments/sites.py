@@ -9,11 +9,12 @@ from webgym_cli.environments.browser.observe import Sighting, look
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.web import WebEnvironment, WebPool
 from webgym_cli.errors import BoundaryError
-from webgym_cli.records.action import Action, InteractionMode
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
-from webgym_cli.testing.sites.experts import Expert
+from webgym_cli.records.webrl import AnyAction, WebRLAction
+from webgym_cli.testing.sites.experts import Expert, site_expert
 from webgym_cli.testing.sites.knobs import Knobs
 from webgym_cli.testing.sites.server import EPISODE_COOKIE, HOSTS, SiteServer
 
@@ -65,7 +66,7 @@ class SitesEnvironment(WebEnvironment):
         """Start an episode with fresh state on the server and open its start page."""
         _, view = await super().reset(task, seed)
         instruction = self._sites.instruction(self._token)
-        self._expert = Expert(task.id, instruction)
+        self._expert = site_expert(task.id, instruction)
         return instruction, view
 
     def briefed(self, task: Task) -> Task:
@@ -78,7 +79,7 @@ class SitesEnvironment(WebEnvironment):
         value, reason = self._sites.score(self._token, text)
         return Score(source="environment", value=value, detail=reason)
 
-    async def expert_action(self) -> Action:
+    async def expert_action(self) -> AnyAction:
         """Return the expert's next action in the pool's interaction mode."""
         session = self._running()
         if self._expert is None:
@@ -102,9 +103,9 @@ class SitesEnvironment(WebEnvironment):
         self._token = self._sites.start_episode(task, seed)
         await session.set_cookies(EPISODE_COOKIE, self._token, HOSTS)
 
-    def _pointed(self, action: Action, seen: list[Sighting]) -> Action:
+    def _pointed(self, action: AnyAction, seen: list[Sighting]) -> AnyAction:
         """Return an action on a marked element as one on the point where it can be clicked."""
-        if action.element_id is None:
+        if isinstance(action, WebRLAction) or action.element_id is None:
             return action
         options = self._running().options
         point = to_normalised(seen[action.element_id].point, (options.width, options.height))

@@ -17,7 +17,7 @@ from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.traffic import Traffic
 from webgym_cli.errors import BoundaryError, UsageError
-from webgym_cli.records.action import Action, InteractionMode
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
@@ -110,17 +110,13 @@ class WebEnvironment:
         Raises `NAVIGATION_FAILED` when it can't be shown, `SITE_BLOCKED` when the site shuts the browser out.
         """
         await self.close()
-        rules = self._pool.gate.rules
-        if refusal := rules.refuse_url(task.start_url):
-            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{refusal} (browser.private_hosts)")
         self._told = (0, 0)
-        self._session = session = await self._pool.browsers.session(self._pool.options)
+        self._session = session = await self._pool.browsers.session(await self._options(task, seed))
         await self._enter(session, task, seed)
-        await self._open(session, task.start_url)
-        await self._settle(session)
-        await self._require_welcome(session)
+        await self._arrive(session, task.start_url)
         view = await self._view(session)
-        if await asyncio.to_thread(is_blank, view.png):
+        blank = await asyncio.to_thread(is_blank, view.png) if view.png else False
+        if blank:
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{task.start_url} stays blank")
         return task.instruction, view
 
@@ -132,7 +128,7 @@ class WebEnvironment:
         """Carry out one action and observe what came of it."""
         session = self._running()
         (await session.traffic()).mark()
-        error = await perform(session, action, self._pool.gate.rules.refuse_url)
+        error = await self._perform(session, action)
         late = await self._settle(session)
         view = await self._view(session)
         return StepResult(view=view, action_error=error or self._refusal(view.url) or late)
@@ -145,7 +141,7 @@ class WebEnvironment:
         """Return nothing: what was not finished can't be scored."""
         return None
 
-    async def expert_action(self) -> Action:
+    async def expert_action(self) -> AnyAction:
         """Raise `UsageError`: nobody has solved the open web."""
         raise UsageError("the open web has no expert", hint="--policy vllm, or tasks of miniwob: or sites:")
 
@@ -155,8 +151,24 @@ class WebEnvironment:
         if session is not None:
             await session.close()
 
+    async def _options(self, task: Task, seed: int) -> SessionOptions:
+        """Prepare what the episode needs beside a browser; return how its browser context is made."""
+        return self._pool.options
+
     async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
         """Prepare a fresh context before its first page."""
+
+    async def _arrive(self, session: BrowserSession, url: str) -> None:
+        """Open a start page. Raises what its status means, unless the page is fine, or becomes so."""
+        if refusal := self._pool.gate.rules.refuse_url(url):
+            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{refusal} (browser.private_hosts)")
+        await self._open(session, url)
+        await self._settle(session)
+        await self._require_welcome(session)
+
+    async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
+        """Carry out an action. Returns None, or why it was refused."""
+        return await perform(session, action, self._pool.gate.rules.refuse_url)
 
     async def _open(self, session: BrowserSession, url: str) -> None:
         try:

@@ -15,6 +15,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import Site
 from webgym_cli.roles.locate import role_home
 from webgym_cli.store.files import read_json, write_atomic
+from webgym_cli.testing.sites.webarena import is_fixture
 
 _END = "_state.json"
 _PRIVATE = 0o600
@@ -75,9 +76,11 @@ class LoginStates:
 def sites_of(task: Task) -> tuple[Site, ...]:
     """Return the sites that a task of WebArena works on, in the order of `Site`; none for any other task.
 
+    The fixture sites are none of them: each of their episodes has its own.
+
     Raises `UsageError` for a site that there is not.
     """
-    if task.environment != "webarena":
+    if task.environment != "webarena" or is_fixture(task):
         return ()
     return in_order(_known(task, "sites", task.extra.get("sites") or ()))
 
@@ -87,7 +90,8 @@ def logins_of(task: Task) -> tuple[Site, ...]:
 
     Raises `UsageError` for a state that is not named after sites.
     """
-    state = task.extra.get("storage_state") if task.environment == "webarena" else None
+    known = task.environment == "webarena" and not is_fixture(task)
+    state = task.extra.get("storage_state") if known else None
     if not state:
         return ()
     name = Path(str(state)).name

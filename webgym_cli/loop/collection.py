@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.registry import require_experts, require_reward
+from webgym_cli.environments.registry import require_experts, require_prompt, require_reward
 from webgym_cli.environments.webarena_sites import isolation_in_words, open_sites, require_sites
 from webgym_cli.errors import BelowThresholdError, WebGymError
 from webgym_cli.records.events import Event, EventSink
@@ -44,6 +44,7 @@ def plan_collection(
     plan = plan_rollout(run, settings, split, version(run), episodes, policy, blocked)
     if policy == ORACLE:
         require_experts(settings, (owed.episode.task for owed in plan.owed))
+    require_prompt(settings, (owed.episode.task for owed in plan.owed))
     require_reward(settings, (owed.episode.task for owed in plan.owed))
     require_sites(settings, (owed.episode.task for owed in plan.owed))
     return plan

@@ -17,7 +17,7 @@ from webgym_cli.tasks.array import BadArray, begins_array, read_array
 from webgym_cli.tasks.format import BadTask, as_object, parse_task, read_task
 from webgym_cli.tasks.site import site_of
 
-MINIWOB, SITES, ARITHMETIC = "miniwob:", "sites:", "arithmetic:"
+MINIWOB, SITES, WEBARENA, ARITHMETIC = "miniwob:", "sites:", "webarena:", "arithmetic:"
 BANDS = tuple(Band)
 """The bands, in the order of their codes in an index."""
 _BOM = b"\xef\xbb\xbf"
@@ -73,7 +73,7 @@ class TaskSet:
     """Tasks that can be drawn, each known by its index: 0 to `len` - 1, in the order of the source."""
 
     source: str
-    """As it was given: a file, `miniwob:...`, `sites:...` or `arithmetic:...`."""
+    """As it was given: a file, `miniwob:...`, `sites:...`, `webarena:...` or `arithmetic:...`."""
     _index: TaskIndex
     _reader: Reader
 
@@ -114,7 +114,7 @@ class TaskSet:
 
 
 def open_tasks(source: str) -> TaskSet:
-    """Return the tasks of `miniwob:all`, `miniwob:a,b`, `sites:all`, `sites:a,b`, `arithmetic:train`, or of a file.
+    """Return the tasks of `miniwob:all`, `sites:a,b`, `webarena:fixture`, `arithmetic:train` and such, or of a file.
 
     A file has JSON Lines, or is one JSON array.
 
@@ -124,6 +124,8 @@ def open_tasks(source: str) -> TaskSet:
         return _in_memory(source, _miniwob(source.removeprefix(MINIWOB)))
     if source.startswith(SITES):
         return _in_memory(source, _sites(source.removeprefix(SITES)))
+    if source.startswith(WEBARENA):
+        return _in_memory(source, _webarena(source.removeprefix(WEBARENA)))
     if source.startswith(ARITHMETIC):
         return _in_memory(source, _arithmetic(source.removeprefix(ARITHMETIC)))
     try:
@@ -262,6 +264,15 @@ def _sites(names: str) -> list[Task]:
 
     tasks = {task.id: task for task in site_tasks()}
     found = _named(names, list(tasks), "the fixture sites have no task", "-s tasks.train=sites:all")
+    return [tasks[name] for name in found]
+
+
+def _webarena(names: str) -> list[Task]:
+    from webgym_cli.testing.sites.webarena import webarena_tasks
+
+    tasks = webarena_tasks()
+    example = "-s tasks.train=webarena:fixture"
+    found = _named("all" if names == "fixture" else names, list(tasks), "WebArena's form has no fixture task", example)
     return [tasks[name] for name in found]
 
 

@@ -57,6 +57,17 @@ def to_normalised(point: tuple[float, float], size: tuple[int, int]) -> tuple[fl
     return float(x), float(y)
 
 
+async def point_of(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
+    """Return where a listed element can be clicked, in CSS pixels, or why it can't be."""
+    found = await session.evaluate(f"(id) => {EYES}.locate(id)", element_id)
+    if "point" in found:
+        return found["point"][0], found["point"][1]
+    if found["error"] == "unknown":
+        known = f"they are numbered 0 to {found['count'] - 1}" if found["count"] else "none are marked"
+        return f"there is no element {element_id}; {known}"
+    return _WRONG_ELEMENT[found["error"]].format(id=element_id)
+
+
 async def _point(session: BrowserSession, action: Action) -> tuple[float, float] | str:
     """Return where the action points to in CSS pixels, or why it points nowhere."""
     if action.element_id is None:
@@ -66,13 +77,7 @@ async def _point(session: BrowserSession, action: Action) -> tuple[float, float]
         # The last normalised value is the last pixel, not the first one outside.
         x, y = action.coordinate[0] / NORMALISED * width, action.coordinate[1] / NORMALISED * height
         return min(x, width - 1), min(y, height - 1)
-    found = await session.evaluate(f"(id) => {EYES}.locate(id)", action.element_id)
-    if "point" in found:
-        return found["point"][0], found["point"][1]
-    if found["error"] == "unknown":
-        known = f"they are numbered 0 to {found['count'] - 1}" if found["count"] else "none are marked"
-        return f"there is no element {action.element_id}; {known}"
-    return _WRONG_ELEMENT[found["error"]].format(id=action.element_id)
+    return await point_of(session, action.element_id)
 
 
 async def _click(session: BrowserSession, action: Action) -> str | None:

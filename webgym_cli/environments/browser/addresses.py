@@ -39,6 +39,10 @@ class AddressRules:
         """Return the same rules with names that stand for fixed places."""
         return replace(self, places=places)
 
+    def with_names(self, names: Iterable[str]) -> AddressRules:
+        """Return the same rules with more host names that are allowed, whatever they resolve to."""
+        return replace(self, names=self.names | {name.lower().rstrip(".") for name in names})
+
     def place(self, host: str) -> tuple[str, int] | None:
         """Return the fixed place that a host name stands for."""
         return self.places.get(host)

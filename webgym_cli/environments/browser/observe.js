@@ -1,6 +1,7 @@
 // Runs in every document before its own scripts. Installs one hidden object, the eyes, that Python asks to
 //   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
 //   locate()          say where one of them can be clicked now;
+//   marked()          give the listed elements themselves;
 //   watchListeners()  remember from now on which elements listen for clicks.
 (() => {
   const KEY = Symbol.for("webgym.eyes");
@@ -30,7 +31,7 @@
   };
 
   const oneLine = (text) => {
-    const line = (text || "").slice(0, 400).replace(/\s+/g, " ").trim().toWellFormed();
+    const line = `${(text || "").slice(0, 400).replace(/\s+/g, " ").trim().toWellFormed()}`; // pages replace methods
     return line.length > 80 ? line.slice(0, 79) + "…" : line;
   };
 
@@ -236,6 +237,6 @@
     document.adoptedStyleSheets.push(sheet);
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ look, locate, watchListeners }) });
+  Object.defineProperty(window, KEY, { value: Object.freeze({ look, locate, marked: () => marks.slice(), watchListeners }) });
   hideCaret();
 })();

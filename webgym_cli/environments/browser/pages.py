@@ -18,7 +18,7 @@ _MOST_TOLD = 20
 
 
 class Pages:
-    """Follows a context. A popup becomes the current page; when it closes, the one before it is current again."""
+    """Follows a context. A new page becomes the current one; when that closes, the newest that is left is it."""
 
     def __init__(self, context: BrowserContext, first: Page) -> None:
         self.dialogs: list[str] = []
@@ -30,6 +30,7 @@ class Pages:
         self.links: dict[Page, Link] = {}
         """How the open pages are talked to, as far as they were."""
         self._open = [first]
+        self._current = first
         self._closing: set[asyncio.Task[None]] = set()
         self._watch(first)
         context.on("page", self._opened)
@@ -40,8 +41,18 @@ class Pages:
 
     @property
     def current(self) -> Page:
-        """The newest page that is open; the last one stays, also when it has closed."""
-        return self._open[-1]
+        """The page that is shown: the newest unless another was chosen; the last one stays, also when it has closed."""
+        return self._current
+
+    @property
+    def tabs(self) -> tuple[Page, ...]:
+        """All that are open, in the order in which they were opened."""
+        return tuple(self._open)
+
+    def show(self, page: Page) -> None:
+        """Make an open page the current one."""
+        if page in self._open:
+            self._current = page
 
     @property
     def opener(self) -> Page:
@@ -75,6 +86,7 @@ class Pages:
             closing.add_done_callback(self._closing.discard)
             return
         self._open.append(page)
+        self._current = page
         self._watch(page)
 
     def _watch(self, page: Page) -> None:
@@ -90,6 +102,8 @@ class Pages:
         # The last page stays: asking it raises the browser's own error, which then gets its name.
         if len(self._open) > 1 and page in self._open:
             self._open.remove(page)
+            if self._current is page:
+                self._current = self._open[-1]
 
     def _refuse_download(self, download: Download) -> None:
         if len(self.downloads) < _MOST_TOLD:

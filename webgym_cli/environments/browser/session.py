@@ -24,7 +24,7 @@ _REPLACED = 10  # so many documents in a row are asked
 
 
 class BrowserSession:
-    """One context and its current page. A popup becomes the current page; when it closes, its opener is it again.
+    """One context and its current page. A new page becomes the current one; when it closes, the newest that is left.
 
     Every method ends within its deadline or raises `BoundaryError`; after `BROWSER_CRASHED` only `close` is of use.
     """
@@ -108,13 +108,22 @@ class BrowserSession:
     async def go_back(self) -> bool:
         """Go back in history; a popup without history closes. Returns False when there is nowhere to go."""
         async with self._load("going back"):
-            if await self._has_past():
+            at, addresses = await self._history()
+            if at > (addresses[0] == "about:blank"):  # the empty page that every page begins with is none to go to
                 await self.page.go_back(wait_until=self.options.wait_until)
             elif len(self.pages) == 1:
                 return False
             else:
                 await self.page.close()
             return True
+
+    async def go_forward(self) -> bool:
+        """Go forward in history. Returns False when there is nowhere to go."""
+        async with self._load("going forward"):
+            at, addresses = await self._history()
+            if at + 1 < len(addresses):
+                await self.page.go_forward(wait_until=self.options.wait_until)
+            return at + 1 < len(addresses)
 
     async def set_cookies(self, name: str, value: str, hosts: Iterable[str]) -> None:
         """Give the context a cookie that pages' scripts can't read, on each of these hosts."""
@@ -149,9 +158,9 @@ class BrowserSession:
                     raise
             return await capture(await self._link(self.page))
 
-    async def click(self, x: float, y: float) -> None:
-        """Click a point of the viewport with the mouse."""
-        button = {"button": "left", "clickCount": 1}
+    async def click(self, x: float, y: float, *, right: bool = False) -> None:
+        """Click a point of the viewport with the mouse, with its left button or its right one."""
+        button = {"button": "right" if right else "left", "clickCount": 1}
         async with self.guard("clicking"):
             page = self.page
             try:
@@ -262,12 +271,11 @@ class BrowserSession:
         # A new page may have begun its first navigation before its traffic was followed.
         return (await self.traffic()).navigating or self.url in ("", ":", "about:blank")
 
-    async def _has_past(self) -> bool:
-        """Whether there is a page to go back to; the empty one that every page begins with is none."""
+    async def _history(self) -> tuple[int, list[str]]:
+        """Return where in its history the current page is, and the addresses in it."""
         channel = (await self._link(self.page)).channel
         history = await channel.send("Page.getNavigationHistory")
-        at, first = int(history["currentIndex"]), str(history["entries"][0]["url"])
-        return at > 1 or (at == 1 and first != "about:blank")
+        return int(history["currentIndex"]), [str(entry["url"]) for entry in history["entries"]]
 
     async def _mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
         """Move the mouse to a point and do there what is asked, all at once: the browser keeps the order."""

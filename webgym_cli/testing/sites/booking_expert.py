@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from webgym_cli.records.action import Action
+from webgym_cli.records.webrl import AnyAction
 from webgym_cli.testing.sites.expert_hands import Hands, Plan, Solver
 
 _DEPARTURE = r"^(\d\d:\d\d)\t(\d+) min\t(.+)\t(\d+)\t€([\d,.]+)\t"
@@ -16,14 +16,14 @@ def _cents(price: str) -> int:
     return int(price.replace(",", "").replace(".", ""))
 
 
-def _departures(hands: Hands) -> Generator[Action, None, list[tuple[str, ...]]]:
+def _departures(hands: Hands) -> Generator[AnyAction, None, list[tuple[str, ...]]]:
     """Return time, minutes, vessel, free seats and price of the crossings of the day."""
     yield from hands.fill({"From": hands.asked["origin"], "To": hands.asked["target"], "Date": hands.asked["day"]})
     yield from hands.click("Find crossings", "button")
     return (yield from hands.read_all(_DEPARTURE))
 
 
-def _ticket(hands: Hands, day: str = r"[\d-]+") -> Generator[Action, None, str]:
+def _ticket(hands: Hands, day: str = r"[\d-]+") -> Generator[AnyAction, None, str]:
     """Return the code of the earlier ticket to the target."""
     yield from hands.click("My bookings", "link")
     (code,) = yield from hands.read(rf"^(\S+)\t.+\t{re.escape(hands.asked['target'])}\t{day}\t")

@@ -34,7 +34,7 @@ class LiveEpisode:
     @property
     def draft(self) -> Draft:
         """What the seed decided about the task."""
-        return _draft(self.task.id, self.seed)
+        return _draft(self.task, self.seed)
 
     def state(self, host: str) -> Any:
         """Return the state of one site, made when it is first asked for."""
@@ -57,6 +57,9 @@ class LiveEpisode:
         return self.task.score(self.draft, self.state(self.task.host), answer)
 
 
+_NOTHING_ASKED = SiteTask("open-world", "", "", (), lambda seed: Draft({}, ()))
+
+
 class Episodes:
     """All live episodes, by a token that nobody can guess."""
 
@@ -71,7 +74,13 @@ class Episodes:
         """Start an episode with fresh state and return its token. Raises `UsageError` for a task that isn't ours."""
         if task.environment != "sites":
             raise UsageError(f"the task {task.id} is for the environment {task.environment}, not for the sites")
-        live = LiveEpisode(task=find_task(task.id), seed=seed)
+        return self._begin(LiveEpisode(task=find_task(task.id), seed=seed))
+
+    def open_world(self, seed: int) -> str:
+        """Start an episode in which nothing is asked: what is done is scored elsewhere. Returns its token."""
+        return self._begin(LiveEpisode(task=_NOTHING_ASKED, seed=seed))
+
+    def _begin(self, live: LiveEpisode) -> str:
         token = secrets.token_urlsafe(24)
         self._live[token] = live
         return token
@@ -86,5 +95,5 @@ class Episodes:
 
 
 @lru_cache(maxsize=256)
-def _draft(task_id: str, seed: int) -> Draft:
-    return find_task(task_id).draw(seed)
+def _draft(task: SiteTask, seed: int) -> Draft:
+    return task.draw(seed)

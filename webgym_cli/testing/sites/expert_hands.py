@@ -8,8 +8,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
+from webgym_cli.records.webrl import AnyAction
 
-Plan = Generator[Action, None, None]
+Plan = Generator[AnyAction, None, None]
 """Yields one action after the other; between two of them the hands are shown the next page."""
 _SCROLLS, _WAITS = 4, 5
 FIELDS = ("textbox", "searchbox", "password", "textarea", "date", "combobox")
@@ -33,7 +34,7 @@ class Hands:
             self._pages_down = 0
         self.url, self.elements, self.text = url, elements, text
 
-    def find(self, name: str, *roles: str) -> Generator[Action, None, Element]:
+    def find(self, name: str, *roles: str) -> Generator[AnyAction, None, Element]:
         """Return the element of this name, scrolling until it is in sight. Raises `LookupError` if it never is."""
         for _ in range(3 * _SCROLLS):
             for element in self.elements:
@@ -58,12 +59,12 @@ class Hands:
         for name, text in fields.items():
             yield from self.type(name, text)
 
-    def read(self, pattern: str) -> Generator[Action, None, tuple[str, ...]]:
+    def read(self, pattern: str) -> Generator[AnyAction, None, tuple[str, ...]]:
         """Return the groups of a pattern in the page's text, waiting for a page that is still to come."""
         found = yield from self.read_all(pattern)
         return found[0]
 
-    def read_all(self, pattern: str) -> Generator[Action, None, list[tuple[str, ...]]]:
+    def read_all(self, pattern: str) -> Generator[AnyAction, None, list[tuple[str, ...]]]:
         """Return the groups of all places of a pattern in the page's text; `^` and `$` stand at lines."""
         for _ in range(_WAITS):
             found = [match.groups() for match in re.finditer(pattern, self.text, re.MULTILINE)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
+from webgym_cli.records.webrl import AnyAction
 from webgym_cli.testing.sites.expert_hands import Hands, Solver, understood
 from webgym_cli.testing.sites.tasks import find_task
 
@@ -16,13 +17,13 @@ _FAILED, _CAPTCHA = "Something went wrong", "Verify you are human"
 class Expert:
     """Solves one episode. Also gets over pages that fail or come blank, as the knobs make them."""
 
-    def __init__(self, task_id: str, instruction: str) -> None:
-        """Raises `UsageError` for an unknown task, `LookupError` for an instruction that is not the task's."""
-        self._hands = Hands(understood(find_task(task_id).instruction, instruction))
-        self._plan = solvers()[task_id](self._hands)
+    def __init__(self, solver: Solver, asked: Mapping[str, str]) -> None:
+        """`asked`: what the instruction says, by the names that the solver has for it."""
+        self._hands = Hands(asked)
+        self._plan = solver(self._hands)
         self._waited = False
 
-    def next(self, url: str, elements: Sequence[Element], text: str) -> Action:
+    def next(self, url: str, elements: Sequence[Element], text: str) -> AnyAction:
         """Return the next action from the page's address, its listed elements and its `document.body.innerText`.
 
         Raises `LookupError` when the page is not what the task leads to, or when the answer was already given.
@@ -47,6 +48,15 @@ class Expert:
             again = next((element for element in elements if element.name == "Try again"), None)
             return Action(name=ActionName.CLICK, element_id=again.id) if again else None
         return None
+
+
+def site_expert(task_id: str, instruction: str) -> Expert:
+    """Return an expert for one episode of a task of the sites.
+
+    Raises `UsageError` for an unknown task, `LookupError` for an instruction that is not the task's.
+    """
+    asked = understood(find_task(task_id).instruction, instruction)
+    return Expert(solvers()[task_id], asked)
 
 
 @cache

@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator
 from decimal import Decimal
 
-from webgym_cli.records.action import Action
+from webgym_cli.records.webrl import AnyAction
 from webgym_cli.testing.sites.expert_hands import Hands, Plan, Solver
 
 
@@ -31,7 +31,7 @@ def _open_invoice(hands: Hands, firm: str) -> Plan:
     yield from hands.click(subject, "link")
 
 
-def _address(hands: Hands, name: str) -> Generator[Action, None, str]:
+def _address(hands: Hands, name: str) -> Generator[AnyAction, None, str]:
     yield from hands.click("Contacts", "link")
     (found,) = yield from hands.read(rf"^{re.escape(name)}\t(\S+@\S+)")
     return found

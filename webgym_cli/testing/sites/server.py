@@ -88,6 +88,10 @@ class SiteServer:
         """Start an episode with fresh state and return its token. Raises `UsageError` for a task that isn't ours."""
         return self._episodes.start(task, seed)
 
+    def open_world(self, seed: int) -> str:
+        """Start an episode in which nothing is asked and return its token: what is done is scored elsewhere."""
+        return self._episodes.open_world(seed)
+
     def instruction(self, token: str) -> str:
         """Return what the episode asks for. This and the next three raise `KeyError` for an unknown token."""
         live = self._live(token)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from webgym_cli.records.action import Action
+from webgym_cli.records.webrl import AnyAction
 from webgym_cli.testing.sites.expert_hands import Hands, Plan, Solver
 
 _CARD = r"^(.+)\n+(€[\d,.]+)\n+★ ([\d.]+) · (in stock|sold out)$"
 
 
-def _top(hands: Hands, category: str, order: str, *, in_stock: bool) -> Generator[Action, None, tuple[str, ...]]:
+def _top(hands: Hands, category: str, order: str, *, in_stock: bool) -> Generator[AnyAction, None, tuple[str, ...]]:
     """Return name and price of the first product of a category in some order."""
     yield from hands.click(category, "link")
     yield from hands.click(order, "link")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from webgym_cli.records.action import Action
+from webgym_cli.records.webrl import AnyAction
 from webgym_cli.testing.sites.expert_hands import Hands, Plan, Solver
 
 
@@ -12,13 +12,13 @@ def _open(hands: Hands, title: str) -> Plan:
     yield from hands.type("Search articles", f"{title}\n")
 
 
-def _row(hands: Hands, title: str, label: str) -> Generator[Action, None, str]:
+def _row(hands: Hands, title: str, label: str) -> Generator[AnyAction, None, str]:
     """Return a row of the box of the article that is shown."""
     found = yield from hands.read(rf"^{title}[\s\S]*?^{label}\t(.+)$")
     return found[0].strip()
 
 
-def _list_of_cities(hands: Hands) -> Generator[Action, None, list[tuple[str, str, int]]]:
+def _list_of_cities(hands: Hands) -> Generator[AnyAction, None, list[tuple[str, str, int]]]:
     """Return title, region and population of all cities."""
     yield from hands.click("Cities", "link")
     rows = yield from hands.read_all(r"^(.+)\t(.+)\t([\d,]+)$")

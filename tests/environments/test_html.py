@@ -1,0 +1,101 @@
+"""The page as text: written from the nodes that a page lists, whatever they hold."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webgym_cli.environments.browser.html import simplified
+
+
+def test_elements_texts_and_ids():
+    nodes = [
+        [0, "body", None, []],
+        [1, "h1", None, []],
+        [2, "Shop"],
+        [1, "a", 0, [["title", "Go"], ["data-bbox", "1,2,3,4"]]],
+        [2, "span", None, []],
+        [3, "Home"],
+        [1, "input", 1, [["type", "text"], ["value", 'a "b"']]],
+    ]
+    assert simplified(nodes) == (
+        '<body> <h1> Shop </h1> <a id="0" title="Go" data-bbox="1,2,3,4"> Home </a> '
+        '<input id="1" type="text" value="a &quot;b&quot;"> </input> </body>'
+    )
+
+
+def test_wrappers_of_one_thing_are_that_thing_and_empty_ones_are_nothing():
+    nodes = [
+        [0, "div", None, []],
+        [1, "div", None, []],
+        [2, "div", None, []],
+        [3, "button", 0, []],
+        [4, "b", None, []],
+        [5, "OK"],
+        [4, "!"],
+        [1, "div", None, []],
+        [2, "i", None, []],
+    ]
+    assert simplified(nodes) == '<button id="0"> OK ! </button>'
+
+
+def test_what_is_told_already_is_not_told_again():
+    told = [["title", "Save"], ["placeholder", "x"], ["data-text", "x"]]
+    assert simplified([[0, "button", 3, told], [1, "Save"]]) == '<button id="3" placeholder="x"> Save </button>'
+
+
+def test_options_stay_also_where_they_can_not_be_clicked():
+    nodes = [[0, "select", 0, []], [1, "option", None, [["selected", "selected"]]], [2, "Red"], [1, "option", None, []]]
+    assert (
+        simplified(nodes) == '<select id="0"> <option selected="selected"> Red </option> <option> </option> </select>'
+    )
+
+
+class Read(HTMLParser):
+    """Collects ids and attributes as a parser of HTML sees them."""
+
+    def __init__(self):
+        super().__init__()
+        self.ids, self.names = [], set()
+
+    def handle_starttag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+        self.names |= {name for name, _ in attrs}
+
+
+hostile = st.text() | st.sampled_from(
+    ['<button id="9">', '"> <a id="7">x</a>', "</div>", 'x" id="4', "a id=1", "<!--", "\n\u2028<b>", 'b id="5"', "&lt;"]
+)
+nodes = st.lists(
+    st.one_of(
+        st.tuples(st.integers(0, 6), hostile),
+        st.tuples(
+            st.integers(0, 6),
+            st.sampled_from(["div", "a", "span", "option"]) | hostile,
+            st.none(),
+            st.lists(st.tuples(st.sampled_from(["title", "data-value", "data-testid"]), hostile), max_size=3),
+        ),
+    ),
+    max_size=25,
+)
+
+
+@given(nodes)
+def test_no_text_of_a_page_forges_an_element_or_an_id(found):
+    ours = [[0, "button", 0, []], [1, "Mine"]]
+    html = simplified([*ours, *map(list, found)])
+    read = Read()
+    read.feed(html)
+    assert read.ids == ["0"]
+    assert read.names <= {"id", "title", "data-value", "data-testid"}
+    assert html.count("<button") == 1 + sum(len(node) > 2 and node[1] == "button" for node in found)
+    assert "\n" not in html
+    assert all(re.fullmatch(r"</?[a-z][a-z0-9-]*", tag) for tag in re.findall(r"<[^\s>]*", html))
+
+
+def test_a_page_nests_as_deep_as_it_likes():
+    deep = [[depth, "div", None, [["title", str(depth)], ["data-value", "x"]]] for depth in range(50_000)]
+    assert simplified([*deep, [50_000, "end"]]).count("</div>") == 50_000

@@ -1,0 +1,149 @@
+// Runs in every document before its own scripts, after observe.js. Installs one hidden object, the reader, that Python
+// asks to
+//   read()     list what is in sight as a flat tree of elements and texts, the marked elements with their ids;
+//   choose()   choose the option of a marked list whose text contains a text.
+(() => {
+  const KEY = Symbol.for("webgym.reader"), EYES = Symbol.for("webgym.eyes");
+  if (window[KEY]) return;
+
+  const UNSHOWN = new Set(["script", "style", "noscript", "template", "head", "meta", "link", "title", "base", "object",
+    "embed", "canvas", "audio", "video", "picture", "source", "track", "param", "datalist"]);
+  const CLOSED = new Set(["input", "textarea", "img", "select", "option"]);
+  const MOST_NODES = 20000, MOST_OPTIONS = 200, LONGEST = 500;
+
+  // Kept from before the page's scripts: a form's field named "children" hides the form's own, and scripts replace these.
+  const getter = (kind, name) => {
+    const get = Object.getOwnPropertyDescriptor(kind.prototype, name).get;
+    return (object) => Reflect.apply(get, object, []);
+  };
+  const method = (kind, name) => {
+    const call = kind.prototype[name];
+    return (object, ...values) => Reflect.apply(call, object, values);
+  };
+  const firstChild = getter(Node, "firstChild"), nextSibling = getter(Node, "nextSibling");
+  const nodeType = getter(Node, "nodeType"), parentNode = getter(Node, "parentNode"), data = getter(CharacterData, "data");
+  const titleOf = getter(Document, "title");
+  const localName = getter(Element, "localName"), shadowRoot = getter(Element, "shadowRoot");
+  const attribute = method(Element, "getAttribute"), rectOf = method(Element, "getBoundingClientRect");
+  const visible = method(Element, "checkVisibility"), frameDocument = getter(HTMLIFrameElement, "contentDocument");
+
+  const line = (text) => `${String(text ?? "").slice(0, 4 * LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`;
+  const short = (text) => `${line(text).slice(0, LONGEST).toWellFormed()}`;
+
+  const inSight = (rect, at) => rect.width > 0 && rect.height > 0 &&
+    rect.right + at.x > 0 && rect.bottom + at.y > 0 && rect.left + at.x < innerWidth && rect.top + at.y < innerHeight;
+
+  const textInSight = (text, at) => {
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    return Array.prototype.some.call(range.getClientRects(), (rect) => inSight(rect, at));
+  };
+
+  const innerDocument = (element) => {
+    if (localName(element) !== "iframe") return null;
+    try { return frameDocument(element); } catch { return null; }
+  };
+
+  // What leads to the marked elements is shown, whatever else speaks against it.
+  const waysTo = (marked) => {
+    const ways = new Set();
+    for (const element of marked) {
+      for (let at = element; at && !ways.has(at); at = parentNode(at) || at.host || at.defaultView?.frameElement) ways.add(at);
+    }
+    return ways;
+  };
+
+  const statusOf = (element, tag) => {
+    const told = [];
+    if (tag === "input" && (element.type === "checkbox" || element.type === "radio") && element.checked) told.push("checked");
+    if (attribute(element, "disabled") !== null) told.push("disabled");
+    const expanded = attribute(element, "aria-expanded");
+    if (expanded === "true" || expanded === "false") told.push(expanded === "true" ? "expanded" : "collapsed");
+    for (const name of ["aria-checked", "aria-pressed", "aria-selected"]) {
+      if (attribute(element, name) === "true") told.push(name.slice(5));
+    }
+    return told.join(" ");
+  };
+
+  const valueOf = (element, tag) => {
+    if (tag === "input" && element.type === "password") return "•".repeat(Math.min(element.value.length, 80));
+    return tag === "input" || tag === "textarea" ? element.value : "";
+  };
+
+  // Name and value of what is told of an element beside its text. The page's own ids and numbers are never among it.
+  const attributesOf = (element, tag, box) => {
+    const image = tag === "img" ? attribute(element, "alt") : "";
+    const told = { title: attribute(element, "title"), type: tag === "input" ? element.type : "",
+      placeholder: attribute(element, "placeholder"), value: valueOf(element, tag),
+      "data-value": attribute(element, "data-value"), "data-text": attribute(element, "aria-label") || image,
+      "data-testid": attribute(element, "data-testid"), "data-status": statusOf(element, tag),
+      "data-bbox": box ? box.map((side) => Math.round(side)).join(",") : "" };
+    return Object.entries(told).map(([name, value]) => [name, short(value)]).filter(([, value]) => value);
+  };
+
+  const optionsOf = (select, depth, ids) => Array.from(select.options).slice(0, MOST_OPTIONS).flatMap((option) => {
+    const told = option.selected ? [["selected", "selected"]] : [];
+    return [[depth, "option", ids.get(option) ?? null, told], [depth + 1, short(option.label)]];
+  });
+
+  const read = ({ limit }) => {
+    const listed = window[EYES].look({ limit, detail: false }), marked = window[EYES].marked();
+    const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
+    const nodes = [], stack = [[document.documentElement, 0, { x: 0, y: 0 }]];
+    const enter = (root, depth, at) => {
+      const inside = [];
+      for (let child = firstChild(root); child; child = nextSibling(child)) inside.push([child, depth, at]);
+      while (inside.length) stack.push(inside.pop());
+    };
+    for (let visited = 0; stack.length && visited < MOST_NODES; visited++) {
+      const [node, depth, at] = stack.pop();
+      if (!node) continue;
+      if (nodeType(node) === Node.TEXT_NODE) {
+        const text = short(data(node)), holder = parentNode(node);
+        const shown = text && (nodeType(holder) !== Node.ELEMENT_NODE || visible(holder, { visibilityProperty: true, opacityProperty: true }));
+        if (shown && textInSight(node, at)) nodes.push([depth, text]);
+        continue;
+      }
+      if (nodeType(node) !== Node.ELEMENT_NODE) continue;
+      const tag = localName(node), wanted = ways.has(node);
+      if (!wanted && (UNSHOWN.has(tag) || attribute(node, "aria-hidden") === "true")) continue;
+      if (!wanted && !visible(node) && getComputedStyle(node).display !== "contents") continue;
+      const sighted = ids.has(node) || inSight(rectOf(node), at), id = ids.get(node) ?? null;
+      if (CLOSED.has(tag) && !sighted) continue;
+      nodes.push([depth, tag, id, sighted ? attributesOf(node, tag, id === null ? null : listed[id].box) : []]);
+      if (tag === "select") nodes.push(...optionsOf(node, depth + 1, ids));
+      if (CLOSED.has(tag)) continue;
+      const inner = innerDocument(node);
+      if (inner?.documentElement) {
+        const frame = rectOf(node);
+        enter(inner, depth + 1, { x: at.x + frame.left + node.clientLeft, y: at.y + frame.top + node.clientTop });
+      } else {
+        enter(node, depth + 1, at);
+        const shadow = shadowRoot(node);
+        if (shadow) enter(shadow, depth + 1, at);
+      }
+    }
+    return { listed, nodes, url: location.href, title: `${titleOf(document).toWellFormed()}` };
+  };
+
+  const choose = (id, text) => {
+    const element = window[EYES].marked()[id];
+    const found = element?.closest("select") || element?.closest("label")?.control;
+    if (found?.localName !== "select") return { error: `element ${id} is no list of options` };
+    const options = Array.from(found.options).filter((option) => !option.disabled);
+    const wanted = line(text).toLowerCase(), labels = options.map((option) => line(option.label).toLowerCase());
+    const exact = labels.indexOf(wanted);
+    const chosen = options[exact >= 0 ? exact : labels.findIndex((label) => label.includes(wanted))];
+    if (!chosen) {
+      return { error: `no option of element ${id} contains ${JSON.stringify(short(text).slice(0, 80))}; there are: ` +
+        options.slice(0, 20).map((option) => short(option.label).slice(0, 80)).join(", ") };
+    }
+    found.focus();
+    if (found.multiple) chosen.selected = true;
+    else found.selectedIndex = chosen.index;
+    for (const type of ["input", "change"]) found.dispatchEvent(new Event(type, { bubbles: true }));
+    return {};
+  };
+
+  Object.defineProperty(window, KEY, { value: Object.freeze({ read, choose }) });
+})();

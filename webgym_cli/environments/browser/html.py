@@ -1,0 +1,140 @@
+"""Reads a page as WebRL's policies do: simplified HTML of what is in sight, with ids on what can be acted on.
+
+The page lists its elements and texts; the HTML is written here, where no text of a page can end a tag or forge an id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.environments.browser.observe import sightings
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.trajectory import Element
+
+READER = "window[Symbol.for('webgym.reader')]"
+"""Where `html.js` is found in a page, as `observe.EYES`."""
+MAX_IDS = 500
+"""Elements with ids at most; those that come later in the document have none."""
+MAX_CHARACTERS = 100_000
+"""Longest HTML that is kept of a page, in characters."""
+
+_TAG = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_INLINE = frozenset({"b", "bdi", "cite", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "u"})
+"""Tags that say nothing beside the text in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """A page as text."""
+
+    url: str
+    title: str
+    html: str
+    elements: tuple[Element, ...]
+    """The elements with ids, which stay valid for actions until the next look."""
+
+
+@dataclass(slots=True)
+class _Node:
+    depth: int
+    tag: str
+    id: int | None
+    attributes: list[tuple[str, str]]
+    children: list[_Node | str] = field(default_factory=list)
+
+
+@cache
+def reader_script() -> str:
+    """Return the init script that comes after `observe_script`, for pages that are read as text."""
+    return (Path(__file__).parent / "html.js").read_text(encoding="utf-8")
+
+
+async def read_page(session: BrowserSession) -> PageText:
+    """Read what is in sight on the current page. Raises `BoundaryError` where the page keeps itself from being read."""
+    told = await session.evaluate(f"(options) => {READER}.read(options)", {"limit": MAX_IDS})
+    try:
+        elements = tuple(seen.element for seen in sightings(told["listed"]))
+        return PageText(str(told["url"]), str(told["title"]), simplified(told["nodes"])[:MAX_CHARACTERS], elements)
+    except (LookupError, TypeError, ValueError) as error:  # the page has replaced what it is read with
+        reason = f"the page can't be read: {type(error).__name__}"
+        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, reason) from error
+
+
+def simplified(nodes: Sequence[Sequence[Any]]) -> str:
+    """Return a page's nodes as HTML: `[depth, text]`, or `[depth, tag, id, [[attribute, value], ...]]`, depth first.
+
+    Elements that hold nothing are left out, wrappers of one thing are only that thing.
+    """
+    root = _Node(-1, "html", None, [])
+    open_, elements = [root], [root]
+    for told in nodes:
+        depth = int(told[0])
+        while open_[-1].depth >= depth:
+            open_.pop()
+        if len(told) == 2:
+            open_[-1].children.append(str(told[1]))
+            continue
+        node = _Node(depth, str(told[1]), told[2], [(str(name), str(value)) for name, value in told[3]])
+        open_[-1].children.append(node)
+        open_.append(node)
+        elements.append(node)
+    for node in reversed(elements):  # children before their parents
+        node.children = _joined([kept for child in node.children for kept in _kept(child)])
+    return "".join(_written(root.children)).strip()
+
+
+def _kept(child: _Node | str) -> Sequence[_Node | str]:
+    """Return what is shown of a child: itself, or what is in it."""
+    if isinstance(child, str) or child.id is not None or child.tag == "option":
+        return (child,)
+    bare = not [name for name, _ in child.attributes if name != "title"]
+    wraps = all(isinstance(inner, _Node) for inner in child.children) and len(child.children) <= 1
+    return child.children if bare and (wraps or child.tag in _INLINE) else (child,)
+
+
+def _joined(children: Sequence[_Node | str]) -> list[_Node | str]:
+    """Return children in which no two texts stand side by side."""
+    joined: list[_Node | str] = []
+    for child in children:
+        if joined and isinstance(child, str) and isinstance(joined[-1], str):
+            joined[-1] = f"{joined[-1]} {child}"
+        else:
+            joined.append(child)
+    return joined
+
+
+def _written(children: Sequence[_Node | str]) -> Iterator[str]:
+    """Yield the pieces of the HTML. Without recursion: a page nests as deep as it likes."""
+    left: list[_Node | str | tuple[str]] = list(reversed(children))
+    while left:
+        node = left.pop()
+        if isinstance(node, tuple):
+            yield f"{node[0]} "
+        elif isinstance(node, str):
+            yield f"{_plain(node)} "
+        else:
+            tag = node.tag if _TAG.fullmatch(node.tag) else "element"
+            yield f"<{tag}{''.join(_attributes(node))}> "
+            left += [(f"</{tag}>",), *reversed(node.children)]
+
+
+def _attributes(node: _Node) -> Iterator[str]:
+    """Yield an element's attributes; a value that its text or another one tells already is left out."""
+    if node.id is not None:
+        yield f' id="{node.id}"'
+    told = {child for child in node.children if isinstance(child, str)}
+    for name, value in node.attributes:
+        if value not in told:
+            told.add(value)
+            yield f' {name}="{_plain(value).replace(chr(34), "&quot;")}"'
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).replace("<", "&lt;").replace(">", "&gt;")
