@@ -35,12 +35,12 @@ def run(tmp_path):
 def generation(run, tmp_path, server):
     """Make a command at work on the run, one request at a time and about the shop alone."""
 
-    def make(*overrides, file="asked.jsonl", sink=lambda event: None):
+    def make(*overrides, file="asked.jsonl", sink=lambda event: None, values=None):
         told = ["generate.retries=0", "generate.concurrency=1", "generate.requests_per_site=1", "orm.retries=0"]
         settings = load(overrides=[*told, f"generate.base_url={server.base_url}", *overrides], run_config=run.config)
         with open_index(run) as index:
-            plan = plan_generation(run, settings, index)
-        return Generation(plan, settings.generate, settings.orm, Journal(tmp_path / file), sink)
+            plan = plan_generation(run, settings, index, has_critic=values is not None)
+        return Generation(plan, settings.generate, settings.orm, Journal(tmp_path / file), sink, values)
 
     return make
 
@@ -102,6 +102,20 @@ async def test_the_critic_sees_task_and_first_page_and_keeps_what_is_neither_har
         assert list(reasons(again).values()) == [None, None, None, "too_easy", "too_easy", "too_easy"]
     asked = [asked.data["task"] for asked in server.asked if asked.job == "feasible"]
     assert asked == ["Which museum is this?", "Two", "Three", "One"]
+
+
+async def test_the_policy_s_own_critic_is_asked_about_a_round_at_once(generation, server):
+    server.script(proposed("Which museum is this?"), proposed("One", "Two", FAILED[0]), job="generate")
+    asked = []
+
+    async def values(candidates):
+        asked.append([one.instruction for one in candidates])
+        return [0.04, 0.05, 0.76]
+
+    work = generation("orm.model=an-orm", values=values)
+    summary = await work.execute()
+    assert (asked, summary["critic"]) == ([["Which museum is this?", "One", "Two"]], "critic")
+    assert list(reasons(work).values()) == ["too_hard", None, "too_easy", "known_task"]
 
 
 @pytest.mark.parametrize(

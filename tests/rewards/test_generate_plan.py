@@ -23,9 +23,9 @@ def run(tmp_path):
     return failed_run(tmp_path)
 
 
-def planned(run, *overrides):
+def planned(run, *overrides, has_critic=False):
     with open_index(run) as index:
-        return plan_generation(run, load(overrides=overrides, run_config=run.config), index)
+        return plan_generation(run, load(overrides=overrides, run_config=run.config), index, has_critic=has_critic)
 
 
 def seeds(plan):
@@ -76,6 +76,14 @@ def test_the_settings_decide_how_often_is_asked_and_who_is_the_critic(run):
     assert planned(run, "orm.model=an-orm", "generate.critic=none").critic == "none"
     with pytest.raises(SettingsError, match=r"orm\.base_url and orm\.model are empty"):
         planned(run, "generate.critic=orm")
+
+
+def test_the_policy_s_own_critic_goes_before_the_outcome_reward_model(run):
+    told = planned(run, "orm.model=an-orm", has_critic=True)
+    assert (told.critic, told.notes) == ("critic", ())
+    assert planned(run, "orm.model=an-orm", "generate.critic=orm", has_critic=True).critic == "orm"
+    with pytest.raises(SettingsError, match="has no critic that tells success"):
+        planned(run, "generate.critic=critic")
 
 
 def test_without_a_failure_it_says_what_is_missing(tmp_path):

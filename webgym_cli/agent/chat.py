@@ -174,14 +174,6 @@ class ChatClient:
         return parameters
 
 
-def require_server(section: str, settings: ChatSettings, what: str) -> None:
-    """Raise `SettingsError` unless the `base_url` of a section is an address. `what`: who is not there to ask."""
-    hint = f"-s {section}.base_url=http://HOST:PORT/v1"
-    if not settings.base_url:
-        raise SettingsError(f"{section}.base_url is empty: there is no {what} to ask", hint=hint)
-    require_address(section, settings.base_url, hint)
-
-
 def require_address(section: str, base_url: str, hint: str) -> None:
     """Raise `SettingsError` unless the `base_url` of a section of the settings is one."""
     try:

@@ -24,10 +24,10 @@ def generate(
     """Make new tasks of those that a run failed at.
 
     A model behind an OpenAI-compatible server is shown failed tasks of one site and asked for new ones like them. Kept
-    is what no task of the run says already, what the policy neither can do anyway nor has no chance at (by the outcome
-    reward model, generate.critic), and what can be done on the site at all (by the model, generate.feasibility). Each
-    of the others is in FILE.rejected.jsonl with its reason. Every answer is stored in FILE.asked.jsonl as it comes, so
-    the same command goes on where it stopped.
+    is what no task of the run says already, what the policy neither can do anyway nor has no chance at (by its critic
+    or an outcome reward model, generate.critic), and what can be done on the site at all (by the model,
+    generate.feasibility). Each of the others is in FILE.rejected.jsonl with its reason. Every answer is stored in
+    FILE.asked.jsonl as it comes, so the same command goes on where it stopped.
 
     Examples:
       webgym tasks generate runs/a -o new.jsonl -s generate.base_url=http://HOST/v1 -s generate.model=NAME
@@ -46,13 +46,15 @@ def generate(
     from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.rewards.generate_plan import plan_generation
     from webgym_cli.store.run import open_run
+    from webgym_cli.train.values import outcome_critic
 
     open_run(run)
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     if dry_run:
         with opened(directory, output, kept=False) as index:
-            output.show(plan_generation(directory, settings, index).to_json())
+            plan = plan_generation(directory, settings, index, has_critic=outcome_critic(directory) is not None)
+            output.show(plan.to_json())
         return
     with stage("generate", directory, settled(settings), output, {"out": str(out.absolute())}) as at:
 

@@ -45,9 +45,10 @@ class GenerateSettings(Section):
     `requests_per_site` gives."""
     near_duplicate: float = Field(default=0.9, gt=0, le=1)
     """A task is another one said again when their words, each counted once, agree to this share; 1: the same words."""
-    critic: Literal["auto", "orm", "none"] = "auto"
-    """Who tells how likely the policy's success is. `orm`: the outcome reward model (`orm`), shown the task and its
-    first page before anything was done; `auto`: that, where the settings name one, else nobody; `none`: nobody."""
+    critic: Literal["auto", "critic", "orm", "none"] = "auto"
+    """Who tells how likely the policy's success is, shown the task and its first page before anything was done.
+    `critic`: that of the run's newest training by `webrl`; `orm`: the outcome reward model (`orm`); `none`: nobody.
+    `auto`: the first of these that there is."""
     critic_window: tuple[Share, Share] = (0.05, 0.75)
     """Tasks whose success is less or more likely than this are too hard or too easy."""
     feasibility: bool = True

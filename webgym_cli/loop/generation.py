@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
-from webgym_cli.agent.chat import require_server
+from webgym_cli.agent.chat import require_address
+from webgym_cli.agent.prompt import render
+from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import WebGymError
+from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import reachable_orm, with_named_orm
 from webgym_cli.records.events import Event
+from webgym_cli.records.sample import Message
+from webgym_cli.records.trajectory import Observation
 from webgym_cli.rewards.generate_execute import Generation, generate_in_words
+from webgym_cli.rewards.generate_filters import Candidate
 from webgym_cli.rewards.generate_journal import Journal
 from webgym_cli.rewards.generate_plan import plan_generation
+from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.files import write_atomic
 from webgym_cli.store.index.query import open_index
 from webgym_cli.testing.judge_server import MODEL, JudgeServer
 from webgym_cli.testing.scripted_judge import SCRIPTED
+from webgym_cli.train.values import outcome_critic, success_probabilities
 
 
 def settled(settings: Settings) -> Settings:
     """Return the settings with the names that servers tell. Raises `SettingsError` without a model to ask."""
-    if settings.generate.base_url != SCRIPTED:
-        require_server("generate", settings.generate, "model")
+    address, hint = settings.generate.base_url, "-s generate.base_url=http://HOST:PORT/v1"
+    if not address:
+        raise SettingsError("generate.base_url is empty: there is no model to ask for new tasks", hint=hint)
+    if address != SCRIPTED:
+        require_address("generate", address, hint)
     has_orm = settings.orm.model or settings.orm.base_url
     return with_named_orm(settings) if settings.generate.critic != "none" and has_orm else settings
 
@@ -38,14 +49,15 @@ async def generate(pipeline: Pipeline, out: Path) -> Event:
     """
     run, sink = pipeline.run, pipeline.sink
     with open_index(run, progress=sink) as index:
-        plan = plan_generation(run, pipeline.settings, index)
+        plan = plan_generation(run, pipeline.settings, index, has_critic=outcome_critic(run) is not None)
     told = plan.to_json()
     sink({**told, "message": f"{plan.seeds} failed tasks, at most {told['requests']} requests for new ones"})
     for note in plan.notes:
         sink({"event": "note", "message": note})
     needed = plan.critic == "orm"
     async with _generator(pipeline.settings.generate) as how, reachable_orm(pipeline, needed=needed) as orm:
-        work = Generation(plan, how, orm, Journal(beside(out, "asked")), sink)
+        values = partial(_values, pipeline) if plan.critic == "critic" else None
+        work = Generation(plan, how, orm, Journal(beside(out, "asked")), sink, values)
         summary = {**await work.execute(), "out": str(out)}
     found = work.found
     _write(beside(out, "rejected"), (json.dumps(one.to_json(), ensure_ascii=False) for one in found.rejected))
@@ -57,6 +69,32 @@ async def generate(pipeline: Pipeline, out: Path) -> Event:
         )
     _write(out, (one.task.model_dump_json() for one in found.kept))
     return summary
+
+
+async def _values(pipeline: Pipeline, candidates: Sequence[Candidate]) -> list[float]:
+    """Return how likely success is, by the critic of the current policy: it values the prompt of the first step."""
+    run, settings = pipeline.run, pipeline.settings
+    critic = outcome_critic(run)
+    if critic is None:
+        raise MissingStageError(
+            f"{run.root}: the critic of the current policy is gone", hint=f"webgym train {run.root}"
+        )
+    tokens = ModelTokens(str(policy_path(run, settings)))
+    prompts = [tokens.prompt_ids(_first_prompt(candidate), []) for candidate in candidates]
+    return await success_probabilities(critic, prompts, settings, pipeline.logs / "critic.log")
+
+
+def _first_prompt(candidate: Candidate) -> tuple[Message, ...]:
+    """Return what the policy would be asked at first. Raises `WebGymError` where that has a picture."""
+    start, task = candidate.request.group.start, candidate.task
+    page = start.page or Observation(url=task.start_url)
+    prompt = render(start.prompt, task.instruction, task.start_url, (), page)
+    if prompt.images:
+        raise WebGymError(
+            "generate.critic: the critic reads pages as text, and the policy is shown pictures",
+            hint="-s generate.critic=orm, or none",
+        )
+    return prompt.messages
 
 
 def beside(out: Path, what: str) -> Path:

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from webgym_cli.agent.chat import ChatClient, Form, require_server
+from webgym_cli.agent.chat import ChatClient, Form, require_address
 from webgym_cli.config.collect import JudgeSettings
+from webgym_cli.errors import SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.rewards.prompts import REPLY_SCHEMA, Job, Question, messages
 from webgym_cli.store.screenshots import data_url
@@ -76,7 +77,10 @@ class JudgeClient:
 
 def require_judge(settings: JudgeSettings) -> None:
     """Raise `SettingsError` unless `judge.base_url` is an address."""
-    require_server("judge", settings, "judge")
+    hint = "-s judge.base_url=http://HOST:PORT/v1"
+    if not settings.base_url:
+        raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
+    require_address("judge", settings.base_url, hint)
 
 
 def model_for(settings: JudgeSettings, job: Job) -> str:

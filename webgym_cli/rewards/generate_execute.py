@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ _FEASIBLE = Form("feasible", Reply, REPLY_SCHEMA)
 
 Work = Callable[[Any], Coroutine[Any, Any, str]]
 """Sees to one of several things; returns why it failed, empty where it did not."""
+Values = Callable[[Sequence[Candidate]], Awaitable[Sequence[float]]]
+"""Tells how likely the policy's success is at each of several tasks."""
 
 
 @dataclass(slots=True)
@@ -42,6 +44,8 @@ class Generation:
     """The same, where the plan has a critic."""
     journal: Journal
     sink: EventSink
+    values: Values | None = None
+    """The policy's own critic, where the plan has that."""
     calls: int = 0
     """Requests, repeats included."""
     asked: int = 0
@@ -91,6 +95,10 @@ class Generation:
         new = [candidate for request in requests for candidate in self._proposed(request)]
         for candidate in new:
             novelty.screen(candidate)
+        if self.values is not None:
+            passed = [one for one in new if one.rejection is None]
+            for candidate, value in zip(passed, await self.values(passed) if passed else (), strict=True):
+                weigh(candidate, value, self.settings.critic_window)
         if self._critic is not None:
             await self._all([one for one in new if one.rejection is None], self._weigh, "orm.base_url and orm.model")
         if self.settings.feasibility:

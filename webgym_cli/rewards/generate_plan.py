@@ -19,6 +19,9 @@ from webgym_cli.tasks.site import site_of
 from webgym_cli.tasks.source import open_tasks
 
 _NUMBERS = ("token_ids", "logprobs")
+_UNFILTERED = (
+    "nobody tells how likely success is, so too easy and too hard tasks stay: -s orm.model=FOLDER names a model"
+)
 _ON_WEB = f"environment IN ({', '.join(repr(name) for name in ENVIRONMENTS)})"
 _LAST_KNOWN = """(
     SELECT *, max(iteration) OVER (PARTITION BY task_key) AS newest
@@ -31,6 +34,10 @@ _FAILED = f"""id IN (
 """One episode of each task that nobody solved when it was tried last and the reward became known."""
 
 
+Critic = Literal["critic", "orm", "none"]
+"""Who tells how likely success is."""
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationPlan:
     """What `webgym tasks generate` will do."""
@@ -40,7 +47,7 @@ class GenerationPlan:
     """The requests, each round one about every site."""
     known: Mapping[str, tuple[str, ...]]
     """By site what the run's tasks ask already, its test tasks included."""
-    critic: Literal["orm", "none"]
+    critic: Critic
     """Who tells how likely the policy's success is."""
     notes: tuple[str, ...] = ()
     """What a person should know."""
@@ -64,38 +71,48 @@ class GenerationPlan:
         }
 
 
-def plan_generation(run: RunDir, settings: Settings, index: Index) -> GenerationPlan:
-    """Return the plan. Raises `MissingStageError` without a failed task, `SettingsError` without the model it needs."""
+def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic: bool) -> GenerationPlan:
+    """Return the plan. `has_critic`: whether the current policy has a critic that tells success.
+
+    Raises `MissingStageError` without a failed task, `SettingsError` without the model that it needs.
+    """
     how = settings.generate
     groups = grouped(seed_of(read(run, place, without=_NUMBERS)) for place in index.places(_FAILED))
     if not groups:
         raise _no_seed(run, index)
-    notes = []
-    critic: Literal["orm", "none"] = "none"
-    if how.critic != "none" and (settings.orm.model or settings.orm.base_url):
-        critic = "orm"
-    elif how.critic == "orm":
-        raise SettingsError(
-            "generate.critic: orm.base_url and orm.model are empty: nobody tells how likely success is",
-            hint="-s orm.model=FOLDER, or -s generate.critic=none",
-        )
-    elif how.critic == "auto":
-        notes.append(
-            "nobody tells how likely success is, so too easy and too hard tasks stay: -s orm.model=FOLDER names a model"
-        )
+    critic = _critic(settings, has_critic=has_critic)
+    unfiltered = how.critic == "auto" and critic == "none"
     return GenerationPlan(
         groups=groups,
         rounds=requests(groups, how.requests_per_site, how.seeds_per_request, settings.seed),
         known={site: tuple(sorted(texts)) for site, texts in _known(settings, groups, index).items()},
         critic=critic,
-        notes=tuple(notes),
+        notes=(_UNFILTERED,) if unfiltered else (),
     )
+
+
+def _critic(settings: Settings, *, has_critic: bool) -> Critic:
+    """Return who is asked. Raises `SettingsError` where the one that the settings want is not there."""
+    wanted, has_orm = settings.generate.critic, bool(settings.orm.model or settings.orm.base_url)
+    if wanted == "critic" and not has_critic:
+        raise SettingsError(
+            "generate.critic: the current policy has no critic that tells success",
+            hint="-s train.algorithm=webrl trains one; -s generate.critic=orm asks the outcome reward model",
+        )
+    if wanted == "orm" and not has_orm:
+        raise SettingsError(
+            "generate.critic: orm.base_url and orm.model are empty: nobody tells how likely success is",
+            hint="-s orm.model=FOLDER, or -s generate.critic=none",
+        )
+    if wanted != "auto":
+        return wanted
+    return "critic" if has_critic else "orm" if has_orm else "none"
 
 
 def seed_of(trajectory: Trajectory) -> Seed:
     """Return the seed that a failed episode is."""
     page = trajectory.steps[0].observation if trajectory.steps else None
-    return Seed(trajectory.task, trajectory.instruction, page)
+    return Seed(trajectory.task, trajectory.instruction, page, trajectory.prompt)
 
 
 def _known(settings: Settings, groups: Sequence[SeedGroup], index: Index) -> dict[str, set[str]]:

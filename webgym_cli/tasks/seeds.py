@@ -6,14 +6,14 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median_low
 from typing import Any
 from urllib.parse import urlsplit
 
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Observation
+from webgym_cli.records.trajectory import Observation, PromptSpec
 
 ENVIRONMENTS = ("web", "webarena")
 """The environments whose tasks are words and an address, so that there can be new ones."""
@@ -39,6 +39,8 @@ class Seed:
     """What the policy was asked."""
     page: Observation | None
     """The page that it started from; None where nothing was seen."""
+    prompt: PromptSpec = field(default_factory=PromptSpec)
+    """How the policy was asked."""
 
 
 @dataclass(frozen=True, slots=True)

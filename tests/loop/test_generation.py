@@ -1,0 +1,67 @@
+"""New tasks by the whole command: the scripted model, and the policy's own critic."""
+
+import json
+
+import pytest
+
+from tests.cli.runs import model
+from tests.rewards.generating import episode
+from webgym_cli.config.load import load
+from webgym_cli.errors import WebGymError
+from webgym_cli.loop import generation
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion
+from webgym_cli.store.buffer import append
+from webgym_cli.store.run import RunDir, create_or_open
+
+WEBRL = PromptSpec(version=PromptVersion.WEBRL)
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = RunDir(tmp_path / "run")
+    overrides = [
+        *(f"policy_config.base_model={model(tmp_path / 'model')}", "policy_config.template=qwen3_vl_nothink"),
+        *("generate.base_url=scripted", "generate.tasks_per_request=3", "generate.requests_per_site=1"),
+    ]
+    create_or_open(made, load(overrides=overrides))
+    return made
+
+
+@pytest.fixture
+def critic(monkeypatch, tmp_path):
+    """A critic of the policy that finds the first task too hard; the prompts that it was asked about."""
+    asked = []
+
+    async def values(folder, prompts, settings, log):
+        asked.append((folder, prompts, log.name))
+        return [0.01, *[0.5] * (len(prompts) - 1)]
+
+    monkeypatch.setattr(generation, "outcome_critic", lambda run: tmp_path / "critic")
+    monkeypatch.setattr(generation, "success_probabilities", values)
+    return asked
+
+
+async def made(run, out):
+    async with Pipeline(run, load(run_config=run.config), run.logs, lambda event: None) as pipeline:
+        return await generation.generate(pipeline, out)
+
+
+async def test_the_critic_values_the_prompt_of_the_first_step(run, critic, tmp_path):
+    failed = episode(0, "Find 3 hats", prompt=WEBRL)
+    page = failed.steps[0].model_copy(update={"observation": Observation(url="http://shop.test/", html="<a>Hats</a>")})
+    append(run, failed.model_copy(update={"steps": (page,)}))
+    summary = await made(run, tmp_path / "new.jsonl")
+    ((folder, prompts, log),) = critic
+    assert (folder, log, summary["critic"]) == (tmp_path / "critic", "critic.log", "critic")
+    assert (len(prompts), summary["rejected"]["too_hard"], summary["kept"]) == (2, 1, 1)
+    assert len(prompts[0]) == len(prompts[1]) > 10
+    rejected = [json.loads(line) for line in (tmp_path / "new.jsonl.rejected.jsonl").read_text().splitlines()]
+    assert [one["reason"] for one in rejected] == ["known_task", "too_hard"]
+
+
+async def test_a_policy_that_is_shown_pictures_has_no_such_critic(run, critic, tmp_path):
+    append(run, episode(0, "Find 3 hats"))
+    with pytest.raises(WebGymError, match="reads pages as text"):
+        await made(run, tmp_path / "new.jsonl")
+    assert critic == []
