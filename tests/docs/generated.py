@@ -27,9 +27,11 @@ from webgym_cli.records.trajectory import (
     Score,
     Screenshot,
     Step,
+    Tab,
     ToolResult,
     Trajectory,
 )
+from webgym_cli.records.webrl import WebRLAction
 from webgym_cli.store.blocklist import Block
 from webgym_cli.store.screenshots import Recoded
 from webgym_cli.store.state import Underway
@@ -41,7 +43,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
-        *(Sampling, Outcome, Score),
+        *(WebRLAction, Tab, Sampling, Outcome, Score),
         *(Judgement, Verdict, Task, Episode, Prepared, RlData, Checkpoint, Block, RankStatus, Underway, Recoded),
     )
 }
