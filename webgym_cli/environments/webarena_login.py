@@ -176,7 +176,7 @@ class Doorman:
 async def open_doorman(settings: Settings) -> AsyncIterator[Doorman]:
     """Yield a doorman with a browser of its own, behind a gate that lets the sites through."""
     async with AsyncExitStack() as stack:
-        rules = AddressRules.of((*settings.browser.private_hosts, *site_hosts(settings)))
+        rules = AddressRules.of(settings.browser.private_hosts).with_names(site_hosts(settings))
         gate = await stack.enter_async_context(Gate(rules))
         # As for episodes: a remote browser can't reach our loopback.
         pool = BrowserPool(settings.browser, "" if settings.browser.cdp_urls else gate.address)
