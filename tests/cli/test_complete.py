@@ -149,6 +149,7 @@ def test_ids_are_offered_of_the_run_that_is_named(place):
         (["webgym", "rollout", "gamma", "--split", "te"], ["test"]),
         (["webgym", "rollout", "gamma", "--policy", "o"], ["oracle"]),
         (["webgym", "tasks", "sample", "si"], ["sites:all"]),
+        (["webgym", "tasks", "sample", "weba"], ["webarena:fixture"]),
         (["webgym", "rollout", "-s", "roles.device=cu"], ["roles.device=cuda"]),
         (["webgym", "config", "show", "--run", "ga"], ["gamma"]),
     ],

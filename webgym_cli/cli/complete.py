@@ -57,7 +57,7 @@ def settings(incomplete: str) -> list[str]:
 
 def tasks(incomplete: str) -> list[str]:
     """Offer the shipped tasks and JSON Lines files."""
-    return ["miniwob:all", "sites:all", *_paths(incomplete, lambda path: path.suffix == ".jsonl")]
+    return ["miniwob:all", "sites:all", "webarena:fixture", *_paths(incomplete, lambda path: path.suffix == ".jsonl")]
 
 
 def policies() -> list[str]:
