@@ -184,11 +184,19 @@ async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
 
 
 async def test_the_step_limit_is_a_reward_of_0(world):
+    world.file.write_text('{"id": "click-test", "environment": "miniwob"}\n')
     world.load("rollout.train_max_steps.easy=3")
     await world.roll(1, steps=9)
     (found,) = world.stored
     assert (found.outcome.reward, found.outcome.stop, len(found.steps)) == (0.0, Stop.STEP_LIMIT, 3)
     assert found.outcome.success is False
+
+
+async def test_what_webarena_came_to_without_a_score_waits_for_a_reward_model(world):
+    world.load("rollout.train_max_steps.easy=3")
+    await world.roll(1, steps=9)
+    (found,) = world.stored
+    assert (found.outcome.reward, found.outcome.stop, found.awaits_judgement) == (None, Stop.STEP_LIMIT, True)
 
 
 async def test_a_parse_error_takes_a_step_and_leaves_the_environment_alone(world):
