@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -13,6 +17,7 @@ from webgym_cli.environments.webarena_pages import EndPages
 from webgym_cli.environments.webarena_reviews import Review, newest_review
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.task import Task
+from webgym_cli.records.webarena import Site
 from webgym_cli.scoring.webarena import ScriptFailed
 from webgym_cli.scoring.webarena_places import HelperName
 
@@ -98,3 +103,39 @@ async def test_pages_are_looked_at_without_touching_the_last_one():
         await pages.open("http://lab.test/other")
         assert len(session.pages) == 2
         await environment.close()
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+async def test_an_episode_starts_logged_in_and_holds_its_sites_until_it_is_closed(tmp_path):
+    script = "document.body.append(`${document.cookie} ${localStorage.getItem('theme')}`)"
+
+    async def page(request):
+        return web.Response(text=f"<body>Hello <script>{script}</script></body>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/", page)
+    held = []
+
+    @asynccontextmanager
+    async def turn(sites):
+        held.extend(sites)
+        yield
+        held.clear()
+
+    async with TestServer(app) as server, WebArenaPool(load(overrides=HASTY)) as pool:
+        url = str(server.make_url("")).rstrip("/")
+        cookie = {"name": "login", "value": "known", "domain": "127.0.0.1", "path": "/", "expires": -1}
+        cookie |= {"httpOnly": False, "secure": False, "sameSite": "Lax"}
+        origin = {"origin": url, "localStorage": [{"name": "theme", "value": "dark"}]}
+        state = tmp_path / "shopping_state.json"
+        state.write_text(json.dumps({"cookies": [cookie], "origins": [origin]}))
+        pool.gate.rules = pool.gate.rules.with_names(["127.0.0.1"])
+        pool.desk = SimpleNamespace(turn=turn, storage_state=lambda task: state, address=lambda text: text)
+        environment = pool.new()
+        task = Task(id="t", start_url=url, environment="webarena", extra={"sites": ["shopping"]})
+        _, view = await environment.reset(task, 0)
+        assert "login=known dark" in view.html
+        assert held == [Site.SHOPPING]
+        await environment.close()
+        assert held == []
