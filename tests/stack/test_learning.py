@@ -13,6 +13,7 @@ from webgym_cli.store.run import RunDir, create_or_open
 pytestmark = pytest.mark.stack
 
 
+@pytest.mark.timeout(1800)
 async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tmp_path):
     needs("train")
     needs("serve")
