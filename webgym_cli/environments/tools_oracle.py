@@ -22,6 +22,8 @@ from webgym_cli.tools.define import Tool
 
 CALCULATOR, EXPRESSION = "calculator", "expression"
 """The tool that the expert calls, and the name of its argument. The record's field is called as the argument is."""
+ANSWER = "The answer is \\boxed{{{}}}."
+"""How it ends an episode."""
 _ANNOTATION = re.compile(r"<<([^<>=]+)=[^<>]*>>")
 _INSTEAD = "leave such records out, or --policy vllm"
 
@@ -39,7 +41,7 @@ def next_action(task: Task, results: Sequence[str], limits: AgentSettings) -> Ac
             calls = tuple(ToolCall(name=CALCULATOR, arguments={EXPRESSION: expression}) for expression in made)
             return Action(name=ActionName.CALL, calls=calls)
         first += size
-    return Action(name=ActionName.ANSWER, text=f"The answer is \\boxed{{{_conclusion(task, results)}}}.")
+    return Action(name=ActionName.ANSWER, text=ANSWER.format(_conclusion(task, results)))
 
 
 def require_workings(tasks: Sequence[Task], tools: Sequence[Tool], limits: AgentSettings) -> None:

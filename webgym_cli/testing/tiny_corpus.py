@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 
+from webgym_cli.agent.calls import system_message
 from webgym_cli.agent.prompt import system_prompt
-from webgym_cli.agent.tools import FUNCTIONS
+from webgym_cli.agent.tools import FUNCTIONS, tagged_call
+from webgym_cli.environments.tools_oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.trajectory import PromptSpec
+from webgym_cli.tools.calculator import calculator
 
 NUMBERED = 100
 """Element ids that occur in the texts."""
@@ -59,7 +63,7 @@ def corpus() -> list[str]:
 
 
 def phrases() -> list[str]:
-    """Return fixed texts that are one token each: the system prompts and the frame of a tool call.
+    """Return fixed texts that are one token each: the system prompts and the frames of calls and of an answer.
 
     They stand in every sample and teach nothing; as single tokens they leave a small machine its time for the rest.
     """
@@ -74,7 +78,14 @@ def phrases() -> list[str]:
         "}}\n</tool_call>",
         '"}}\n</tool_call>',
     )
-    return [*found, *frame]
+    return [*found, *frame, *_calculator()]
+
+
+def _calculator() -> tuple[str, ...]:
+    """Return what the conversations with the calculator have in common."""
+    told = system_message(PromptSpec(system_prompt="|", tools=(calculator.schema,))).content
+    call = tagged_call("calculator", {"expression": "|"})
+    return told.partition("|")[2], call.partition("|")[0], ANSWER.partition("{")[0] + "{"
 
 
 def _elements() -> list[str]:

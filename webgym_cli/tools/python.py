@@ -79,9 +79,7 @@ def _interpreter() -> str:
     return str(Path(sys.executable).resolve())
 
 
-async def _talk(
-    process: asyncio.subprocess.Process, code: bytes, wall_seconds: float, limit: int
-) -> tuple[str, str]:
+async def _talk(process: asyncio.subprocess.Process, code: bytes, wall_seconds: float, limit: int) -> tuple[str, str]:
     """Give the code, and return what was printed and why the code was stopped."""
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a process without pipes")

@@ -1,0 +1,30 @@
+"""That policy gradients teach: the recipe `sums` as it ships, from a weak imitation of a few worked examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stack_fixtures import needs
+from webgym_cli.config.load import load
+from webgym_cli.loop.order import Loop, plan_loop
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.store.run import RunDir, create_or_open
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.mark.timeout(1800)
+async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tmp_path):
+    needs("train")
+    needs("serve")
+    settings = load(["sums"], [f"policy_config.base_model={tiny_model_dir}"])
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, settings)
+    logs = run.logs / "attempt_0001"
+    logs.mkdir(parents=True)
+    async with Pipeline(run, settings, logs, lambda event: None) as pipeline:
+        evaluations = await Loop(plan_loop(run, settings), pipeline).execute()
+    rates = {event["iteration"]: event["success_rate"] for event in evaluations}
+    assert rates[0] == 0.0
+    assert 0.1 < rates[1] < 0.7, "imitation alone is no weak baseline"
+    assert rates[max(rates)] - rates[1] >= 0.2, rates
