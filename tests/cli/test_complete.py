@@ -127,9 +127,10 @@ def test_settings_are_offered_and_their_values(place):
     assert complete.settings("seed=") == ["seed=", "seed=0"]
     assert complete.settings("nosuch") == []
     for key in known_keys():
+        beside = [f"{key.removesuffix('isolation')}reset=./reset"] if key.endswith(".isolation") else []
         for offer in complete.settings(f"{key}="):
             if value := offer.partition("=")[2]:
-                load(overrides=[*NEEDED, f"{key}={value}"])
+                load(overrides=[*NEEDED, *beside, f"{key}={value}"])
 
 
 def test_ids_are_offered_of_the_run_that_is_named(place):

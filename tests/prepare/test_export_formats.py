@@ -17,7 +17,7 @@ from webgym_cli.prepare.sharegpt import to_sharegpt
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.records.sample import IMAGE
-from webgym_cli.records.trajectory import Element, Observation, PromptSpec, PromptVersion
+from webgym_cli.records.trajectory import Element, Observation, PromptSpec
 from webgym_cli.store.run import RunDir
 
 CALL = '<tool_call>{"name": "computer_use", "arguments": {"action": "go_back"}}</tool_call>'
