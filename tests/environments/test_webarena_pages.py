@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
 from webgym_cli.environments.webarena import WebArenaPool
 from webgym_cli.environments.webarena_pages import EndPages
@@ -20,6 +19,8 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import Site
 from webgym_cli.scoring.webarena import ScriptFailed
 from webgym_cli.scoring.webarena_places import HelperName
+
+SETTLED = "browser.settle_seconds=0.5"
 
 REVIEWS = [
     {"id": 7, "nickname": "Ann", "ratings": [{"percent": 80}]},
@@ -73,7 +74,7 @@ ORDERS = """<a href="/sales/order/view/order_id/9/">View</a><a href="/sales/orde
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_pages_are_looked_at_without_touching_the_last_one():
-    settings = load(overrides=[*HASTY, "webarena.shopping.url=http://lab.test"])
+    settings = load(overrides=[SETTLED, "webarena.shopping.url=http://lab.test"])
     opened = []
     async with WebArenaPool(settings) as pool:
         environment = pool.new()
@@ -123,7 +124,7 @@ async def test_an_episode_starts_logged_in_and_holds_its_sites_until_it_is_close
         yield
         held.clear()
 
-    async with TestServer(app) as server, WebArenaPool(load(overrides=HASTY)) as pool:
+    async with TestServer(app) as server, WebArenaPool(load(overrides=[SETTLED])) as pool:
         url = str(server.make_url("")).rstrip("/")
         cookie = {"name": "login", "value": "known", "domain": "127.0.0.1", "path": "/", "expires": -1}
         cookie |= {"httpOnly": False, "secure": False, "sameSite": "Lax"}
