@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from webgym_cli.config.section import Section
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import Site, is_address
 
 Isolation = Literal["parallel", "serial", "reset"]
 
@@ -28,7 +27,7 @@ class SiteSettings(Section):
     @field_validator("url")
     @classmethod
     def _is_an_address(cls, url: str) -> str:
-        if url and not _is_address(url):
+        if url and not is_address(url):
             raise ValueError(f"{url!r} is no http(s) address")
         return url.rstrip("/")
 
@@ -122,11 +121,3 @@ class WebArenaSettings(Section):
         """Return the environment variables that hold the passwords of the sites that have an address."""
         known = (self.site(site) for site in self.addresses())
         return tuple(site.password_env_var for site in known if isinstance(site, AccountSite))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in text
-    except ValueError:  # a port that is no number, half an IPv6 address
-        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -30,6 +31,15 @@ class Site(StrEnum):
     def placeholder(self) -> str:
         """What stands for its address in a task."""
         return f"__{self.upper()}__"
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is a whole http(s) address."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in text
+    except ValueError:  # a port that is no number, half an IPv6 address
+        return False
 
 
 class EvalType(StrEnum):

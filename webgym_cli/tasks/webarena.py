@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, Site
+from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, Site, is_address
 from webgym_cli.scoring.webarena import require_known
 from webgym_cli.tasks.format import BadTask
 
@@ -184,17 +184,9 @@ def _tabs(config: _Config) -> list[str]:
     wanted = config.eval and EvalType.URL_MATCH in config.eval.eval_types and config.eval.reference_url
     for place, addresses in (("start_url", tabs), ("eval.reference_url", wanted.split(OR) if wanted else [])):
         for address in addresses:
-            if not _is_address(address.strip()):
+            if not is_address(address.strip()):
                 raise BadTask(f"{place}: {address.strip()!r} is no address: a placeholder or http(s)://... is needed")
     return tabs
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in text
-    except ValueError:  # a port that is no number, half an IPv6 address
-        return False
 
 
 def _first(error: ValidationError) -> str:
