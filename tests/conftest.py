@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import hypothesis.internal.observability  # noqa: F401  its plugin imports it last, when Python 3.11 may refuse to
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.stack_fixtures"]
+
+# How long an example takes is the machine's affair: other work runs beside the tests.
+settings.register_profile("webgym", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("webgym")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,3 +29,11 @@ def clean_environment(monkeypatch):
     for name in list(os.environ):
         if name.startswith("WEBGYM_") and name != "WEBGYM_HOME":
             monkeypatch.delenv(name)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Where several processes run the tests (`-n 2`), this is who gets which."""
+    from tests.shares import Shares
+
+    return Shares(config, log)

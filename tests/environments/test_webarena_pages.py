@@ -71,6 +71,16 @@ MEMBERS = """<table>
 ORDERS = """<a href="/sales/order/view/order_id/9/">View</a><a href="/sales/order/view/order_id/8/">View</a>"""
 
 
+async def put(session, html):
+    """Give a page other contents, once its own are there."""
+    await session.evaluate(
+        f"""async () => {{
+            if (document.readyState !== "complete") await new Promise((then) => addEventListener("load", then));
+            document.body.innerHTML = `{html}`;
+        }}"""
+    )
+
+
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_pages_are_looked_at_without_touching_the_last_one():
@@ -84,7 +94,7 @@ async def test_pages_are_looked_at_without_touching_the_last_one():
         async def arrive(url):
             opened.append(url)
             await session.goto("http://lab.test/")
-            await session.evaluate(f"() => {{ document.body.innerHTML = `{ORDERS}`; }}")
+            await put(session, ORDERS)
 
         pages = EndPages(session, arrive, settings)
         assert await pages.address() == "http://lab.test/injection"
@@ -92,7 +102,7 @@ async def test_pages_are_looked_at_without_touching_the_last_one():
         assert await pages.run("() => 1 + 1") == 2
         with pytest.raises(ScriptFailed):
             await pages.run("() => document.querySelector('#none').value")
-        await session.evaluate(f"() => {{ document.body.innerHTML = `{MEMBERS}`; }}")
+        await put(session, MEMBERS)
         roles = [await pages.ask(HelperName.MEMBER_ROLE, name) for name in ("ann", "anna", "an")]
         assert roles == ["Owner", "Guest", None]
         order = await pages.ask(HelperName.LATEST_ORDER, None)
