@@ -1,15 +1,17 @@
-"""BrowserGym as a peer: an environment of its own in the user's cache, made on request and never a part of ours."""
+"""Systems that we are compared with: each in an environment of its own in the user's cache, never a part of ours."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from platformdirs import user_cache_path
 
 from benchmarks.episodes import CLICKS, PAGE
@@ -19,53 +21,127 @@ from webgym_cli.environments.browser.find import find_chromium
 from webgym_cli.environments.miniwob_pages import pages_folder
 from webgym_cli.errors import JobError
 
-VERSION = "0.14.3"
-"""BrowserGym's version."""
-_ITSELF = (f"browsergym-core=={VERSION}", f"browsergym-miniwob=={VERSION}")
-_ITS_NEEDS = (
-    # BrowserGym asks for Playwright 1.44; with a new one it is faster.
-    "playwright>=1.60,<1.66",
-    "beautifulsoup4>=4.12",
-    "gymnasium>=1.2,<2",
-    "lxml>=4.9,<6",
-    "mcp[cli]>=1.6",
-    "numpy>=1.14",
-    "pillow>=10.1",
-    "psutil>=6,<8",
-    "pyparsing>=3",
-)
 _BROWSER_ARGUMENTS = ("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update")
 WAITS_OFF = {"slow_mo": 0, "pre_observation_delay": 0.0}
 """BrowserGym's options without its fixed waits."""
 
 
-def home() -> Path:
-    """Return the folder of BrowserGym's environment."""
-    return user_cache_path("webgym") / "benchmarks" / f"browsergym-{VERSION}"
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another system, with packages that can't be ours."""
+
+    name: str
+    """As people write it."""
+    version: str
+    """The only one that is installed."""
+    packages: tuple[tuple[str, ...], ...]
+    """What pip is asked to install, one request after another."""
+    works: str
+    """A Python program that runs where all of it is there."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+    @property
+    def home(self) -> Path:
+        """The folder of its environment."""
+        return user_cache_path("webgym") / "benchmarks" / f"{self.name.lower()}-{self.version}"
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.home / "bin" / "python"
+
+    @property
+    def packages_folder(self) -> Path:
+        """Where its packages are, for a Python of the same version that has what they need."""
+        return Path(sysconfig.get_path("platlib", "venv", {"base": str(self.home), "platbase": str(self.home)}))
+
+    @property
+    def installed(self) -> bool:
+        """Whether its environment is complete."""
+        return self._complete.is_file()
+
+    @property
+    def _complete(self) -> Path:
+        return self.home / "complete"
+
+    def install(self) -> None:
+        """Make its environment, unless it is there; whoever comes meanwhile waits for it. Raises `JobError`."""
+        self.home.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.home.with_name(f"{self.home.name}.lock")):
+            if not self.installed:
+                self._make()
+
+    def _make(self) -> None:
+        shutil.rmtree(self.home, ignore_errors=True)
+        say(f"installing {self} into {self.home}")
+        pip = (str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        self._run((sys.executable, "-m", "venv", str(self.home)))
+        for request in self.packages:
+            self._run((*pip, *request))
+        self._run((str(self.python), "-c", self.works))
+        self._complete.touch()
+
+    def _run(self, command: Sequence[str]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            words = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+            reason = next((line for line in reversed(words) if line.startswith("ERROR: ")), words[-1])
+            raise JobError(
+                f"{self} can't be installed: {reason}", hint="it needs pip's index; all else does without it"
+            )
 
 
-def python() -> Path:
-    """Return its interpreter."""
-    return home() / "bin" / "python"
-
-
-def installed() -> bool:
-    """Whether its environment is complete."""
-    return (home() / "complete").is_file()
-
-
-def install() -> None:
-    """Make BrowserGym's environment, unless it is there. Raises `JobError`."""
-    if installed():
-        return
-    shutil.rmtree(home(), ignore_errors=True)
-    say(f"installing BrowserGym {VERSION} into {home()}")
-    pip = (str(python()), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    _run((sys.executable, "-m", "venv", str(home())))
-    _run((*pip, "--no-deps", *_ITSELF))
-    _run((*pip, *_ITS_NEEDS))
-    _run((str(python()), "-c", "import psutil, browsergym.miniwob"), MINIWOB_URL="file:///")
-    (home() / "complete").touch()
+_GYM, _VERIFIED, _VERL = "0.14.3", "1.2.3", "0.9.1"
+BROWSERGYM = Peer(
+    "BrowserGym",
+    _GYM,
+    (
+        ("--no-deps", f"browsergym-core=={_GYM}", f"browsergym-miniwob=={_GYM}"),
+        (
+            # BrowserGym asks for Playwright 1.44; with a new one it is faster.
+            "playwright>=1.60,<1.66",
+            "beautifulsoup4>=4.12",
+            "gymnasium>=1.2,<2",
+            "lxml>=4.9,<6",
+            "mcp[cli]>=1.6",
+            "numpy>=1.14",
+            "pillow>=10.1",
+            "psutil>=6,<8",
+            "pyparsing>=3",
+        ),
+    ),
+    "import os; os.environ['MINIWOB_URL'] = 'file:///'; import psutil, browsergym.miniwob",
+)
+"""Its MiniWoB environments, beside which the benchmarks run ours."""
+VERIFIED = Peer("webarena-verified", _VERIFIED, ((f"webarena-verified=={_VERIFIED}",),), "import webarena_verified.api")
+"""WebArena's tasks and a scorer of them by others, beside which the tests run ours."""
+VERL = Peer(
+    "verl",
+    _VERL,
+    (
+        (
+            "--no-deps",
+            f"verl=={_VERL}",
+            # What its formulas import and the train role lacks: all that it asks for would be another torch.
+            "antlr4-python3-runtime==4.9.3",
+            "cloudpickle>=3,<4",
+            "codetiming>=1.4,<2",
+            "hydra-core>=1.3,<1.4",
+            "jsonschema>=4.23,<5",
+            "jsonschema-specifications>=2024",
+            "omegaconf>=2.3,<2.4",
+            "pyvers>=0.1",
+            "ray>=2.50,<3",
+            "referencing>=0.35",
+            "rpds-py>=0.20",
+            "tensordict>=0.9.1,<=0.10",
+        ),
+    ),
+    "from importlib.metadata import version; version('verl')",
+)
+"""Estimators and objectives of reinforcement learning, beside which the tests run ours in the train role."""
 
 
 def measure(seeds: Sequence[int], steps: int, concurrency: int, options: dict[str, Any]) -> dict[str, Any]:
@@ -81,11 +157,4 @@ def measure(seeds: Sequence[int], steps: int, concurrency: int, options: dict[st
         "steps": steps,
         "concurrency": concurrency,
     }
-    return program("browsergym_peer", job, str(python()))
-
-
-def _run(command: Sequence[str], **environment: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
-    if done.returncode:
-        words = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise JobError(f"BrowserGym can't be installed: {words[-1]}", hint="the benchmark runs without --peers, too")
+    return program("browsergym_peer", job, str(BROWSERGYM.python))

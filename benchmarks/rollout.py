@@ -278,7 +278,7 @@ def experts(sizes: Sizes) -> list[Row]:
 
 def peer(sizes: Sizes) -> list[Row]:
     """Compare with BrowserGym on the same page, each with its own viewport and observation."""
-    if not peers.installed():
+    if not peers.BROWSERGYM.installed:
         say("BrowserGym: skipped, it is not installed; to install it beside us: python -m benchmarks.rollout --peers")
         return []
     still = Distributions(NOTHING, NOTHING, Lognormal(sizes.peer_steps, 0.0))
@@ -296,7 +296,7 @@ def peer(sizes: Sizes) -> list[Row]:
 
         return run
 
-    default, fast = f"BrowserGym {peers.VERSION}", f"BrowserGym {peers.VERSION}, waits off"
+    default, fast = f"{peers.BROWSERGYM}", f"{peers.BROWSERGYM}, waits off"
     results = alternated(sizes.peer_repeats, {"ours": ours, default: theirs({}), fast: theirs(peers.WAITS_OFF)})
     shared = {"page": PAGE, "episodes": sizes.peer_episodes, "steps_per_episode": sizes.peer_steps}
     rows = []
@@ -350,7 +350,7 @@ def main(words: Sequence[str] | None = None, quick: Sizes = QUICK) -> int:
     rows: list[Row] = []
     try:
         if asked.peers:
-            peers.install()
+            peers.BROWSERGYM.install()
         for name in parts:
             found = PARTS[name](sizes)
             emit(NAME, found)

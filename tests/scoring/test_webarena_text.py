@@ -51,9 +51,48 @@ def test_exact_match(text, wanted, equal):
         ("Anna Lee and Bo", "bo", True),
         ("grüße", "grüße", True),
         ("", "a", False),
+        ("costs $182.40", "182.4", True),
+        ("costs 182.45", "182.4", False),
+        ("from $35.00 to $149.00", "149", True),
+        ("it is 35.05", "35", False),
+        ("all of 3,053.97", "3053.97", True),
+        ("all of 3053.97", "3,053.97", True),
+        ("order 000189", "189", False),
+        ("version 1.2.30", "1.2.3", False),
+        ("40.4424191, -79.9397388", "40.442", True),
+        ("40.4424191,-79.9397388", "-79.939", True),
+        ("40.46076", "40.460", True),
+        ("40.4610", "40.460", False),
+        ("140.4424", "40.442", False),
+        ("x40.4424", "40.442", False),
+        ("40.442nd", "40.442", False),
     ],
 )
 def test_must_include(text, wanted, inside):
+    assert includes(text, wanted) is inside
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "inside"),
+    [
+        ("Suite 1000", "suite 100", False),
+        ("Suite 1000 or Suite 100", "suite 100", True),
+        ("costs $10", "$1", False),
+        ("costs $1,204", "$1", False),
+        ("costs $1.00, $2", "$1", True),
+        ("costs $182.40", "$182.4", True),
+        ("costs $182.45", "$182.4", False),
+        ("costs $182.405", "$182.4", False),
+        ("17 min", "7 min", False),
+        ("2.7 min", "7 min", False),
+        ("in 7 min", "7 min", True),
+        ("Anna Lee7", "anna lee", True),
+        ("Anna LeeAnna Lee", "anna lee", True),
+        ("at -79.9397", "-79.939", True),
+        ("at (40.1, 7)", "(40.1, 7", True),
+    ],
+)
+def test_a_part_cuts_no_number(text, wanted, inside):
     assert includes(text, wanted) is inside
 
 

@@ -76,6 +76,14 @@ def test_a_file_without_records_is_an_error(tmp_path, text):
         converted(written(tmp_path / "raw.json", text))
 
 
+def test_tasks_that_requests_decide_about_are_refused_at_the_first(tmp_path):
+    verified = {"task_id": 7, "intent": "Buy", "start_urls": ["__SHOPPING__"], "eval": [{"evaluator": "x"}]}
+    path = written(tmp_path / "verified.json", json.dumps([record(task_id=1), verified, verified]))
+    with pytest.raises(UsageError, match=r"verified\.json:2: a task of webarena-verified, which is scored by") as error:
+        convert_webarena(path, ADDRESSES)
+    assert "test.raw.json" in error.value.hint
+
+
 def test_what_is_not_there_is_an_error(tmp_path):
     with pytest.raises(UsageError, match=r"none\.json: can't be read: No such file"):
         converted(tmp_path / "none.json")

@@ -16,6 +16,10 @@ UNACHIEVABLE = "N/A"
 
 _TOKEN = re.compile(r"\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
 """A word, with what joins its parts, or one other character."""
+_NUMERAL = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
+_FINE = re.compile(r"\d\.\d{3,}\Z", re.ASCII)
+"""The end of a number with three decimals or more, such as a coordinate: it is there where more of them follow."""
+_FRACTION = re.compile(r"\d\.\d+\Z", re.ASCII)
 _COMPARISON = re.compile(r"\s*(<=|>=|==|<|>)\s*(-?\d+(?:\.\d+)?)\s*", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})+|-?\d{1,300}", re.ASCII)
 
@@ -89,7 +93,8 @@ def same(text: str, wanted: str) -> bool:
 def includes(text: str, wanted: str) -> bool:
     """Tell whether a text contains the wanted one, or one of its alternatives, or all texts of an alternative.
 
-    A wanted single word has to be a word of the text, so that 0 is not in 100; anything longer a part of it.
+    A wanted single word has to be a word of the text, so that 0 is not in 100, and a number the same number: 182.4 is
+    in 182.40. Anything longer has to be a part of it that cuts no number: `suite 10` is not in `suite 100`.
     """
     content = cleaned(text)
     words: set[str] | None = None
@@ -97,7 +102,7 @@ def includes(text: str, wanted: str) -> bool:
         parts = [cleaned(part) for part in alternative.split(AND)]
         if words is None and any(_is_word(part) for part in parts):
             words = _words(content)
-        if all(part in (words or ()) if _is_word(part) else part in content for part in parts):
+        if all(_has_word(words or set(), part) if _is_word(part) else _has_part(content, part) for part in parts):
             return True
     return False
 
@@ -145,6 +150,35 @@ def _is_word(text: str) -> bool:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text, and the parts of those that a slash joins."""
+    """Return the words of a text and the parts of those that a slash joins, numbers in their plain form, too."""
     whole = set(_TOKEN.findall(text))
-    return whole | {part for word in whole if "/" in word for part in word.split("/")}
+    words = whole | {part for word in whole if "/" in word for part in word.split("/")}
+    return words | {_plain(word) for word in words}
+
+
+def _has_word(words: set[str], wanted: str) -> bool:
+    if _plain(wanted) in words:
+        return True
+    return bool(_FINE.search(wanted)) and any(_NUMERAL.fullmatch(word) and word.startswith(wanted) for word in words)
+
+
+def _has_part(content: str, wanted: str) -> bool:
+    if wanted not in content:  # by far the most frequent case, on pages of megabytes
+        return False
+    before = r"(?<!\d)(?<!\d[.,])" if wanted[:1].isdecimal() else ""
+    return re.search(f"{before}{re.escape(wanted)}{_end(wanted)}", content) is not None
+
+
+def _end(wanted: str) -> str:
+    """Return the pattern of what may follow a text that is to be a part: not the rest of its last number."""
+    if not wanted[-1:].isdecimal() or _FINE.search(wanted):
+        return ""
+    return r"0*(?!\d)" if _FRACTION.search(wanted) else r"(?!\d|,\d{3})"
+
+
+def _plain(word: str) -> str:
+    """Return a number without separators of thousands and zeros at its end; any other word as it is."""
+    if not _NUMERAL.fullmatch(word):
+        return word
+    whole, point, decimals = word.replace(",", "").partition(".")
+    return f"{whole}{point}{decimals}".rstrip("0").rstrip(".") if point else whole

@@ -16,7 +16,7 @@ from webgym_cli.tasks.array import BadArray, begins_array, read_array
 from webgym_cli.tasks.check import BadLine
 from webgym_cli.tasks.format import BadTask, as_object, parse_object
 from webgym_cli.tasks.source import numbered_lines
-from webgym_cli.tasks.webarena import read_config
+from webgym_cli.tasks.webarena import is_verified, read_config
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
@@ -33,14 +33,16 @@ class Converted:
 def convert_webarena(path: Path, sites: Mapping[Site, str]) -> Converted:
     """Return the tasks of a file (an array, one record, or one a line) or of a folder of such files (`*.json`).
 
-    Raises `UsageError` where there is nothing to read.
+    Raises `UsageError` where there is nothing to read, and for tasks of webarena-verified.
     """
     found, named = Converted(), dict[str, str]()
     for file in _files(path):
         for number, read in _records(_content(file)):
             place = f"{file}:{number}"
             try:
-                task = read_config(read(), sites)
+                value = read()
+                _require_original(place, value)
+                task = read_config(value, sites)
                 if task.id in named:
                     raise BadTask(f"task_id: {task.id} is the one of {named[task.id]} too")
             except BadTask as error:
@@ -52,6 +54,14 @@ def convert_webarena(path: Path, sites: Mapping[Site, str]) -> Converted:
     if not found.tasks and not found.bad:
         raise UsageError(f"{path}: no record in the file", hint="name a file with records, or a folder of such files")
     return found
+
+
+def _require_original(place: str, value: Mapping[str, Any]) -> None:
+    if is_verified(value):
+        raise UsageError(
+            f"{place}: a task of webarena-verified, which is scored by the requests that an agent sent",
+            hint="convert WebArena's own tasks; webarena-verified has them too, as assets/dataset/test.raw.json",
+        )
 
 
 def _files(path: Path) -> list[Path]:

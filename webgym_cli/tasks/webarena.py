@@ -103,6 +103,11 @@ def read_config(value: Mapping[str, Any], sites: Mapping[Site, str]) -> Task:
     )
 
 
+def is_verified(value: Mapping[str, Any]) -> bool:
+    """Tell whether a record is one of webarena-verified's tasks: none of ours, as requests decide about them."""
+    return "start_urls" in value and isinstance(value.get("eval"), list)
+
+
 def evaluation_of(task: Task) -> Evaluation | None:
     """Return how a task is scored; None for a generated one, which only a reward model can score. Raises `BadTask`."""
     given = task.extra.get("eval")

@@ -1,4 +1,4 @@
-"""Against the implementations of TRL, which the train role has, and of verl, where it can be imported."""
+"""Against the implementations of TRL, which the train role has, and of verl, which the tests put beside it."""
 
 import unittest
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """The RL room's tests, one process a file: `role_*.py` in the train role's interpreter, where the room's code runs.
 
-`serve_*.py` compare with vLLM, in the serve role's. `RL_PEERS` may name a folder that verl can be imported from.
+`serve_*.py` compare with vLLM, in the serve role's. `role_peers.py` finds verl beside the role's packages.
 """
 
 import ast
@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import webgym_cli
+from benchmarks.peers import VERL
 from tests.stack_fixtures import needs
+from webgym_cli.errors import JobError
 from webgym_cli.train.environment import DROPPED
 
 pytestmark = pytest.mark.stack
@@ -31,18 +33,28 @@ FILES = sorted([*HERE.glob("role_*.py"), *HERE.glob("serve_*.py")])
 CASES = [(file, name) for file in FILES for name in functions(file)]
 
 
-def call(role: str, *arguments) -> subprocess.CompletedProcess:
-    """Run a role's interpreter."""
+def call(role: str, *arguments, packages: Path | None = None) -> subprocess.CompletedProcess:
+    """Run a role's interpreter, with a folder of further packages."""
     env = {name: value for name, value in os.environ.items() if name not in DROPPED} | {"HF_HUB_OFFLINE": "1"}
-    if peers := os.environ.get("RL_PEERS"):
-        env["PYTHONPATH"] = peers
+    if packages:
+        env["PYTHONPATH"] = str(packages)
     return subprocess.run([needs(role), *arguments], capture_output=True, text=True, timeout=300, env=env)
+
+
+def verl() -> Path | None:
+    """Return where verl can be imported from; None without pip's index, so that what compares with it is skipped."""
+    try:
+        VERL.install()
+    except JobError:
+        return None
+    return VERL.packages_folder
 
 
 @functools.cache
 def outcomes(file: Path) -> dict[str, str]:
     """Run a file's tests; return what became of each, by its name."""
-    done = call("serve" if file.name.startswith("serve") else "train", HERE / "runner.py", START, file)
+    role = "serve" if file.name.startswith("serve") else "train"
+    done = call(role, HERE / "runner.py", START, file, packages=verl() if file.stem == "role_peers" else None)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
