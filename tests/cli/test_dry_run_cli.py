@@ -19,6 +19,7 @@ PLANS = {
     "score": (["score", "run", "--orm", "{model}"], "score"),
     "prepare": (["prepare", "run"], "prepare"),
     "loop": (["loop", "new", "-c", "demo", "-s", "policy_config.base_model={model}"], "loop"),
+    "curriculum": (["curriculum", "new", "-c", "demo-webrl", "-s", "policy_config.base_model={model}"], "curriculum"),
     "resume": (["resume", "run"], "prepare"),
     "serve": (["serve", "run", "-s", "roles.serve={python}"], "serve"),
     "report": (["report", "run", "--json"], "report"),

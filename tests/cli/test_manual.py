@@ -17,6 +17,9 @@ from webgym_cli.errors import EXIT_CODES
 
 SHARED = ["config", "set_", "json", "quiet", "dry_run"]
 """In this order, at the end."""
+HOLDING = ("with stage(", " work(", "locked(", "commands[found.command]")
+"""One of them is where a command's function holds its run: directly, by what `loop` and `curriculum` share, or by
+another command's function."""
 WIDTH = 80
 
 
@@ -121,7 +124,7 @@ def test_a_command_that_wants_a_run_says_what_happens_without(name, command):
     source = inspect.getsource(inspect.unwrap(command.callback))
     told = page(command.help).exit_codes
     assert ("open_run(" not in source and "MissingStage" not in source) or 3 in told
-    assert (75 in told) == any(word in source for word in ("with stage(", "locked(", "commands[found.command]"))
+    assert (75 in told) == any(word in source for word in HOLDING)
 
 
 def test_the_whole_is_listed_by_what_it_is_for():

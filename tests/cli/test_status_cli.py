@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.cli.made_rollout import plain, rollout
-from tests.records.made import CRASHED, trajectory
+from tests.records.made import CRASHED, published, trajectory
 from webgym_cli.cli.output import Output, ProgressBoard
 from webgym_cli.cli.stage import stage
 from webgym_cli.config.load import load
@@ -174,6 +174,16 @@ def test_without_a_rollout_it_says_so(webgym, run, more):
     if more:
         (found,) = map(json.loads, said.stdout.splitlines())
         assert (found["rollout"], found["stored"], found["policy_version"]) == (None, [], 0)
+
+
+def test_a_reward_model_s_run_leads_to_its_training_and_to_scores(webgym, run):
+    create_or_open(run.orm, load())
+    said = webgym("status", run.orm.root)
+    it, model = f"{run.orm.root}: the outcome reward model of {run.root}", run.orm.model(load())
+    assert (said.returncode, said.stderr) == (0, f"{it}, not trained yet\nnext: webgym train {run.orm.root}\n")
+    published(run.orm, load())
+    said = webgym("status", run.orm.root)
+    assert said.stderr == f"{it}, version 1\nnext: webgym score {run.root} --orm {model}\n"
 
 
 def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):

@@ -173,7 +173,7 @@ def test_a_folder_without_a_run_names_the_command_that_makes_one(tmp_path):
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(["\x85", "\x7f", "1e3", "null"])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(name=text, args=st.lists(text, max_size=2), extra=st.dictionaries(text, text | st.integers(), max_size=2))
 def test_settings_survive_the_run_directory(name, args, extra, tmp_path_factory):
     told = {"log_config": {"run_name": name}, "browser": {"args": args}, "train": {"extra": extra}}

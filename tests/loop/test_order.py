@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.records.made import published, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import BelowThresholdError, JobError, UsageError
 from webgym_cli.loop.order import Loop, Phase, plan_loop
-from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.store.checkpoints import publish, version
+from webgym_cli.store.buffer import append
+from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -52,20 +53,7 @@ class Stages:
         number = version(self.run)
         self.calls.append(("train", number))
         self._fails("train")
-        name = f"model_20250115_{number:06d}"
-        weights = self.run.checkpoints / f"{name}.weights"
-        weights.mkdir(parents=True)
-        made = Checkpoint(
-            name=name,
-            version=number + 1,
-            iteration=number,
-            parent="base",
-            data_digest="0" * 64,
-            resumable=False,
-            steps=1,
-            created_at="2025-01-15T14:30:22+00:00",
-        )
-        publish(self.run, self.settings, weights, made)
+        published(self.run, self.settings, number + 1)
 
     def _fails(self, stage):
         if self._fail and self._fail[0] == stage:
@@ -217,6 +205,21 @@ async def test_wrong_settings_are_never_gone_past(run):
     settings = load(["demo"], SETTINGS)
     with pytest.raises(UsageError):
         await Loop(plan_loop(run, settings, iterations=2, keep_going=True), Wrong(run, settings)).execute()
+
+
+async def test_imported_demonstrations_are_imitated_and_no_expert_acts(run):
+    append(run, trajectory(0))
+    stages, _, _ = await ran(run, iterations=2, eval_every=0)
+    assert stages.calls == [("prepare", 0), ("train", 0), ("train", 1, "vllm", 8), ("prepare", 1), ("train", 1)]
+
+
+async def test_what_is_imported_later_stands_in_for_no_episode_of_the_policy(run):
+    append(run, trajectory(0, iteration=1))
+    stages, _, _ = await ran(run, iterations=2, eval_every=0)
+    assert [call for call in stages.calls if len(call) == 4] == [
+        ("train", 0, "oracle", 4),
+        ("train", 1, "vllm", 8),
+    ]
 
 
 @pytest.mark.parametrize("wrong", ["tasks.train=nowhere.jsonl", "rollout.policy=nobody"])

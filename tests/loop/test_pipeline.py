@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.policy_host import Host
+from tests.records.made import published
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.task import Split
-from webgym_cli.store.checkpoints import publish
 from webgym_cli.store.metrics import events
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -20,19 +19,7 @@ def trained(tmp_path):
     """A run that was killed between publishing its checkpoint and noting it."""
     run, settings = RunDir(tmp_path / "run"), Settings()
     create_or_open(run, settings)
-    checkpoint = Checkpoint(
-        name="model_20250115_143022",
-        version=1,
-        iteration=0,
-        parent="base",
-        data_digest="0" * 64,
-        resumable=False,
-        steps=3,
-        created_at="2025-01-15T14:30:22+00:00",
-    )
-    weights = run.checkpoints / "weights"
-    weights.mkdir(parents=True)
-    publish(run, settings, weights, checkpoint)
+    published(run, settings, name="model_20250115_143022", steps=3)
     return run, settings
 
 

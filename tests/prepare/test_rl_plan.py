@@ -5,12 +5,11 @@ from contextlib import contextmanager
 import pytest
 
 from tests.prepare.rl_made import GREEDY, PLAIN, build_model, episode, served, settings, store, talk, write_plan
-from tests.records.made import CRASHED, UNSOLVED
+from tests.records.made import CRASHED, UNSOLVED, checkpoint
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.reasons import Masked
-from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation, Outcome
 from webgym_cli.store.files import write_json
@@ -93,18 +92,8 @@ def test_groups_do_not_reach_over_iterations(run, tokens):
 
 def run_at(run, version):
     """Make a checkpoint that so many trainings lie behind."""
-    name = f"model_{version}"
-    made = Checkpoint(
-        name=name,
-        version=version,
-        iteration=version - 1,
-        parent="base",
-        data_digest="",
-        resumable=False,
-        steps=1,
-        created_at="2026-01-02T03:04:05+00:00",
-    )
-    write_json(run.checkpoints / name / "checkpoint.json", made.model_dump(mode="json"))
+    made = checkpoint(version, name=f"model_{version}")
+    write_json(run.checkpoints / made.name / "checkpoint.json", made.model_dump(mode="json"))
 
 
 def test_an_episode_that_no_plan_has_is_refused(run, tokens):

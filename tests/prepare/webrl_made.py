@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.prepare.rl_made import ANSWER, CALL, episode, served, settings, store, talk, write_plan
-from tests.records.made import CRASHED, UNSOLVED
+from tests.records.made import CRASHED, UNSOLVED, checkpoint
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.weigh import Weighing
-from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import Event
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.trajectory import Trajectory
@@ -66,17 +65,7 @@ def second_phase(run: RunDir, model: Path, *overrides: str) -> Settings:
     create_or_open(run, with_)
     write_plan(run, episode(0), episode(4))
     store(run, served(talk(0), tokens), served(talk(4), tokens))
-    made = Checkpoint(
-        name=POLICY,
-        version=1,
-        iteration=0,
-        parent="base",
-        data_digest="0" * 64,
-        resumable=False,
-        steps=1,
-        created_at="2025-01-15T14:30:22+00:00",
-    )
-    publish(run, with_, Path(shutil.copytree(model, run.checkpoints / ".new")), made)
+    publish(run, with_, Path(shutil.copytree(model, run.checkpoints / ".new")), checkpoint(name=POLICY))
     write_plan(run, *(episode(number, iteration=1) for number in (5, 6, 7)))
     ends = ((5, {}), (6, {"outcome": UNSOLVED}), (7, {"outcome": CRASHED}))
     now = [served(talk(number, **how), tokens) for number, how in ends]

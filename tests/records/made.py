@@ -9,7 +9,9 @@ from typing import Any
 
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tools import render_call
+from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import (
@@ -21,6 +23,7 @@ from webgym_cli.records.trajectory import (
     Step,
     Trajectory,
 )
+from webgym_cli.store.checkpoints import publish
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -82,6 +85,31 @@ def trajectory(
         "seconds": 1.5,
     }
     return Trajectory.model_validate({**values, **changes})
+
+
+def checkpoint(version: int = 1, **changes: Any) -> Checkpoint:
+    """Return the record of a checkpoint that so many trainings lie behind."""
+    values = {
+        "name": f"model_202601{version:02d}_000000",
+        "version": version,
+        "iteration": version - 1,
+        "parent": "base",
+        "data_digest": "0" * 64,
+        "resumable": False,
+        "steps": 1,
+        "created_at": "2026-01-02T03:04:05.000+00:00",
+    }
+    return Checkpoint.model_validate({**values, **changes})
+
+
+def published(run: RunDir, settings: Settings, version: int = 1, **changes: Any) -> Checkpoint:
+    """Make a folder, which tells the version in place of weights, the run's policy; return its record."""
+    made = checkpoint(version, **changes)
+    weights = run.checkpoints / f"{made.name}.partial"
+    weights.mkdir(parents=True)
+    (weights / "weights").write_text(str(version))
+    publish(run, settings, weights, made)
+    return made
 
 
 def digested(made: Trajectory) -> Trajectory:

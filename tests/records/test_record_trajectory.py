@@ -94,7 +94,7 @@ trajectories = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(made=trajectories)
 def test_a_trajectory_survives_its_line(made):
     line = made.to_line()

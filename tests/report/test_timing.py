@@ -118,6 +118,7 @@ LONG = [
     {"event": "serve", "seconds": 4, "at": at(199)},  # within the wake: a restart
     {"event": "wake", "seconds": 8, "at": at(200)},  # 192-200
     {"event": "rollout", "iteration": 1, "seconds": 30, "at": at(230), "policy": "oracle"},
+    {"event": "generate", "seconds": 2, "at": at(233)},  # 231-233
     {"event": "judge", "seconds": 4, "at": at(237)},  # 233-237
     {"event": "score", "seconds": 3, "at": at(240)},  # 237-240
 ]
@@ -133,8 +134,9 @@ def test_gpus_are_idle_when_no_policy_acts_and_no_trainer_trains():
             "new_weights": 5 + 8 - 4,
             "prepare": 15,
             "judge": 4 + 10 + 7,
+            "new_tasks": 2,
             "expert": 30,
-            "nothing": 5 + 1 + 4 + 2 + 3,
+            "nothing": 5 + 1 + 4 + 2 + 1,
         },
     }
 
@@ -167,3 +169,9 @@ def test_idle_gpus_are_on_the_page(tmp_path):
         ("idle", "114 s", "47.5 %"),
         ("idle: server start", "24 s", "10 %"),
     )
+
+
+def test_in_a_survey_a_policy_acts():
+    found = timing([EVALUATION, {"event": "survey", "iteration": 0, "seconds": 20, "at": at(30), "policy": "model"}])
+    assert (found["idle_seconds"], found["gpu"]["busy_seconds"]) == (0, 30)
+    assert found["by_iteration"] == {"0": {"evaluation": 10, "survey": 20}}

@@ -50,6 +50,15 @@ def test_the_last_time_counts_and_one_success_of_several_is_enough(run):
     assert seeds(planned(run))["shop.test:7770"] == ["Log in as Emma", FAILED[2]]
 
 
+def test_what_a_demonstration_failed_at_is_no_failure_of_the_policy(run):
+    append(run, episode(0, FAILED[0], UNSOLVED, iteration=1))
+    append(run, episode(1, "Log in as Emma", UNSOLVED, iteration=1))
+    found = seeds(planned(run, "loop.demonstration_iterations=1"))
+    assert found == {"shop.test:7770": sorted([FAILED[0], "Log in as Emma"])}
+    with pytest.raises(MissingStageError, match="no failed task"):
+        planned(run, "loop.demonstration_iterations=2")
+
+
 def test_what_nobody_judged_or_broke_or_was_a_test_is_no_failure(run):
     append(run, episode(10, "Not judged", UNKNOWN))
     append(run, episode(11, "Broken", CRASHED))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.records.made import checkpoint, published
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError
-from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints, metrics, state
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, new_attempt, replace_link
@@ -41,24 +41,9 @@ def holder(run):
     process.communicate()
 
 
-def made(version, name=None):
-    return Checkpoint(
-        name=name or f"model_2026010{version}_000000",
-        version=version,
-        iteration=version - 1,
-        parent="base",
-        data_digest="0",
-        resumable=False,
-        steps=1,
-        created_at="2026-01-01T00:00:00.000+00:00",
-    )
-
-
-def published(run, version):
-    weights = run.checkpoints / f"model_2026010{version}_000000.partial"
-    weights.mkdir(parents=True)
-    (weights / "weights").write_text(str(version))
-    checkpoints.publish(run, Settings(), weights, made(version))
+def make(run, *versions):
+    for version in versions:
+        published(run, Settings(), version)
 
 
 # --- lock
@@ -126,7 +111,7 @@ def test_a_real_folder_in_the_place_of_a_link_is_moved_aside(tmp_path):
 
 def test_the_link_survives_moving_the_run(tmp_path):
     run = RunDir(tmp_path / "run")
-    published(run, 1)
+    make(run, 1)
     run.root.rename(tmp_path / "moved")
     assert (tmp_path / "moved" / "model.pt" / "weights").read_text() == "1"
 
@@ -159,52 +144,52 @@ def test_before_the_first_training_the_base_model_acts(run):
 
 def test_published_weights_are_the_current_policy(run):
     for version in (1, 2):
-        published(run, version)
+        make(run, version)
         assert checkpoints.version(run) == version
-        assert checkpoints.current(run) == made(version)
+        assert checkpoints.current(run) == checkpoint(version)
         assert (run.model(Settings()) / "weights").read_text() == str(version)
-        assert checkpoints.policy_path(run, Settings()) == run.checkpoints / made(version).name
-    assert checkpoints.checkpoints(run) == [made(1), made(2)]
+        assert checkpoints.policy_path(run, Settings()) == run.checkpoints / checkpoint(version).name
+    assert checkpoints.checkpoints(run) == [checkpoint(1), checkpoint(2)]
 
 
 def test_the_version_decides_not_the_name(run):
-    published(run, 2)
+    make(run, 2)
     weights = run.checkpoints / "model_99999999_000000"
     weights.mkdir()
-    checkpoints.publish(run, Settings(), weights, made(1, "model_99999999_000000"))
+    checkpoints.publish(run, Settings(), weights, checkpoint(name="model_99999999_000000"))
     assert checkpoints.version(run) == 2
 
 
 def test_weights_without_a_record_are_no_checkpoint(run):
-    published(run, 1)
+    make(run, 1)
     (run.checkpoints / "model_20260109_000000").mkdir()
     assert checkpoints.version(run) == 1
 
 
 def test_a_crash_before_the_rename_leaves_the_old_policy(run, monkeypatch):
-    published(run, 1)
+    make(run, 1)
 
     def crash(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr("pathlib.Path.rename", crash)
-        published(run, 2)
-    assert checkpoints.current(run) == made(1)
+        make(run, 2)
+    assert checkpoints.current(run) == checkpoint(1)
     assert checkpoints.policy_path(run, Settings()).is_dir()
 
 
 def test_a_link_that_a_crash_left_behind_is_mended(run):
-    published(run, 1)
-    published(run, 2)
-    replace_link(run.model(Settings()), run.checkpoints / made(1).name)
+    make(run, 1)
+    make(run, 2)
+    replace_link(run.model(Settings()), run.checkpoints / checkpoint(1).name)
     checkpoints.repair_link(run, Settings())
     assert (run.model(Settings()) / "weights").read_text() == "2"
 
 
 def test_a_damaged_record_is_named(run):
-    published(run, 1)
-    record = run.checkpoints / made(1).name / "checkpoint.json"
+    make(run, 1)
+    record = run.checkpoints / checkpoint(1).name / "checkpoint.json"
     record.write_text('{"name": "x"}')
     with pytest.raises(StoreError, match=str(record)):
         checkpoints.checkpoints(run)

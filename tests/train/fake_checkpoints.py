@@ -5,7 +5,7 @@ import struct
 import zipfile
 from pathlib import Path
 
-from webgym_cli.records.checkpoint import Checkpoint
+from tests.records import made
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir
@@ -54,18 +54,8 @@ def checkpoint(
 
 def published(run: RunDir, version: int, training: partial.Training | None = None, **facts) -> Path:
     """A checkpoint that is a policy of the run."""
-    name = f"model_2026010{version}_000000"
-    folder = checkpoint(run.checkpoints / name, **facts)
-    record = Checkpoint(
-        name=name,
-        version=version,
-        iteration=version - 1,
-        parent="tiny",
-        data_digest="d",
-        resumable=True,
-        steps=4,
-        created_at="2026-01-01T00:00:00+00:00",
-    )
+    record = made.checkpoint(version, resumable=True, steps=4)
+    folder = checkpoint(run.checkpoints / record.name, **facts)
     write_json(folder / RECORD, record.model_dump(mode="json"))
     if training:
         write_json(folder / partial.RECORD, training.model_dump(mode="json"))

@@ -39,6 +39,7 @@ def _register() -> None:
     """Add the commands, in the order of the pipeline."""
     from webgym_cli.cli import config, fixture, tasks, tools
     from webgym_cli.cli.compare import compare
+    from webgym_cli.cli.curriculum import curriculum
     from webgym_cli.cli.diff import diff
     from webgym_cli.cli.doctor import doctor
     from webgym_cli.cli.export_sharegpt import export_sharegpt
@@ -62,7 +63,7 @@ def _register() -> None:
     from webgym_cli.cli.train import train
 
     panels: dict[str, tuple[Callable[..., None], ...]] = {
-        "Pipeline": (rollout, judge, score, prepare, train, loop, resume, serve),
+        "Pipeline": (rollout, judge, score, prepare, train, loop, curriculum, resume, serve),
         "Look": (status, inspect_buffer, show, diff, report, compare),
         "Exchange": (export_sharegpt, import_, track, gc),
         "Set up": (setup, doctor, init_model, login),

@@ -1,4 +1,4 @@
-"""What `train` and `loop` do on a node that does not lead."""
+"""What `train`, `loop` and `curriculum` do on a node that does not lead."""
 
 from __future__ import annotations
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.loop.order import Loop
+    from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.store.run import RunDir
 
 PhaseOpt = Annotated[
     Literal["rollout", "update", "both"],
@@ -64,10 +71,8 @@ def loop(
     See also: webgym status, webgym resume, webgym report.
     """
     from webgym_cli.cli.follow import followed
-    from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.cli.stage import resolve
     from webgym_cli.loop.order import Loop, Phase, plan_loop
-    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.tracking.plan import plan_tracking
 
     directory, settings = resolve(run, config, set_)
@@ -85,19 +90,39 @@ def loop(
         return
     if followed(directory, settings, output):
         return
-    with stage("loop", directory, settings, output, {"phase": phase, **options}) as at:
+    work("loop", directory, settings, output, {"phase": phase, **options}, lambda pipeline: Loop(plan, pipeline))
+    output.next_step(_next(run, phase, plan.iterations))
 
-        async def work() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+
+def work(
+    command: str,
+    run: RunDir,
+    settings: Settings,
+    output: Output,
+    options: dict[str, Any],
+    made: Callable[[Pipeline], Loop],
+) -> None:
+    """Have the loop that is `made` on the run's pipeline do its work, as a command with these `options`.
+
+    Shows how the policies did, what was gained over the SFT baseline, if there is one, and what failed meanwhile.
+    """
+    from webgym_cli.cli.stage import stage
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.loop.pipeline import Pipeline
+
+    with stage(command, run, settings, output, options) as at:
+
+        async def done() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                working = Loop(plan, pipeline)
+                working = made(pipeline)
                 return await working.execute(), working.failures
 
-        evaluations, failures = run_async(work())
+        evaluations, failures = run_async(done())
     if evaluations:
         output.summary_table("held-out episodes by policy", *progress_table(evaluations))
-    for line in [*gains(evaluations, settings.loop.demonstration_iterations), *(lost["message"] for lost in failures)]:
+    lost = (failure["message"] for failure in failures)
+    for line in [*gains(evaluations, settings.loop.demonstration_iterations), *lost]:
         output.note(line)
-    output.next_step(_next(run, phase, plan.iterations))
 
 
 def _next(run: Any, phase: str, iterations: int) -> str:

@@ -13,8 +13,8 @@ from webgym_cli.cli.output import Output
 def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> None:
     """Take up the command that was interrupted in a run.
 
-    That is a rollout, judge, score, tasks generate, import, prepare, train or loop. Every stage does only what is
-    missing: stored episodes stay, a training goes on from its last checkpoint.
+    That is a rollout, judge, score, tasks generate, import, prepare, train, loop or curriculum. Every stage does
+    only what is missing: stored episodes stay, a training goes on from its last checkpoint.
 
     Examples:
       webgym resume runs/a
@@ -24,6 +24,7 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> No
 
     See also: webgym status, webgym loop.
     """
+    from webgym_cli.cli.curriculum import curriculum
     from webgym_cli.cli.generate import generate
     from webgym_cli.cli.import_ import resume_import
     from webgym_cli.cli.judge import judge
@@ -48,6 +49,6 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> No
         options["split"] = Split(options["split"])
     if options.get("out"):
         options["out"] = Path(options["out"])
-    stages: tuple[Callable[..., None], ...] = (rollout, judge, score, generate, prepare, train, loop)
+    stages: tuple[Callable[..., None], ...] = (rollout, judge, score, generate, prepare, train, loop, curriculum)
     commands = {stage.__name__: stage for stage in stages} | {"import": resume_import}
     commands[found.command](run, json=json, dry_run=dry_run, **options)

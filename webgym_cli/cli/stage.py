@@ -19,7 +19,7 @@ from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now, refus
 from webgym_cli.store.state import begin, finish
 from webgym_cli.train.lead import heading
 
-_FOLLOWED = ("train", "loop")
+_FOLLOWED = ("train", "loop", "curriculum")
 """The commands that several nodes run together."""
 
 

@@ -25,7 +25,9 @@ EVERY = 1.0
 """Seconds between two looks."""
 STATES = ("running", "silent", "lost", "failed", "interrupted", "finished")
 """The state of several ranks is the first of these that one of them is in."""
-_ROLLOUTS = ("rollout", "loop")
+_ROLLOUTS = ("rollout", "loop", "curriculum")
+_PHASE = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored", "successes", "version")
+"""What is shown of a finished phase of a curriculum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
         with output.redrawn() as draw:
             for found in _looks(directory, settings, counts):
                 draw(_picture(found.facts))
-    _say_next(output, found.facts, str(run))
+    _say_next(output, found.facts, str(run), directory, settings)
 
 
 def _looks(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[Look]:
@@ -89,7 +91,7 @@ def look(run: RunDir, settings: Settings, counts: StoredCounts) -> Look:
     from webgym_cli.store.status import holder, read_status
 
     ranks, at_work, command = read_status(run), holder(run), _underway(run)
-    newest = current(run)
+    newest, told = current(run), list(events(run, "phase", "evaluation"))
     facts = {
         "event": "status",
         "run": str(run.root),
@@ -100,7 +102,8 @@ def look(run: RunDir, settings: Settings, counts: StoredCounts) -> Look:
         "rollout": _rollout(ranks),
         "ranks": [_rank(rank) for rank in ranks],
         "stored": counts.rows(),
-        "evaluations": list(events(run, "evaluation")),
+        "phases": [event for event in told if event["event"] == "phase"],
+        "evaluations": [event for event in told if event["event"] == "evaluation"],
     }
     coming = bool(at_work and command and _begins(command, ranks))
     return Look(facts, coming or any(rank.may_go_on() for rank in ranks))
@@ -180,6 +183,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[
         yield "ranks", columns, [tuple(rank[name] for name in columns) for rank in facts["ranks"]]
     columns = ("split", "iteration", "planned", "stored", "judgements")
     yield "stored trajectories", columns, [tuple(row[name] for name in columns) for row in facts["stored"]]
+    yield "phases", _PHASE, [tuple(event[name] for name in _PHASE) for event in facts["phases"]]
     yield (
         "evaluations",
         ("policy version", "episodes", "success", "95 %"),
@@ -228,17 +232,24 @@ def _cells(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield "rank", rank["rank"], rank["host"], rank["pid"], rank["state"], rank["updated_at"]
     for row in facts["stored"]:
         yield "stored", row["split"], row["iteration"], row["planned"], row["stored"], row["judgements"]
+    for event in facts["phases"]:
+        yield "phase", *(event[name] for name in _PHASE)
     for event in facts["evaluations"]:
         yield "evaluation", event["iteration"], event["episodes"], event["success_rate"], *event["interval"]
 
 
-def _say_next(output: Output, facts: dict[str, Any], run: str) -> None:
+def _say_next(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:
     command, rollout = facts["command"], facts["rollout"]
     if command and command["at_work"]:
         output.note(f"webgym {command['command']} is at work since {command['since']}")
     elif command:
         output.note(f"webgym {command['command']}, begun {command['since']}, was interrupted")
         output.next_step(f"webgym resume {run}")
+    elif judged := directory.orm_of:
+        made = f"version {facts['policy_version']}" if facts["policy_version"] else "not trained yet"
+        output.note(f"{run}: the outcome reward model of {judged.root}, {made}")
+        scoring = f"webgym score {judged.root} --orm {directory.model(settings)}"
+        output.next_step(scoring if facts["policy_version"] else f"webgym train {run}")
     elif not rollout and not facts["stored"]:
         output.note(f"{run}: no rollout yet")
         output.next_step(f"webgym rollout {run}")

@@ -274,7 +274,8 @@ class LoopSettings(Section):
     iterations: int = Field(default=3, ge=1)
     """Iterations that the run shall have in all."""
     demonstration_iterations: int = Field(default=0, ge=0)
-    """So many first iterations collect the expert's demonstrations (the SFT baseline) in place of the policy's own."""
+    """So many first iterations collect the expert's demonstrations (the SFT baseline) in place of the policy's own, or
+    take those that were imported there (`webgym import`)."""
     demonstration_episodes: int | None = Field(default=None, ge=1)
     """Episodes of such an iteration; null: as many as of any other (rollout.episodes)."""
     eval_every: int = Field(default=1, ge=0)

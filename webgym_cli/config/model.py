@@ -17,6 +17,7 @@ from webgym_cli.config.collect import (
     RolloutSettings,
     TasksSettings,
 )
+from webgym_cli.config.curriculum import CurriculumSettings
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.learn import (
     AlgorithmSettings,
@@ -57,6 +58,7 @@ class Settings(Section):
     rl: RlSettings = RlSettings()
     roles: RolesSettings = RolesSettings()
     loop: LoopSettings = LoopSettings()
+    curriculum: CurriculumSettings = CurriculumSettings()
 
     @model_validator(mode="after")
     def _lengths_fit(self) -> Settings:

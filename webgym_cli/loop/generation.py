@@ -31,13 +31,18 @@ from webgym_cli.testing.scripted_judge import SCRIPTED
 from webgym_cli.train.values import outcome_critic, success_probabilities
 
 
-def settled(settings: Settings) -> Settings:
-    """Return the settings with the names that servers tell. Raises `SettingsError` without a model to ask."""
+def require_generator(settings: Settings) -> None:
+    """Raise `SettingsError` without a model to ask."""
     address, hint = settings.generate.base_url, "-s generate.base_url=http://HOST:PORT/v1"
     if not address:
         raise SettingsError("generate.base_url is empty: there is no model to ask for new tasks", hint=hint)
     if address != SCRIPTED:
         require_address("generate", address, hint)
+
+
+def settled(settings: Settings) -> Settings:
+    """Return the settings with the names that servers tell. Raises `SettingsError` without a model to ask."""
+    require_generator(settings)
     has_orm = settings.orm.model or settings.orm.base_url
     return with_named_orm(settings) if settings.generate.critic != "none" and has_orm else settings
 

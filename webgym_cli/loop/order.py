@@ -14,10 +14,12 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.collection import plan_collection, require_success
+from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.events import Event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.parts import ORACLE
+from webgym_cli.store.buffer import iterations as stored_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import events
 from webgym_cli.store.run import RunDir
@@ -105,7 +107,7 @@ def plan_loop(
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going)
     if evaluations:
         plan_collection(run, settings, Split.TEST, settings.rollout.policy)
-    if plan.rounds and phase is not Phase.UPDATE:
+    if plan.rounds and phase is not Phase.UPDATE and not _is_shown(run, settings, start):
         plan_collection(run, settings, Split.TRAIN, _policy(settings, start))
     return plan
 
@@ -120,12 +122,20 @@ def _policy(settings: Settings, iteration: int) -> str:
     return ORACLE if iteration < settings.loop.demonstration_iterations else settings.rollout.policy
 
 
+def _is_shown(run: RunDir, settings: Settings, iteration: int) -> bool:
+    """Whether an iteration's demonstrations are there without an expert: they were imported, so no plan has them."""
+    imported = iteration in stored_iterations(run, Split.TRAIN) and not run.plan(Split.TRAIN, iteration).is_file()
+    return imported and _policy(settings, iteration) == ORACLE
+
+
 @dataclass(slots=True)
 class Loop:
     """A planned loop at work on its run."""
 
     plan: LoopPlan
     pipeline: Pipeline
+    phases: Phases | None = None
+    """What collects the training episodes of a curriculum's phases."""
     failures: list[Event] = field(default_factory=list)
     """The stages that failed and were gone past, oldest first."""
     _error: WebGymError | None = None
@@ -139,6 +149,7 @@ class Loop:
         Raises the error of a stage; with `keep_going` the last one, and only if the run got not as far as planned.
         Raises `BelowThresholdError` when the last evaluation is below `min_success`.
         """
+        self._note_phases()
         for _ in range(self.plan.rounds):
             if self.plan.phase is not Phase.UPDATE:
                 await self._stage("evaluation", self._evaluate())
@@ -162,6 +173,11 @@ class Loop:
     async def _collect(self) -> None:
         """Collect the iteration's training episodes; as many again for each training that failed on them."""
         settings = self.pipeline.settings
+        if self.phases is not None and phase_of(settings, self._version):
+            await self.phases.collect(self._version, 1 + self._lost_updates)
+            return
+        if _is_shown(self.pipeline.run, settings, self._version):
+            return
         policy = _policy(settings, self._version)
         demonstrations = settings.loop.demonstration_episodes if policy == ORACLE else None
         episodes = demonstrations or settings.rollout.episodes
@@ -174,8 +190,15 @@ class Loop:
         self._lost_updates = 0 if self._version > before else self._lost_updates + 1
 
     async def _trained(self) -> None:
+        if self.phases is not None:
+            self.phases.tell(self._version, "train")
         await self.pipeline.prepare()
         await self.pipeline.train()
+        self._note_phases()
+
+    def _note_phases(self) -> None:
+        if self.phases is not None:
+            self.phases.note()
 
     async def _stage(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Do a stage's work; go past what fails, where that is wanted and another try may end better."""

@@ -42,7 +42,9 @@ async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[Or
         yield orm
         return
     python, device = role_python(settings, "serve"), resolve_device(settings.roles.device)
-    fleet = Fleet(plan_servers(serving_orm(settings), orm.model, python, device), pipeline.logs, pipeline.sink)
+    logs = pipeline.logs / "orm"  # the policy's server may run, too, and has a log of the same name
+    logs.mkdir(parents=True, exist_ok=True)
+    fleet = Fleet(plan_servers(serving_orm(settings), orm.model, python, device), logs, pipeline.sink)
     try:
         await fleet.serve(orm.model)
         yield orm.model_copy(update={"base_url": fleet.base_urls[0]})

@@ -18,6 +18,7 @@ from webgym_cli.store.files import read_json
 from webgym_cli.store.index.pass_at_k import pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import Query
+from webgym_cli.store.metrics import events
 from webgym_cli.store.run import RunDir, saved_settings
 
 _POLICIES = Query(expression="policy <> 'oracle'")
@@ -38,6 +39,12 @@ _TRAINING: _Fields = {
     "created_at": str,
 }  # fmt: skip
 
+_Known = (int, type(None))
+_PHASE: _Fields = {
+    "phase": int, "iteration": int, "version": int, "new_tasks": _Known, "turned_down": _Known, "episodes": int,
+    "scored": int, "successes": int,
+}  # fmt: skip
+
 
 def gather(run: RunDir, index: Index, gpus: int, price: float | None) -> dict[str, Any]:
     """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
@@ -55,6 +62,7 @@ def gather(run: RunDir, index: Index, gpus: int, price: float | None) -> dict[st
         "datasets": _rows(found, "prepare", _DATASET),
         "samples_by_iteration": _samples(run),
         "trainings": _rows(found, "train", _TRAINING),
+        "phases": _rows(list(events(run, "phase")), "phase", _PHASE),
         "settings": changed(settings),
     }
 

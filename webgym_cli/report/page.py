@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from webgym_cli.report.charts import percent, swatch
 from webgym_cli.report.facts import newest_test
 from webgym_cli.report.gallery import Card
+from webgym_cli.report.phases import phase_sections
 from webgym_cli.report.views import NONE, Section, hours, interval, sections
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def page(facts: dict[str, Any], cards: Sequence[Card]) -> bytes:
         "report.html",
         facts=facts,
         tiles=_tiles(facts),
-        sections=sections(facts),
+        sections=[*sections(facts), *phase_sections(facts)],
         cards=cards,
         filters={name: found for name, found in values.items() if len(found) > 1},
         settings=[(key, _json(of["value"]), _json(of["default"])) for key, of in facts["settings"].items()],

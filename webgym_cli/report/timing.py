@@ -19,7 +19,7 @@ from webgym_cli.records.events import Event
 from webgym_cli.store.metrics import events
 from webgym_cli.store.run import RunDir
 
-STAGES = ("evaluation", "rollout", "judge", "score", "prepare", "train")
+STAGES = ("evaluation", "survey", "generate", "rollout", "judge", "score", "prepare", "train")
 """The stages that leave an event, in the order of an iteration."""
 START, WEIGHTS = ("serve",), ("swap", "wake", "sleep", "stop")
 """The events of our servers: one came up, or changed its weights or made room for the trainer."""
@@ -45,12 +45,8 @@ class Span:
 
 def read(run: RunDir) -> list[Event]:
     """Return the events of stages and servers in the order of time; those without a readable time are left out."""
-    found = [
-        event
-        for name in (*STAGES, *START, *WEIGHTS)
-        for event in events(run, name)
-        if _moment(event.get("at")) is not None
-    ]
+    told = events(run, *STAGES, *START, *WEIGHTS)
+    found = [event for event in told if _moment(event.get("at")) is not None]
     return sorted(found, key=lambda event: _moment(event["at"]) or 0.0)
 
 
@@ -100,8 +96,8 @@ def gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
     """Return for how many of the `wall` seconds the GPUs had nothing to do, and why.
 
     Busy is an acting policy, up to its last episode, and a training. Of what is left, each cause takes what those
-    before it have not: a server's start, its new weights and naps, `prepare`, judgements after the last episode, an
-    expert that needs no GPU; `nothing` is the rest.
+    before it have not: a server's start, its new weights and naps, `prepare`, judgements after the last episode, new
+    tasks that a model is asked for, an expert that needs no GPU; `nothing` is the rest.
     """
     acting, experts, tails = _rollouts(found)
     told = spans(found)
@@ -115,6 +111,7 @@ def gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
         "new_weights": of(*WEIGHTS),
         "prepare": of("prepare"),
         "judge": tails + of("judge", "score"),
+        "new_tasks": of("generate"),
         "expert": experts,
     }
     seconds, taken, reached = {}, list[Span](), 0.0
@@ -152,7 +149,7 @@ def _rollouts(found: Sequence[Event]) -> tuple[list[Span], list[Span], list[Span
     """Return the stretches in which a policy acted, in which an expert did, and in which only judgements came."""
     acting, experts, tails = list[Span](), list[Span](), list[Span]()
     for event in found:
-        for span in spans([event]) if event["event"] in ("rollout", "evaluation") else ():
+        for span in spans([event]) if event["event"] in ("rollout", "survey", "evaluation") else ():
             tail = min(_seconds(event.get("judge_tail_seconds")) or 0.0, span.seconds)
             mine = experts if event.get("policy") == EXPERT else acting
             mine.append(replace(span, end=span.end - tail))

@@ -25,13 +25,14 @@ _UNFILTERED = (
 _ON_WEB = f"environment IN ({', '.join(repr(name) for name in ENVIRONMENTS)})"
 _LAST_KNOWN = """(
     SELECT *, max(iteration) OVER (PARTITION BY task_key) AS newest
-    FROM trajectories WHERE split = 'train' AND success IS NOT NULL
+    FROM trajectories WHERE split = 'train' AND success IS NOT NULL AND iteration >= ?
 )"""
 _FAILED = f"""id IN (
     SELECT min(id) FROM {_LAST_KNOWN} WHERE iteration = newest AND {_ON_WEB} AND steps > 0
     GROUP BY task_key HAVING NOT bool_or(success)
 )"""
-"""One episode of each task that nobody solved when it was tried last and the reward became known."""
+"""One episode of each task that nobody solved when it was tried last and the reward became known; from an iteration
+on, earlier ones don't count."""
 
 
 Critic = Literal["critic", "orm", "none"]
@@ -77,7 +78,8 @@ def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic
     Raises `MissingStageError` without a failed task, `SettingsError` without the model that it needs.
     """
     how = settings.generate
-    groups = grouped(seed_of(read(run, place, without=_NUMBERS)) for place in index.places(_FAILED))
+    failed = index.places(_FAILED, [settings.loop.demonstration_iterations])  # what an expert failed at says nothing
+    groups = grouped(seed_of(read(run, place, without=_NUMBERS)) for place in failed)
     if not groups:
         raise _no_seed(run, index)
     critic = _critic(settings, has_critic=has_critic)

@@ -19,7 +19,7 @@ class EpisodeDraw:
     """The episodes that tasks and settings give an iteration.
 
     Training draws by the settings' sampler, differently in each iteration. Test episodes are drawn uniformly and are
-    the same in every iteration, so that evaluations compare.
+    the same in every iteration, so that evaluations compare. Tasks that were made for the iteration are all alike.
     """
 
     settings: Settings
@@ -28,12 +28,12 @@ class EpisodeDraw:
     sampler: Sampler
 
     @classmethod
-    def of(cls, tasks: TaskSet, settings: Settings, split: Split, iteration: int) -> EpisodeDraw:
-        """Make the draw of an iteration."""
+    def of(cls, tasks: TaskSet, settings: Settings, split: Split, iteration: int, *, new: bool = False) -> EpisodeDraw:
+        """Make the draw of an iteration. `new`: whether the tasks were made for it, and for no other."""
         if split is Split.TEST:
             return cls(settings, split, iteration, Sampler(tasks, f"{settings.seed}/test"))
-        part = "train" if settings.tasks.no_repeats else f"train/{iteration}"
-        ratio = settings.tasks.difficulty_ratio if settings.tasks.sampler == "ratio" else None
+        part = f"new/{iteration}" if new else "train" if settings.tasks.no_repeats else f"train/{iteration}"
+        ratio = settings.tasks.difficulty_ratio if settings.tasks.sampler == "ratio" and not new else None
         name, agent = f"{settings.seed}/{part}", settings.agent
         if _single(settings, iteration):
             return cls(settings, split, iteration, Sampler(tasks, f"{name}/demonstrations", ratio))

@@ -99,19 +99,21 @@ def plan_rollout(
     training task of theirs is drawn, and none of their episodes is run.
     """
     test = split is Split.TEST
-    wanted = episodes or (settings.rollout.test_episodes if test else settings.rollout.episodes)
+    wanted = episodes or usual_episodes(run, settings, split, iteration)
     planned = read_plan(run, split, iteration)
     have = Counter(episode.repeat for episode in planned)
     more = {number: wanted - have[number] for number in range(settings.rollout.test_repeats if test else 1)}
     notes: tuple[str, ...] = ()
     if any(count > 0 for count in more.values()):
-        draw = EpisodeDraw.of(_tasks(settings, split), settings, split, iteration)
+        new = _has_new(run, split, iteration)
+        draw = EpisodeDraw.of(_tasks(run, settings, split, iteration), settings, split, iteration, new=new)
         if not draw.explains(planned):
             raise StoreError(
                 f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
                 hint="restore the task file, or start another run in another folder",
             )
-        earlier = (episode for number in range(iteration) for episode in read_plan(run, split, number))
+        before = (number for number in range(iteration) if not new and not _has_new(run, split, number))
+        earlier = (episode for number in before for episode in read_plan(run, split, number))
         hidden = draw.hidden(blocked)
         for repeat, count in more.items():
             planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
@@ -131,7 +133,21 @@ def read_plan(run: RunDir, split: Split, iteration: int) -> tuple[Episode, ...]:
     return tuple(planned_episodes(run, split, iteration))
 
 
-def _tasks(settings: Settings, split: Split) -> TaskSet:
+def usual_episodes(run: RunDir, settings: Settings, split: Split, iteration: int) -> int:
+    """Return how many episodes an iteration has where nobody says: with tasks of its own, each of them as one group."""
+    if _has_new(run, split, iteration):
+        return len(open_tasks(str(run.new_tasks(iteration)))) * settings.agent.group_size
+    return settings.rollout.test_episodes if split is Split.TEST else settings.rollout.episodes
+
+
+def _has_new(run: RunDir, split: Split, iteration: int) -> bool:
+    """Whether an iteration has tasks that were made for it."""
+    return split is Split.TRAIN and run.new_tasks(iteration).is_file()
+
+
+def _tasks(run: RunDir, settings: Settings, split: Split, iteration: int) -> TaskSet:
+    if _has_new(run, split, iteration):
+        return open_tasks(str(run.new_tasks(iteration)))
     return open_tasks(settings.tasks.test or settings.tasks.train if split is Split.TEST else settings.tasks.train)
 
 

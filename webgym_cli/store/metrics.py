@@ -16,11 +16,11 @@ def record(run: RunDir, event: Event) -> None:
     append_line(run.metrics, json.dumps({**event, "at": now()}, ensure_ascii=False))
 
 
-def events(run: RunDir, name: str) -> Iterator[Event]:
-    """Yield the events of a name, oldest first; a line that a crash tore is skipped."""
+def events(run: RunDir, *names: str) -> Iterator[Event]:
+    """Yield the events of these names, oldest first; a line that a crash tore is skipped."""
     if run.metrics.is_file():
         for _, line in read_lines(run.metrics):
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
-                if isinstance(event, dict) and event.get("event") == name:
+                if isinstance(event, dict) and event.get("event") in names:
                     yield event

@@ -114,6 +114,10 @@ class RunDir:
         """The seeded plan of an iteration: written before its first episode."""
         return self.root / "tasks" / f"{split}.iteration_{iteration:04d}.jsonl"
 
+    def new_tasks(self, iteration: int) -> Path:
+        """The tasks that were made for an iteration: where there are some, its training episodes are of these alone."""
+        return self.root / "tasks" / f"new.iteration_{iteration:04d}.jsonl"
+
     def trajectories(self, split: Split) -> Path:
         """The folder of a split's trajectories."""
         return self.root / f"{split}_trajectories"
@@ -165,6 +169,14 @@ class RunDir:
         So its checkpoints are never taken for this run's policy.
         """
         return RunDir(self.root / _ORM)
+
+    @property
+    def survey(self) -> RunDir:
+        """The run in which a curriculum's first policy is tried on the original tasks: it trains nothing.
+
+        So these episodes are no part of a phase's.
+        """
+        return RunDir(self.root / "survey")
 
     @property
     def orm_of(self) -> RunDir | None:

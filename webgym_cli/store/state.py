@@ -15,7 +15,7 @@ from webgym_cli.store.run import RunDir, now
 class Underway(Record):
     """A command that began and has not finished."""
 
-    command: Literal["rollout", "judge", "score", "generate", "import", "prepare", "train", "loop"]
+    command: Literal["rollout", "judge", "score", "generate", "import", "prepare", "train", "loop", "curriculum"]
     options: dict[str, Any]
     """Its options, as the command's function takes them."""
     since: str

@@ -1,0 +1,111 @@
+"""`webgym curriculum` as people and scripts meet it; with browser, server and trainer it is under tests/stack."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.runs import model, webgym
+from webgym_cli.config.load import load
+from webgym_cli.store import metrics, state
+from webgym_cli.store.run import RunDir, create_or_open
+
+PHASE = {
+    **{"event": "phase", "phase": 1, "phases": 8, "iteration": 1, "version": 2, "name": "model_20250115_143022"},
+    **{"new_tasks": 500, "turned_down": 61, "episodes": 500, "scored": 498, "successes": 120, "success_rate": 0.241},
+}
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return ("-s", f"policy_config.base_model={model(tmp_path / 'model')}", "-s", "policy_config.template=qwen")
+
+
+@pytest.fixture
+def run(tmp_path, settings):
+    """A run of the demonstration that is not begun."""
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load(["demo-webrl"], settings[1::2]))
+    return made
+
+
+def test_a_dry_run_tells_the_whole_plan_and_writes_nothing(tmp_path, settings):
+    before = sorted(tmp_path.iterdir())
+    options = ("--phases", "3", "--tasks-per-phase", "4", "--until", "0.9", "--dry-run", "--json")
+    said = webgym("curriculum", "new", "-c", "demo-webrl", *settings, *options, cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    (plan,) = map(json.loads, said.stdout.splitlines())
+    assert (plan["event"], plan["stage"], plan["baseline"]) == ("plan", "curriculum", "demonstrations")
+    assert (plan["demonstrations_to_do"], plan["trainings_to_do"], plan["evaluations"]) == (1, 4, [0, 1, 2, 3, 4])
+    assert (plan["tasks_per_phase"], plan["survey_episodes"], plan["score"], plan["until"]) == (4, 9, "judge", 0.9)
+    assert [(phase["phase"], phase["iteration"]) for phase in plan["phases_to_do"]] == [(1, 1), (2, 2), (3, 3)]
+    later = ["generate", "rollout", "score", "prepare", "train", "evaluate"]
+    assert [phase["steps"] for phase in plan["phases_to_do"]] == [["survey", *later], later, later]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (("--phases", "0"), "--phases"),
+        (("--tasks-per-phase", "0"), "--tasks-per-phase"),
+        (("-s", "curriculum.score=nobody"), "curriculum.score"),
+        (("-s", "curriculum.score=orm"), "orm.base_url and orm.model are empty"),
+        (("-s", "curriculum.score=environment"), "no environment can tell whether a new task was done"),
+        (("-s", "generate.base_url="), "generate.base_url is empty"),
+        (
+            ("-s", "tasks.train=arithmetic:train"),
+            "its tasks are of tools; new ones can be made of tasks on the web",
+        ),
+        (("-s", "context_config.prompt_version=complete"), "would be shown pictures"),
+    ],
+    ids=lambda part: part[-1] if isinstance(part, tuple) else "",
+)
+def test_wrong_usage_is_2_and_says_what(tmp_path, settings, wrong, says):
+    said = webgym("curriculum", "new", "-c", "demo-webrl", *settings, *wrong, "--dry-run", cwd=tmp_path)
+    assert (said.returncode, says in said.stderr, "Traceback" in said.stderr) == (2, True, False), said.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_resume_takes_it_up_with_its_options(run, tmp_path):
+    state.begin(run, "curriculum", {"until": 0.5, "min_success": None, "keep_going": True})
+    said = webgym("resume", "run", "--dry-run", "--json", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "would resume `webgym curriculum`" in said.stderr
+    plan = json.loads(said.stdout)
+    assert (plan["stage"], plan["until"], plan["keep_going"]) == ("curriculum", 0.5, True)
+
+
+def test_the_numbers_of_phases_and_tasks_stay_with_the_run(run, tmp_path):
+    """They are settings: what resumes a command, or repeats it without them, knows them."""
+    told = ["curriculum.phases=5", "curriculum.tasks_per_phase=7"]
+    create_or_open(run, load(overrides=told, run_config=run.config))
+    plan = json.loads(webgym("curriculum", "run", "--dry-run", "--json", cwd=tmp_path).stdout)
+    assert (len(plan["phases_to_do"]), plan["tasks_per_phase"]) == (5, 7)
+
+
+def test_status_shows_the_phases(run, tmp_path):
+    metrics.record(run, PHASE)
+    metrics.record(run, {**PHASE, "phase": 2, "iteration": 2, "version": 3, "new_tasks": None, "turned_down": None})
+    state.begin(run, "curriculum", {})
+    found = json.loads(webgym("status", "run", "--json", cwd=tmp_path).stdout)
+    assert [(phase["phase"], phase["successes"]) for phase in found["phases"]] == [(1, 120), (2, 120)]
+    said = webgym("status", "run", cwd=tmp_path)
+    assert [line.split("\t") for line in said.stdout.splitlines() if line.startswith("phase")] == [
+        ["phase", "1", "1", "500", "61", "500", "498", "120", "2"],
+        ["phase", "2", "2", "", "", "500", "498", "120", "3"],
+    ]
+    assert "webgym curriculum, begun" in said.stderr
+    assert "next: webgym resume run" in said.stderr
+
+
+def test_a_report_has_a_table_of_the_phases(run, tmp_path):
+    metrics.record(run, PHASE)
+    metrics.record(run, {"event": "phase", "phase": "two"})  # of another version
+    said = webgym("report", "run", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    page = (tmp_path / "run/report.html").read_text()
+    assert "120 of 498 scored" in page
+    facts = json.loads(webgym("report", "run", "--json", cwd=tmp_path).stdout)
+    assert [phase["new_tasks"] for phase in facts["phases"]] == [500]

@@ -1,0 +1,63 @@
+"""A curriculum that is killed, at any of its steps: run again it is the uninterrupted one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.loop.curriculum_stages import Killed, Told, asked, ran, settings_in
+from webgym_cli.loop import phases
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.metrics import events
+from webgym_cli.store.run import RunDir
+
+MOMENTS = [
+    *("test 0 planned", "test 0 episode 0"),
+    *("survey train 0 planned", "survey train 0 episode 2", "judge survey 0 verdict 1"),
+    *("train 0 planned", "train 0 episode 1", "judge run 0 verdict 2"),
+    *("prepare 0", "training 0", "training 0 published", "test 1 episode 1"),
+    *("train 1 planned", "train 1 episode 0", "judge run 1 verdict 0"),
+    *("prepare 1", "training 1 published", "test 2 planned"),
+]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_killed_anywhere_and_run_again_it_is_the_uninterrupted_one(run, tmp_path, monkeypatch, moment):
+    settings, whole = settings_in(tmp_path), RunDir(tmp_path / "whole")
+    await ran(whole, settings)
+    tried = sorted(name.replace("whole", "run") for name in Told.tried)
+    Told.tried.clear()
+    monkeypatch.setattr(Told, "dies", moment)
+    with pytest.raises(Killed, match=moment):
+        await ran(run, settings)
+    await ran(run, settings)
+    assert sorted(Told.tried) == tried, "each episode once"
+    for iteration in range(2):
+        assert run.new_tasks(iteration).read_bytes() == whole.new_tasks(iteration).read_bytes()
+        assert asked(run, iteration) == asked(whole, iteration)
+    assert version(run) == 2
+    for name in ("evaluation", "phase"):
+        assert [_timeless(event) for event in events(run, name)] == [_timeless(event) for event in events(whole, name)]
+
+
+def _timeless(event):
+    return {name: value for name, value in event.items() if name != "at"}
+
+
+async def test_killed_between_the_answers_of_the_model_it_asks_only_the_others(run, tmp_path, monkeypatch):
+    settings, put = settings_in(tmp_path), phases.generate
+    written = []
+
+    async def dying(pipeline, out):
+        await put(pipeline, out)
+        out.unlink()  # as if it had died before the file was there
+        written.append(out)
+        raise Killed
+
+    monkeypatch.setattr(phases, "generate", dying)
+    with pytest.raises(Killed):
+        await ran(run, settings)
+    monkeypatch.setattr(phases, "generate", put)
+    await ran(run, settings)
+    first, again = events(run.survey, "generate")
+    assert (first["asked"] > 0, again["asked"], again["calls"]) == (True, 0, 0)
+    assert (again["kept"], written) == (3, [run.new_tasks(0)])

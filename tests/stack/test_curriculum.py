@@ -1,0 +1,156 @@
+"""WebRL's phases whole: the executable, Chromium, vLLM, both trainers, the policy's own critic; killed and taken up."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.stack.killing import Command, events, finished, needs_chromium, stored, trajectories, webgym
+from tests.stack_fixtures import needs
+
+pytestmark = [pytest.mark.stack, pytest.mark.browser, pytest.mark.timeout(1200)]
+
+TASKS = 3
+SMALL = (
+    *("rollout.train_max_steps.easy=8", "rollout.train_max_steps.medium=8", "rollout.train_max_steps.hard=8"),
+    *("rollout.test_episodes=2", "rollout.test_max_steps.easy=2", "rollout.test_max_steps.medium=2"),
+    *("tasks.train=webarena:fixture-cheapest,fixture-sorted,fixture-population", "policy_config.max_new_tokens=16"),
+    *("loop.demonstration_episodes=6", "algorithm_config.num_train_epochs=1", "curriculum.survey_episodes=3"),
+    *("loop.eval_every=2", "rl.replay.window=[1,null]", "generate.feasibility=true"),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chromium():
+    needs_chromium()
+    needs("serve")
+
+
+def words(model: Path) -> tuple[str, ...]:
+    """The words of the command, but for the run."""
+    settings = (f"policy_config.base_model={model}", *SMALL)
+    options = ("-c", "demo-webrl", "--phases", "2", "--tasks-per-phase", str(TASKS))
+    return (*options, *(word for one in settings for word in ("-s", one)))
+
+
+def new_tasks(run: Path, iteration: int) -> list[dict]:
+    path = run / "tasks" / f"new.iteration_{iteration:04d}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def checked(run: Path) -> None:
+    """What two phases leave, whatever came between their steps."""
+    assert not (run / "state.json").exists()
+    assert [event["phase"] for event in events(run, "phase")] == [1, 2]
+    made = [json.loads(path.read_text()) for path in sorted((run / "checkpoints").glob("*/checkpoint.json"))]
+    found = {one["version"]: one["algorithm"] for one in made}
+    assert found == {1: "sft", 2: "webrl", 3: "webrl"}
+    assert (run / "model.pt/critic/outcome_heads.safetensors").is_file()
+    for iteration in (1, 2):
+        wanted = {task["id"] for task in new_tasks(run, iteration)}
+        ran = trajectories(run, iteration=iteration)
+        assert {one["task"]["id"] for one in ran} == wanted
+        assert len(finished(run, iteration=iteration)) == len(set(finished(run, iteration=iteration))) == len(wanted)
+        assert all(one["outcome"]["reward"] is not None or _judged(run, one) for one in ran)
+    assert {task["extra"]["generated"] for task in new_tasks(run, 1)} == {True}
+    assert len(finished(run / "survey")) == 3
+    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2, 3]
+    rows = [json.loads(line) for line in (run / "rl_data/rows.jsonl").read_text().splitlines()]
+    assert any(not row["replayed"] for row in rows)
+
+
+def _judged(run: Path, trajectory: dict) -> bool:
+    verdicts = run / "train_trajectories" / f"iteration_{trajectory['iteration']:04d}" / "verdicts-0.jsonl"
+    return any(json.loads(line)["trajectory"] == trajectory["id"] for line in verdicts.read_text().splitlines())
+
+
+def test_two_phases_whole(tiny_model_dir, tmp_path):
+    run = tmp_path / "run"
+    done = webgym(tmp_path, "curriculum", run, *words(tiny_model_dir), "--json")
+    told = [json.loads(line) for line in done.out.read_text().splitlines()]
+    steps = [(event["phase"], event["step"]) for event in told if event["event"] == "phase_step"]
+    later = ("generate", "rollout", "score", "train")
+    assert steps == [(1, "survey"), *((1, step) for step in later), *((2, step) for step in later)]
+    checked(run)
+    asked = [event["critic"] for event in told if event["event"] == "generate"]
+    assert asked == ["none", "critic"]  # after the first phase the policy has a critic
+    assert [event["mode"] for event in told if event["event"] == "train_start"][1:] == ["fresh", "fresh"]
+    again = Command(tmp_path, "curriculum", run, "--json")
+    before = {path: path.read_bytes() for path in run.rglob("part-*.jsonl")}
+    assert again.finish() == 0
+    assert {path: path.read_bytes() for path in run.rglob("part-*.jsonl")} == before
+
+
+class Killed:
+    """A run whose command is killed at one moment after the other; what was stored must never change."""
+
+    def __init__(self, folder: Path, begun: tuple[str, ...]) -> None:
+        self.folder, self.run = folder, folder / "run"
+        self._arguments: tuple[object, ...] = ("curriculum", self.run, *begun)
+        self._kept: dict[Path, bytes] = {}
+
+    def at(self, *moments: Callable[[], object]) -> Killed:
+        for reached in moments:
+            command = Command(self.folder, *self._arguments)
+            command.until(reached, pause=0.005)
+            assert command.send(signal.SIGKILL) == -signal.SIGKILL
+            self._arguments = ("resume", self.run)
+            for path, before in self._kept.items():
+                assert path.read_bytes().startswith(before), f"what was stored stays: {path}"
+            parts = [path for of in (self.run, self.run / "survey") for path in of.glob("*_trajectories/*/part-*")]
+            tasks = self.run.glob("tasks/new.iteration_000?.jsonl")
+            self._kept = {path: _whole(path) for path in (*parts, *tasks)}
+        return self
+
+
+def _whole(path: Path) -> bytes:
+    content = path.read_bytes()
+    return content[: content.rfind(b"\n") + 1]
+
+
+@pytest.fixture(scope="module")
+def in_survey(tiny_model_dir, tmp_path_factory) -> Killed:
+    """Killed in the training on demonstrations, and in the survey."""
+    killed = Killed(tmp_path_factory.mktemp("killed"), words(tiny_model_dir))
+    run = killed.run
+    return killed.at(
+        lambda: list(run.glob("checkpoints/*.partial")),
+        lambda: stored(run / "survey").count(b"\n") >= 1,
+    )
+
+
+@pytest.fixture(scope="module")
+def in_training(in_survey) -> Killed:
+    """Then among the answers of the model, in phase 1's episodes, and in its training."""
+    run = in_survey.run
+    return in_survey.at(
+        lambda: (run / "tasks/new.iteration_0001.jsonl.asked.jsonl").exists(),
+        lambda: stored(run, iteration=1).count(b"\n") >= 1,
+        lambda: list(run.glob("checkpoints/*.partial/webgym_training.json")),
+    )
+
+
+def test_killed_before_the_phases_and_in_the_first_it_keeps_what_it_has(in_training):
+    run = in_training.run
+    assert (run / "state.json").exists()
+    assert len(finished(run)) == len(set(finished(run))) == 6
+    assert len(finished(run / "survey")) == 3
+    assert len(finished(run, iteration=1)) == len(new_tasks(run, 1))
+    assert [path.name for path in (run / "tasks").glob("new.*.jsonl") if path.name.count(".") == 2] == [
+        "new.iteration_0001.jsonl"
+    ]
+
+
+def test_killed_in_the_second_phase_too_it_ends_as_if_nothing_had_been(in_training):
+    run = in_training.run
+    in_training.at(
+        lambda: stored(run, "test", 2).count(b"\n") >= 1,
+        lambda: stored(run, iteration=2).count(b"\n") >= 2,
+    )
+    webgym(in_training.folder, "resume", run)
+    checked(run)
+    assert "nothing was interrupted" in webgym(in_training.folder, "resume", run).err.read_text()

@@ -1,0 +1,146 @@
+"""What a curriculum will do: the loop whose iterations after the demonstrations are phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.loop.generation import require_generator, settled
+from webgym_cli.loop.order import LoopPlan, plan_loop
+from webgym_cli.loop.phases import last_iteration, phase_episodes, phase_of, survey_episodes
+from webgym_cli.loop.scoring import with_named_orm
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.rewards.client import require_judge
+from webgym_cli.rewards.orm_plan import require_orm
+from webgym_cli.rollout.plan import plan_rollout
+from webgym_cli.store.run import RunDir
+from webgym_cli.tasks.seeds import ENVIRONMENTS
+from webgym_cli.tasks.source import open_tasks
+from webgym_cli.testing.scripted_judge import SCRIPTED
+
+
+@dataclass(frozen=True, slots=True)
+class CurriculumPlan:
+    """What `webgym curriculum` will do."""
+
+    loop: LoopPlan
+    baseline: str
+    """Phase 0: `demonstrations`, or the model that is there."""
+    demonstrations: int
+    """Trainings on demonstrations that are still to be done."""
+    phases: tuple[dict[str, Any], ...]
+    """The phases that are not done, each with the steps that are left of it."""
+    how: dict[str, Any]
+    """The settings of the curriculum."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--dry-run` prints."""
+        loop = {name: value for name, value in self.loop.to_json().items() if name != "phase"}
+        return loop | {
+            "stage": "curriculum",
+            "baseline": self.baseline,
+            "demonstrations_to_do": self.demonstrations,
+            "phases_to_do": list(self.phases),
+            **self.how,
+        }
+
+
+def plan_curriculum(run: RunDir, settings: Settings, **options: Any) -> CurriculumPlan:
+    """Return what a curriculum has to do. `options`: those of `plan_loop` but for `phase` and `iterations`.
+
+    Raises what `plan_loop` raises, `SettingsError` for what a phase would lack, and `UsageError` where the next phase's
+    iteration was begun on other tasks.
+    """
+    _require(run, settings)
+    loop = plan_loop(run, settings, iterations=last_iteration(settings), **options)
+    iterations = range(loop.start, loop.start + loop.trainings)
+    demonstrated = settings.loop.demonstration_iterations
+    return CurriculumPlan(
+        loop=loop,
+        baseline="demonstrations" if demonstrated else settings.policy_config.base_model,
+        demonstrations=max(0, demonstrated - loop.start),
+        phases=tuple(_phase(run, settings, loop, number) for number in iterations if phase_of(settings, number)),
+        how={name: getattr(settings.curriculum, name) for name in ("tasks_per_phase", "generate", "score")}
+        | ({"survey_episodes": survey_episodes(settings)} if settings.curriculum.generate else {}),
+    )
+
+
+def phased(settings: Settings) -> Settings:
+    """Return the settings that the phases work with: as many new tasks as a phase has, and the names that servers tell.
+
+    Raises `SettingsError`.
+    """
+    how = settings.curriculum
+    if how.generate:
+        wanted = settings.generate.model_copy(update={"tasks": how.tasks_per_phase})
+        settings = settled(settings.model_copy(update={"generate": wanted}))
+    return with_named_orm(settings) if how.score == "orm" else settings
+
+
+def _phase(run: RunDir, settings: Settings, loop: LoopPlan, iteration: int) -> dict[str, Any]:
+    """Return the plan of one phase."""
+    steps = list(_steps(run, settings, iteration, begun=iteration == loop.start))
+    if iteration + 1 in loop.evaluations:
+        steps.append("evaluate")
+    return {"phase": phase_of(settings, iteration), "iteration": iteration, "steps": steps}
+
+
+def _steps(run: RunDir, settings: Settings, iteration: int, *, begun: bool) -> Iterator[str]:
+    """Yield what is left of a phase but for its evaluation. `begun`: whether anything of it may be done."""
+    new, how = run.new_tasks(iteration), settings.curriculum
+    if how.generate and not new.is_file():
+        yield from ("survey", "generate") if phase_of(settings, iteration) == 1 else ("generate",)
+    planned = begun and run.plan(Split.TRAIN, iteration).is_file()
+    episodes = phase_episodes(run, settings, iteration)
+    if not planned or plan_rollout(run, settings, Split.TRAIN, iteration, episodes).owed:
+        yield "rollout"
+    if how.score != "environment":
+        yield "score"
+    yield from ("prepare", "train")
+
+
+def _require(run: RunDir, settings: Settings) -> None:
+    """Check at the beginning what would fail only after hours. Raises `SettingsError`, `UsageError`."""
+    how, source = settings.curriculum, settings.tasks.train
+    environment = open_tasks(source).task(0).environment
+    if how.generate:
+        require_generator(settings)
+        if environment not in ENVIRONMENTS:
+            raise SettingsError(
+                f"{source}: its tasks are of {environment}; new ones can be made of tasks on the web only",
+                hint="-s tasks.train=FILE with tasks of web or webarena, or -s curriculum.generate=false",
+            )
+        if how.score == "environment":
+            raise SettingsError(
+                "curriculum.score: no environment can tell whether a new task was done",
+                hint="-s curriculum.score=orm, or judge; or -s curriculum.generate=false",
+            )
+    if how.score == "orm":
+        require_orm(settings.orm)
+    elif how.score == "judge" and settings.judge.base_url != SCRIPTED:
+        require_judge(settings.judge)
+    shown = settings.context_config.prompt_version is not PromptVersion.WEBRL and environment != "tools"
+    if settings.train.algorithm == "webrl" and shown:
+        raise SettingsError(
+            "train.algorithm: webrl learns from pages as text, and the policy would be shown pictures",
+            hint="-s context_config.prompt_version=webrl with tasks of webarena, or another algorithm",
+        )
+    _refuse_begun(run, settings)
+
+
+def _refuse_begun(run: RunDir, settings: Settings) -> None:
+    """Raise `UsageError` where the next phase was begun on the original tasks: it would be of two kinds."""
+    from webgym_cli.store.checkpoints import version
+
+    iteration = version(run)
+    begun = run.plan(Split.TRAIN, iteration).is_file() and not run.new_tasks(iteration).is_file()
+    if settings.curriculum.generate and phase_of(settings, iteration) and begun:
+        raise UsageError(
+            f"{run.root}: iteration {iteration} was rolled out on {settings.tasks.train} already, and as phase "
+            f"{phase_of(settings, iteration)} it would be on new tasks",
+            hint="start another run in another folder, or go on with -s curriculum.generate=false",
+        )

@@ -1,0 +1,167 @@
+"""The phases of a curriculum: iterations whose training episodes are of new tasks, made of those that failed before.
+
+A phase is an iteration of the run, so that all else is as in any other: the training, the evaluation, and how it is
+taken up again. What is done of it lies on disk: its tasks as a file, its episodes, its scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.loop.generation import beside, generate
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.scoring import score
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.task import Split
+from webgym_cli.rewards.orm_plan import plan_scoring
+from webgym_cli.rewards.plan import JudgeQuery, plan_judging
+from webgym_cli.rollout.plan import usual_episodes
+from webgym_cli.store.checkpoints import checkpoints, policy_path
+from webgym_cli.store.files import read_lines
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.lock import locked
+from webgym_cli.store.metrics import events, record
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.tasks.source import open_tasks
+
+_TRIED = """
+SELECT count(*) AS episodes, count(success) AS scored, count(*) FILTER (WHERE success) AS successes
+FROM trajectories WHERE split = 'train' AND iteration = ?
+"""
+
+
+def phase_of(settings: Settings, iteration: int) -> int:
+    """Return the phase that an iteration is, from 1; 0 where it makes the policy that the phases begin with."""
+    return max(0, iteration - settings.loop.demonstration_iterations + 1)
+
+
+def last_iteration(settings: Settings) -> int:
+    """Return the trainings that a run has after its last phase."""
+    return settings.loop.demonstration_iterations + settings.curriculum.phases
+
+
+def phase_episodes(run: RunDir, settings: Settings, iteration: int) -> int:
+    """Return how many training episodes a phase has, once its tasks are there."""
+    if run.new_tasks(iteration).is_file():
+        return usual_episodes(run, settings, Split.TRAIN, iteration)
+    return settings.curriculum.tasks_per_phase * settings.agent.group_size
+
+
+def survey_settings(run: RunDir, settings: Settings) -> Settings:
+    """Return the settings of the run in which the current policy is tried on the original tasks."""
+    policy = settings.policy_config.model_copy(update={"base_model": str(policy_path(run, settings))})
+    unlogged = settings.log_config.model_copy(update={"tracking": "disabled"})
+    loop = settings.loop.model_copy(update={"demonstration_iterations": 0})
+    return settings.model_copy(update={"policy_config": policy, "log_config": unlogged, "loop": loop})
+
+
+@dataclass(slots=True)
+class Phases:
+    """The phases of a run at work."""
+
+    pipeline: Pipeline
+
+    async def collect(self, iteration: int, times: int = 1) -> None:
+        """Do what is owed of a phase before its training: make its tasks, try each so many `times`, score that."""
+        run, settings = self.pipeline.run, self.pipeline.settings
+        new = run.new_tasks(iteration)
+        if settings.curriculum.generate and not new.is_file():
+            await self._invent(iteration, new)
+        self.tell(iteration, "rollout")
+        episodes = times * phase_episodes(run, settings, iteration)
+        await self.pipeline.collect(Split.TRAIN, settings.rollout.policy, episodes)
+        self.tell(iteration, "score")
+        await _score(self.pipeline, iteration)
+
+    def tell(self, iteration: int, step: str) -> None:
+        """Show which step of which phase comes now. Of the iterations before the phases nothing is told."""
+        number, last = phase_of(self.pipeline.settings, iteration), self.pipeline.settings.curriculum.phases
+        if number:
+            message = f"phase {number} of {last}: {step}"
+            self.pipeline.sink(
+                {"event": "phase_step", "phase": number, "phases": last, "step": step, "message": message}
+            )
+
+    def note(self) -> None:
+        """Record each phase whose training is done and that is not in the metrics yet."""
+        run, settings = self.pipeline.run, self.pipeline.settings
+        noted = {event["phase"] for event in events(run, "phase")}
+        for checkpoint in checkpoints(run):
+            number = phase_of(settings, checkpoint.version - 1)
+            if number and number not in noted:
+                facts = {"event": "phase", "phase": number, "phases": settings.curriculum.phases}
+                facts |= _facts(run, checkpoint)
+                self.pipeline.record(facts, phase_in_words(facts))
+
+    async def _invent(self, iteration: int, out: Path) -> None:
+        """Make the tasks of a phase of what failed in those before; of the first one, in a survey."""
+        if phase_of(self.pipeline.settings, iteration) == 1:
+            await self._survey(iteration, out)
+            return
+        self.tell(iteration, "generate")
+        await self.pipeline.serving.make_room()  # a critic or an outcome reward model may need the GPUs
+        await generate(self.pipeline, out)
+
+    async def _survey(self, iteration: int, out: Path) -> None:
+        """Try the original tasks, in a run of its own, and make new ones of those that failed."""
+        run, settings = self.pipeline.run, self.pipeline.settings
+        surveyed = survey_settings(run, settings)
+        with locked(run.survey, f"curriculum {run.root}"):
+            create_or_open(run.survey, surveyed)
+            survey = Pipeline(run.survey, surveyed, self.pipeline.logs, self.pipeline.sink)
+            survey.serving = self.pipeline.serving  # the very policy that acts in the survey
+            self.tell(iteration, "survey")
+            summary = await survey.collect(Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
+            record(run, {**summary, "event": "survey", "iteration": iteration})
+            await _score(survey, 0)
+            self.tell(iteration, "generate")
+            await survey.serving.make_room()
+            record(run, await generate(survey, out))
+
+
+def survey_episodes(settings: Settings) -> int:
+    """Return how many episodes show what the first policy fails at."""
+    wanted = settings.curriculum.survey_episodes
+    return wanted or len(open_tasks(settings.tasks.train)) * settings.agent.group_size
+
+
+async def _score(pipeline: Pipeline, iteration: int) -> None:
+    """Have an iteration's episodes scored that nobody has scored yet."""
+    run, settings = pipeline.run, pipeline.settings
+    query = JudgeQuery(split=Split.TRAIN, iteration=iteration)
+    if settings.curriculum.score == "orm" and plan_scoring(run, settings.orm, query).owed:
+        await pipeline.serving.make_room()
+        await score(pipeline, query)
+    elif settings.curriculum.score == "judge" and plan_judging(run, settings.judge, query).owed:
+        await pipeline.judge(query)
+
+
+def _facts(run: RunDir, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return what a phase came to, as its files tell."""
+    with open_index(run) as index:
+        tried = index.one(_TRIED, [checkpoint.iteration])
+    new = run.new_tasks(checkpoint.iteration)
+    return {
+        "iteration": checkpoint.iteration,
+        "version": checkpoint.version,
+        "name": checkpoint.name,
+        "new_tasks": _lines(new),
+        "turned_down": _lines(beside(new, "rejected")),
+        **tried,
+        "success_rate": round(tried["successes"] / tried["scored"], 4) if tried["scored"] else None,
+    }
+
+
+def _lines(path: Path) -> int | None:
+    """Return how many lines a file has; None where there is none."""
+    return sum(1 for _ in read_lines(path)) if path.is_file() else None
+
+
+def phase_in_words(facts: dict[str, Any]) -> str:
+    """Return what a phase came to, in one line."""
+    tasks = f"{facts['new_tasks']} new tasks" if facts["new_tasks"] is not None else "the original tasks"
+    solved = f"{facts['successes']} of {facts['scored']} scored episodes solved"
+    return f"phase {facts['phase']} of {facts['phases']} is done: {tasks}, {solved}, policy version {facts['version']}"
