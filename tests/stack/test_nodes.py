@@ -1,4 +1,4 @@
-"""Two nodes train a tiny model with the real LLaMA-Factory and DeepSpeed; one is killed, and the run goes on."""
+"""Two nodes train a tiny model with the real trainers and DeepSpeed; one is killed, and the run goes on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import signal
 
 import pytest
 
-from tests.stack.killing import Command, refused
+from tests.stack.killing import Command, refused, webgym
 from tests.stack_fixtures import needs
+from tests.train.gradient_batch import write_batch
 from tests.train.train_data import prepare, rows, settings_for
+from webgym_cli.config.rl import RlSettings
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -63,4 +65,37 @@ def test_a_node_is_killed_and_the_run_goes_on_from_the_last_checkpoint(run):
     made = checkpoints.current(run)
     assert made is not None and (made.name, made.steps, made.resumable) == (NAME, STEPS, True)
     shards = sorted(path.name for path in (run.checkpoints / NAME).glob("global_step*/*_optim_states.pt"))
+    assert len(shards) == 2, "one of each node"
+
+
+@pytest.fixture
+def improving(tiny_model_dir, tmp_path):
+    """Returns how to make a run with a batch for policy gradients."""
+
+    def made(name: str) -> RunDir:
+        run = RunDir(tmp_path / name)
+        settings = settings_for(tiny_model_dir, needs("train"), train={"algorithm": "grpo", "nproc_per_node": 1})
+        learning = {
+            "actor": {"ppo_mini_batch_size": 4, "optim": {"lr": 1e-3, "eps": 1e-3}},
+            "trainer": {"deepspeed": "ds_config_cpu_zero2.json", "bf16": False},
+        }
+        create_or_open(run, settings.model_copy(update={"rl": RlSettings.model_validate(learning)}))
+        write_batch(run, tiny_model_dir, NAME)
+        return run
+
+    return made
+
+
+def test_by_gradients_two_nodes_learn_what_one_does(improving):
+    alone, together = improving("alone"), improving("together")
+    first, other = on_both(together, "train", together.root)
+    assert first.finish() == 0, first.err.read_text()[-3000:]
+    assert other.finish() == 0, other.err.read_text()[-3000:]
+    webgym(alone.root.parent, "train", alone.root)
+    one, two = (checkpoints.current(run) for run in (alone, together))
+    assert one is not None and two is not None and (one.algorithm, one.steps) == (two.algorithm, two.steps)
+    for name in ("actor/pg_loss", "actor/grad_norm", "actor/entropy", "critic/score/mean"):
+        assert two.metrics[name] == pytest.approx(one.metrics[name], abs=1e-4), name
+    assert one.metrics["actor/grad_norm"] > 0
+    shards = list((together.checkpoints / NAME / "rl_state/actor").rglob("*_optim_states.pt"))
     assert len(shards) == 2, "one of each node"

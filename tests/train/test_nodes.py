@@ -213,7 +213,7 @@ async def test_a_node_that_never_comes_is_named(nodes):
 
 
 async def test_a_launch_of_a_dead_command_is_not_joined(nodes):
-    stale = {"command": "dead", "training": "t", "folder": str(nodes.run.root), "arguments": ["train", "config.json"]}
+    stale = {"command": "dead", "training": "t", "folder": str(nodes.run.root), "algorithm": "sft", "launch_file": "x"}
     stale |= {"env": {}, "processes": 1, "nodes": 2, "address": "127.0.0.1", "port": 1, "logs": str(nodes.run.logs)}
     voice = Voice(head_file(nodes.run), head(), 5)
     write_json(launch_file(nodes.run), Launch.model_validate(stale).model_dump())

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.train.gradient_batch import write_batch
 from tests.train.node_runs import NAME, ready
 from webgym_cli.errors import JobError, RoleError, UsageError
 from webgym_cli.jobs.ray_cluster import Node, RankLostError
@@ -105,6 +106,15 @@ async def test_a_node_apart_gets_everything_and_gives_its_share_back(scene, tmp_
     assert any("host1, 127.0.0.1) does not see" in line and "6 files" in line for line in scene.told())
     tree = next((tmp_path / "home/nodes").glob("*/tree"))
     assert (tree / str(scene.images / "0-before.png").lstrip("/")).is_file()
+
+
+async def test_only_imitation_is_sent_to_a_node_apart(scene, tmp_path):
+    scene.ready(file_systems="separate", algorithm="grpo")
+    write_batch(scene.run, tmp_path / "tiny", NAME)
+    with pytest.raises(UsageError, match=r"host1.* does not see .*/a run, where train\.algorithm=grpo works") as caught:
+        await scene.train()
+    assert caught.value.hint.startswith("mount the run at the same path on every node")
+    assert scene.cluster.sent == []
 
 
 async def test_the_next_training_is_sent_only_what_is_new(scene):

@@ -14,6 +14,8 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.store.files import read_json, write_json
 from webgym_cli.train import partial
+from webgym_cli.train.command import START
+from webgym_cli.train.place import Place
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.plan_rl import total_steps
 
@@ -113,10 +115,15 @@ def test_what_is_missing_or_of_another_policy_is_named(planned, run, role):
         planned()
 
 
-def test_several_nodes_and_a_missing_role_are_refused(planned, run, role):
+def test_on_several_nodes_torchrun_takes_the_rest_from_variables(planned, run, role):
     batch(run)
-    with pytest.raises(UsageError, match=r"train\.algorithm=grpo trains on one node"):
-        planned(environ={"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "a"})
+    plan = planned(environ={"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "a"}, train={"nproc_per_node": 3})
+    assert plan.argv[:4] == (str(role / "bin/python"), "-m", "torch.distributed.run", str(START))
+    assert (plan.training.world_size, plan.place) == (6, Place(2, 0, "a"))
+
+
+def test_a_missing_file_or_role_is_refused(planned, run, role):
+    batch(run)
     with pytest.raises(SettingsError, match=r"rl\.trainer\.deepspeed: no file 'none\.json'"):
         planned(trainer={"deepspeed": "none.json"})
     (role / "bin/python").unlink()

@@ -192,13 +192,13 @@ class Follower:
     def _start(self, part: Part) -> None:
         launch, rank = part.launch, self.place.rank
         folder = Path(launch.folder)
-        if not (folder / launch.arguments[-1]).is_file():  # network file systems show new files late
+        if not (folder / launch.launch_file).is_file():  # network file systems show new files late
             self._tell(message=f"{folder} is not there: mount the run at the same path on every node")
             return
         python = role_python(self.settings, "train")
         env = launch.env | launch.rendezvous(rank) | {"HF_DATASETS_CACHE": str(folder / f"datasets_cache.{rank}")}
         part.job = Job.spawn(
-            (str(python.parent / "llamafactory-cli"), *launch.arguments),
+            launch.argv(python),
             env=child_environment(env, self.settings, python) | {"WANDB_DIR": launch.logs},
             log=Path(launch.logs) / f"train.node-{rank}.log",
             cwd=folder,

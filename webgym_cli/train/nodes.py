@@ -17,8 +17,10 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
+from webgym_cli.records.checkpoint import Algorithm
 from webgym_cli.store.files import read_json, write_json
 from webgym_cli.store.run import RunDir
+from webgym_cli.train.command import trainer_command
 
 HEAD = "head.json"
 LAUNCH = "launch.json"
@@ -78,8 +80,10 @@ class Launch(Record):
     """Names this very launch."""
     folder: str
     """Where the training works: the same path on each node."""
-    arguments: tuple[str, ...]
-    """What `llamafactory-cli` is called with, in `folder`."""
+    algorithm: Algorithm
+    """How the policy learns: which trainer runs."""
+    launch_file: str
+    """The configuration's name in `folder`."""
     env: dict[str, str]
     """The trainer's variables, without what differs from node to node; no secret."""
     processes: int
@@ -92,14 +96,20 @@ class Launch(Record):
     """The folder for the nodes' logs."""
 
     def rendezvous(self, rank: int) -> dict[str, str]:
-        """Return the variables by which a node's torchrun finds the others."""
-        return {
+        """Return the variables by which a node's torchrun finds the others: it reads those with PET_ by itself, where
+        LLaMA-Factory calls it by the others."""
+        found = {
             "NNODES": str(self.nodes),
             "NODE_RANK": str(rank),
             "MASTER_ADDR": self.address,
             "MASTER_PORT": str(self.port),
             "NPROC_PER_NODE": str(self.processes),
         }
+        return found | {f"PET_{name}": value for name, value in found.items()}
+
+    def argv(self, python: Path) -> tuple[str, ...]:
+        """Return the command of a node's trainer; `python`: the train role's interpreter there."""
+        return trainer_command(python, self.algorithm, self.launch_file, processes=self.processes, nodes=self.nodes)
 
 
 W = TypeVar("W", HeadWord, NodeWord)

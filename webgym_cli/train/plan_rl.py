@@ -13,7 +13,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import deepspeed_file
-from webgym_cli.errors import MissingStageError, UsageError
+from webgym_cli.errors import MissingStageError
 from webgym_cli.records.checkpoint import Algorithm, Checkpoint
 from webgym_cli.records.rl_data import SUMMARY, RlData
 from webgym_cli.roles.locate import resolve_device, role_python
@@ -21,12 +21,11 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.learning import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import dataset, disk, environment, partial
+from webgym_cli.train.command import trainer_command
 from webgym_cli.train.place import place_in
 from webgym_cli.train.planned import TrainPlan, fresh_note
 
 LAUNCH_FILE = "launch.json"
-START = Path(__file__).resolve().parent / "rl" / "start.py"
-MODULE = "webgym_cli.train.rl.main"
 WITH_CRITIC = ("gae", "webrl")
 CRITIC = "critic"
 """The critic's folder in a checkpoint."""
@@ -38,7 +37,7 @@ def plan_gradients(run: RunDir, settings: Settings, environ: Mapping[str, str]) 
     """Return how the prepared batch will be trained on.
 
     Raises `MissingStageError` without a batch of the current policy, `RoleError` without the train role, `UsageError`
-    for damaged files and for several nodes.
+    for damaged files.
     """
     kind = algorithm(run, settings)
     batch = read_batch(run, kind)
@@ -73,19 +72,18 @@ def read_batch(run: RunDir, kind: Algorithm) -> RlData:
 
 def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, environ: Mapping[str, str]) -> TrainPlan:
     """Return the plan of a training with a new optimizer."""
-    if place_in(settings.train, environ) is not None:
-        raise UsageError(
-            f"train.algorithm={kind} trains on one node", hint="unset NNODES, or -s train.nodes=1, and take its GPUs"
-        )
     python, device = role_python(settings, "train"), resolve_device(settings.roles.device)
-    world = environment.processes(settings, device, environ)
+    local = environment.processes(settings, device, environ)
+    place = place_in(settings.train, environ)
+    nodes = place.count if place else 1
+    world = local * nodes
     folder = partial.partial_folder(run, batch.model_name)
     config = trainer_config(run, settings, batch, kind, folder)
     deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
     env = environment.trainer_env(
         python=python,
         device=device,
-        processes=world,
+        processes=local,
         torchrun=False,
         local_model=Path(batch.model).is_dir(),
         datasets_cache=folder / "datasets_cache",
@@ -99,7 +97,7 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, envi
         algorithm=kind,
         python=python,
         device=device,
-        argv=_argv(python, world),
+        argv=trainer_command(python, kind, LAUNCH_FILE, processes=local, nodes=nodes),
         env=env,
         folder=folder,
         config=config,
@@ -108,6 +106,7 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, envi
         training=_training(batch, config, deepspeed, world),
         total_steps=steps,
         time_limit=settings.train.time_limit_minutes * 60,
+        place=place,
         disk_bytes=disk.needed_for_gradients(config, steps),
     )
 
@@ -177,12 +176,6 @@ def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str |
             hint="-s rl.ref.path=FOLDER names another reference",
         )
     return str(checkpoints.folder(run, began).resolve())
-
-
-def _argv(python: Path, processes: int) -> tuple[str, ...]:
-    """Return the trainer's command."""
-    several = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
-    return (str(python), *(several if processes > 1 else ()), str(START), MODULE, LAUNCH_FILE)
 
 
 def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:

@@ -14,6 +14,7 @@ from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import dataset, disk, environment, partial
+from webgym_cli.train.command import llamafactory, trainer_command
 from webgym_cli.train.place import place_in
 from webgym_cli.train.planned import TrainPlan, fresh_note
 from webgym_cli.train.start_state import why_not_carried
@@ -32,12 +33,11 @@ def plan_imitation(run: RunDir, settings: Settings, environ: Mapping[str, str]) 
     prepared = dataset.read_prepared(run)
     config = dataset.read_train_config(run)
     python = role_python(settings, "train")
-    cli = python.parent / "llamafactory-cli"
+    cli = llamafactory(python)
     if not cli.is_file():
         raise RoleError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     base = _base(run, settings, prepared, config, python, environ)
-    plan = replace(base, argv=(str(cli), "train", LAUNCH_FILE))
-    plan = _continued(run, plan) or _carried(run, settings, plan)
+    plan = _continued(run, base) or _carried(run, settings, base)
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
     return replace(plan, disk_bytes=disk.needed(config, stage, plan.total_steps, carried=carried))
 
@@ -50,7 +50,7 @@ def _base(
     python: Path,
     environ: Mapping[str, str],
 ) -> TrainPlan:
-    """Return the plan of a fresh training, its command still missing."""
+    """Return the plan of a fresh training."""
     device = resolve_device(settings.roles.device)
     stage = dataset.zero_stage(config)
     local = environment.processes(settings, device, environ)
@@ -87,7 +87,7 @@ def _base(
         algorithm="sft",
         python=python,
         device=device,
-        argv=(),
+        argv=trainer_command(python, "sft", LAUNCH_FILE, processes=local, nodes=place.count if place else 1),
         env=env,
         folder=folder,
         config=config,

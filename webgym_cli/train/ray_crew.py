@@ -142,6 +142,11 @@ class RayCrew(LedCrew):
         try:
             arrival = await self._arrive(member)
             member.apart = not arrival.sees
+            if member.apart and self._plan.algorithm != "sft":
+                raise UsageError(
+                    f"{member.name} does not see {self._run.root}, where train.algorithm={self._plan.algorithm} works",
+                    hint="mount the run at the same path on every node, or set train.nodes=1",
+                )
             cargo = await self._send(member) if member.apart else None
             await self._ask(
                 member,

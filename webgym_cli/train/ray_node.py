@@ -122,7 +122,7 @@ class TrainNode:
         folder, rank = self._folder or Path(given.folder), self._posting.rank
         env = given.env | given.rendezvous(rank) | {"HF_DATASETS_CACHE": str(folder / f"datasets_cache.{rank}")}
         self._job = Job.spawn(
-            (str(self._python.parent / "llamafactory-cli"), *given.arguments),
+            given.argv(self._python),
             env=child_environment(env, self._posting.settings, self._python) | {"WANDB_DIR": str(folder)},
             log=(self._folder or Path(given.logs)) / f"train.node-{rank}.log",
             cwd=folder,

@@ -13,8 +13,9 @@ from webgym_cli.jobs.process import Job
 from webgym_cli.roles.locate import role_python
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
+from webgym_cli.train.command import START
 from webgym_cli.train.environment import child_environment
-from webgym_cli.train.plan_rl import CRITIC, START
+from webgym_cli.train.plan_rl import CRITIC
 
 HEADS = "outcome_heads.safetensors"
 """What a critic has that tells success from failure, beside its network."""

@@ -1,23 +1,27 @@
 """Several processes and DeepSpeed: the same training as in one process without it."""
 
-from pathlib import Path
-
-from tiny import assert_same, log_of, scratch, text_model, torchrun, train, usual, weights_of, written
+from tiny import (
+    SHIPPED,
+    assert_same,
+    log_of,
+    scratch,
+    several,
+    text_model,
+    torchrun,
+    train,
+    usual,
+    weights_of,
+    written,
+)
 
 from webgym_cli.train.rl import start
 
-HERE = Path(__file__).resolve().parent
-SHIPPED = HERE.parents[2] / "configs" / "deepspeed"
 STEPS = {"ppo_mini_batch_size": 3, "ppo_max_token_len_per_gpu": 30}
 CLOSE = {"atol": 5e-5, "rtol": 1e-3}
 
 
 def zero(stage):
     return {"deepspeed": str(SHIPPED / f"ds_config_cpu_zero{stage}.json")}
-
-
-def several(*configs):
-    torchrun(HERE / "several.py", start.__file__, *configs)
 
 
 def test_two_processes_equal_one():

@@ -5,17 +5,20 @@ import unittest
 import torch
 from tiny import (
     ALONE,
+    SHIPPED,
+    assert_same,
     options,
     scores,
     scratch,
+    several,
     train,
     weights_of,
     write_batch,
+    written,
 )
 
 from webgym_cli.testing import tiny_model_build
 from webgym_cli.train.rl.gradients import PolicyGradients
-from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import TrainingError
 
 check = unittest.TestCase()
@@ -137,9 +140,23 @@ def test_pictures_that_are_not_what_was_seen_are_refused():
                 PolicyGradients(options(place, actor={"ppo_max_token_len_per_gpu": 60}), ALONE).run()
 
 
-def test_pictures_among_several_processes_are_refused():
+def test_two_processes_equal_one_whoever_of_them_has_a_picture():
     with scratch() as place:
-        _, rows = seen(place)
-        write_batch(place / "data", [rows[0]], rewards=[1.0], groups=[0])
-        with check.assertRaisesRegex(TrainingError, "line 1: has pictures, on which only a single process"):
-            PolicyGradients(options(place), World(0, 2, torch.device("cpu")))
+        seen(place)
+        steps = {"ppo_mini_batch_size": 3, "ppo_max_token_len_per_gpu": 40}
+        learning = {"freeze_vision_tower": False, "enable_gradient_checkpointing": True}
+        models = {
+            "plain": {},
+            "padded": {"use_remove_padding": False},
+            "zero1": {},
+            "zero2": learning,
+            "zero3": learning,
+        }
+        kinds = {name: {"actor": steps, "model": model} for name, model in models.items()}
+        zeros = {name: {"deepspeed": str(SHIPPED / f"ds_config_cpu_{name}.json")} for name in kinds if "zero" in name}
+        several(*(written(place, name, **given, trainer=zeros.get(name, {})) for name, given in kinds.items()))
+        alone = {}
+        for name, given in kinds.items():
+            alone[name] = train(place, **given, trainer={"output_dir": str(place / f"{name} alone")})
+        for name, made in alone.items():
+            assert_same(made, place / name / made.name, atol=5e-5, rtol=1e-3)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from webgym_cli.train.rl import start
 from webgym_cli.train.rl.assembly import Workshop
 from webgym_cli.train.rl.data import read_batch
 from webgym_cli.train.rl.main import kind_of
@@ -19,6 +20,8 @@ from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import parse_options
 from webgym_cli.train.rl.update import Worker
 
+HERE = Path(__file__).resolve().parent
+SHIPPED = HERE.parents[2] / "configs" / "deepspeed"
 ALONE = World(0, 1, torch.device("cpu"))
 V = 64
 OPTIM = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.0}
@@ -166,6 +169,11 @@ def torchrun(*arguments, processes=2):
     env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=280, env=env)
     assert done.returncode == 0, done.stderr[-6000:]
+
+
+def several(*configs):
+    """Train as `several.py` does, in two processes."""
+    torchrun(HERE / "several.py", start.__file__, *configs)
 
 
 def written(place, name, **sections):

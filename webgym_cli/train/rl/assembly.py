@@ -49,9 +49,9 @@ class Workshop:
         model.prepare(network, self.options.model)
         told = self.options.webrl
         if told is None:
-            critic: Any = critics.Critic(network, always_sees=self._together)
+            critic: Any = critics.Critic(network)
         else:
-            critic = critics.OutcomeCritic(network, told.heads, always_sees=self._together)
+            critic = critics.OutcomeCritic(network, told.heads)
         critics.load_head(critic, folder)
         return self._engine(critic, self.options.critic.optim, self.options.critic.grad_clip)
 
@@ -69,12 +69,8 @@ class Workshop:
             packed=self.options.model.use_remove_padding,
             attention=self.attention,
             dtype=torch.bfloat16 if self.bf16 else torch.float32,
+            together=self.world.size > 1,
         )
-
-    @property
-    def _together(self) -> bool:
-        """Whether all processes must call the same layers at the same time."""
-        return self.world.size > 1
 
     @property
     def _held(self) -> torch.dtype:
@@ -87,7 +83,6 @@ class Workshop:
             temperature=self.batch.temperature,
             truncation=self.batch.truncation,
             chunk=self.options.actor.logprob_chunk,
-            always_sees=self._together,
         )
 
     def _engine(self, module: Any, optim: OptimSettings, grad_clip: float) -> Engine:

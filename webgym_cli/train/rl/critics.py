@@ -19,16 +19,15 @@ class Critic(nn.Module):  # type: ignore[misc]
     HEAD = "value_head"
     """The name of what isn't the transformer's, and of its file."""
 
-    def __init__(self, network: Any, *, always_sees: bool) -> None:
+    def __init__(self, network: Any) -> None:
         super().__init__()
         self.network = network.base_model
-        self.always_sees = always_sees
         self.value_head = nn.Linear(_width(network), 1, bias=False)
         nn.init.zeros_(self.value_head.weight)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Return values [k] float32."""
-        states = hidden_states(self.network, inputs, self.always_sees)
+        states = hidden_states(self.network, inputs)
         values = self.value_head(states.to(self.value_head.weight.dtype))
         return values[:, 0].float()
 
@@ -39,15 +38,14 @@ class OutcomeCritic(nn.Module):  # type: ignore[misc]
     HEAD = "outcome_heads"
     """See `Critic`."""
 
-    def __init__(self, network: Any, heads: int, *, always_sees: bool) -> None:
+    def __init__(self, network: Any, heads: int) -> None:
         super().__init__()
         self.network = network.base_model
-        self.always_sees = always_sees
         self.outcome_heads = nn.ModuleList(_outcome_head(_width(network)) for _ in range(heads))
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Return logits [k, heads, 2] float32 of failure and success, before each marked token."""
-        states = hidden_states(self.network, inputs, self.always_sees)
+        states = hidden_states(self.network, inputs)
         given = states.to(self.outcome_heads[0][0].weight.dtype)
         return torch.stack([head(given) for head in self.outcome_heads], 1).float()
 

@@ -24,6 +24,8 @@ class Inputs:
     """[k] long: the trained tokens, row by row."""
     before: tuple[torch.Tensor, torch.Tensor]
     """[k] and [k] long: line and position of the state that predicts each."""
+    blank: tuple[int, int] | None = None
+    """Line and position of the empty picture's last token, if there is one: see `Collator`."""
 
     def to(self, device: torch.device) -> Inputs:
         """Return the same on a device."""
@@ -32,12 +34,17 @@ class Inputs:
             for name, value in self.arguments.items()
         }
         line, position = self.before
-        return Inputs(moved, self.labels.to(device), (line.to(device), position.to(device)))
+        return Inputs(moved, self.labels.to(device), (line.to(device), position.to(device)), self.blank)
 
 
 @dataclass(frozen=True, slots=True)
 class Collator:
-    """Makes a model's arguments of rows."""
+    """Makes a model's arguments of rows.
+
+    Several processes must call the same layers in the same order, forward and back: ZeRO gathers weights and adds up
+    gradients as they come. What sees is called where there is a picture, so each of them has one in every call: where
+    `together`, a sequence of its own with an empty picture of one token, which nothing else sees.
+    """
 
     transformer: Any
     """The model without its output layer: tells where pictures stand, and how positions are counted."""
@@ -49,10 +56,15 @@ class Collator:
     """How the model computes attention: decides how packed rows are kept apart."""
     dtype: torch.dtype
     """What the model computes in."""
+    together: bool = False
+    """Whether other processes make calls at the same time."""
 
     def __call__(self, rows: Sequence[Row]) -> Inputs:
         """Return the rows as one call of the model. Raises `TrainingError` where pictures don't fit the tokens."""
         pictures = [self._pictures(row) for row in rows]
+        blank = self._blank() if self.together and self.processor is not None else None
+        if blank is not None:
+            rows, pictures = [*rows, blank[0]], [*pictures, blank[1]]
         positions = [self._positions(row, found) for row, found in zip(rows, pictures, strict=True)]
         arguments, before = self._packed(rows, positions) if self.packed else self._padded(rows, positions)
         seen = [found for found in pictures if found is not None]
@@ -60,7 +72,8 @@ class Collator:
             arguments["pixel_values"] = torch.cat([pixels for pixels, _ in seen])
             arguments["image_grid_thw"] = torch.cat([grids for _, grids in seen])
         labels = torch.cat([row.input_ids[row.mask] for row in rows])
-        return Inputs(arguments, labels, before)
+        last = None if blank is None else (0, -1) if self.packed else (-1, len(blank[0].input_ids) - 1)
+        return Inputs(arguments, labels, before, last)
 
     def _packed(
         self, rows: Sequence[Row], positions: Sequence[torch.Tensor]
@@ -119,6 +132,16 @@ class Collator:
                 f"{found}: train the model that was served, with its preprocessor_config.json"
             )
         return pixels, grids
+
+    def _blank(self) -> tuple[Row, tuple[torch.Tensor, torch.Tensor]]:
+        """Return a row of nothing but an empty picture, and that picture."""
+        config = self.transformer.config
+        vision, side = config.vision_config, self.processor.merge_size  # type: ignore[union-attr]
+        width = getattr(vision, "in_channels", 3) * vision.temporal_patch_size * vision.patch_size**2
+        ids = torch.tensor([config.vision_start_token_id, config.image_token_id, config.vision_end_token_id])
+        nothing = torch.zeros(len(ids), dtype=torch.bool)
+        row = Row(ids, nothing, torch.empty(0), trajectory=-1, step=0, images=(), sizes=(), place="an empty picture")
+        return row, (torch.zeros(side * side, width), torch.tensor([[1, side, side]]))
 
     def _wanted(self, row: Row) -> int:
         if self.processor is None:

@@ -30,13 +30,9 @@ VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
 class Policy(nn.Module):  # type: ignore[misc]
     """A model of transformers that gives the log-probs of the trained tokens, and its entropies there."""
 
-    def __init__(
-        self, network: Any, *, temperature: float, truncation: Truncation, chunk: int, always_sees: bool
-    ) -> None:
-        """`always_sees`: run what sees even where there is no picture, as other processes do at the same time."""
+    def __init__(self, network: Any, *, temperature: float, truncation: Truncation, chunk: int) -> None:
         super().__init__()
         self.network = network
-        self.always_sees = always_sees
         layer = network.get_output_embeddings()
         layer.forward = functools.partial(
             _layer_log_probs, layer, temperature=temperature, truncation=truncation, chunk=chunk
@@ -44,7 +40,7 @@ class Policy(nn.Module):  # type: ignore[misc]
 
     def forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
         """Return log-probs [k] and entropies [k], float32, of the distribution that was sampled from."""
-        states = hidden_states(self.network.base_model, inputs, self.always_sees)
+        states = hidden_states(self.network.base_model, inputs)
         log_probs, entropies = self.network.get_output_embeddings()(states, inputs.labels)
         return log_probs, entropies
 
@@ -63,26 +59,12 @@ class Policy(nn.Module):  # type: ignore[misc]
                 layer.enable_adapters(True)
 
 
-def hidden_states(transformer: Any, inputs: Inputs, always_sees: bool) -> torch.Tensor:
+def hidden_states(transformer: Any, inputs: Inputs) -> torch.Tensor:
     """Return [k, H]: the states that predict the trained tokens."""
-    nothing = None
-    if always_sees and "pixel_values" not in inputs.arguments and hasattr(transformer, "get_image_features"):
-        nothing = _blank(transformer, inputs.labels.device)
     states = transformer(**inputs.arguments, use_cache=False).last_hidden_state
     found = states[inputs.before]
-    return found if nothing is None else found + nothing.to(found.dtype)
-
-
-def _blank(transformer: Any, device: torch.device) -> torch.Tensor:
-    """Return 0, computed by what sees from an empty picture of one token."""
-    vision = transformer.config.vision_config
-    side = vision.spatial_merge_size
-    width = getattr(vision, "in_channels", 3) * vision.temporal_patch_size * vision.patch_size**2
-    pixels = torch.zeros(side * side, width, device=device)
-    grid = torch.tensor([[1, side, side]], device=device)
-    made = transformer.get_image_features(pixels, grid, return_dict=True)
-    parts = [*made.pooler_output, *(getattr(made, "deepstack_features", None) or ())]
-    return torch.stack([part.sum() for part in parts]).sum() * 0.0
+    # an empty picture counts nothing, but gradients of what sees must come in all processes
+    return found if inputs.blank is None else found + states[inputs.blank].sum() * 0.0
 
 
 def _layer_log_probs(

@@ -50,7 +50,6 @@ class Trainer(ABC, Generic[L]):
         self.options, self.world = options, world
         self.batch = self.read()
         check_lengths(self.batch.rows, options.actor.ppo_max_token_len_per_gpu)
-        check_pictures(self.batch, world)
         self.output = Path(options.trainer.output_dir)
         self.folder = folder_of(options.model.path)
         self.sources = {"actor": self.folder}
@@ -198,13 +197,6 @@ def check_lengths(rows: Sequence[Row], most: int) -> None:
                 f"{row.place}: {len(row.input_ids)} tokens, {most} go through the model at once: raise "
                 f"actor.ppo_max_token_len_per_gpu to {len(row.input_ids)} or more"
             )
-
-
-def check_pictures(batch: Batch, world: World) -> None:
-    """Raise `TrainingError` for pictures among several processes: in tests two of them waited for each other."""
-    for row in batch.rows:
-        if row.images and world.size > 1:
-            raise TrainingError(f"{row.place}: has pictures, on which only a single process can train: start just one")
 
 
 def digest(options: TrainerOptions, batch: Batch) -> str:

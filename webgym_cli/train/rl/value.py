@@ -30,7 +30,7 @@ def success_of(folder: Path, prompts: list[list[int]]) -> Iterator[float]:
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     attention = attention_of(RlModelSettings(use_remove_padding=False), device)
     network = load_network(folder, attention, dtype)
-    critic = OutcomeCritic(network, _heads(folder), always_sees=False)
+    critic = OutcomeCritic(network, _heads(folder))
     load_head(critic, folder)
     critic = critic.to(device).eval()
     collator = Collator(network.base_model, processor=None, packed=False, attention=attention, dtype=dtype)

@@ -1,0 +1,48 @@
+"""A batch for policy gradients, written by hand: text for the tiny model, with episodes of two groups."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+from webgym_cli.records.rl_data import ROWS, SUMMARY, TRAJECTORIES, RlData
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.store.files import write_json
+from webgym_cli.store.run import RunDir
+
+COUNT = 8
+
+
+def write_batch(run: RunDir, model: Path, name: str) -> None:
+    """Write `COUNT` episodes of one step as the first batch of a run; every other one was solved."""
+    chance, rows = random.Random(7), []
+    for number in range(COUNT):
+        ids = [chance.randrange(200) for _ in range(chance.randrange(12, 30))]
+        mask = [int(place >= 8) for place in range(len(ids))]
+        row = {"number": number, "step": 0, "steps": [0], "trajectory": f"t{number}", "group": number % 2}
+        rows.append(row | {"input_ids": ids, "mask": mask, "logprobs": [-6.0] * sum(mask), "images": [], "sizes": []})
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    told = [
+        {"id": f"t{number}", "number": number, "group": number % 2, "reward": float(number // 2 % 2), "task": "x"}
+        | {"policy": "tiny", "greedy": False}
+        for number in range(COUNT)
+    ]
+    run.rl_data.mkdir()
+    (run.rl_data / ROWS).write_text(text)
+    (run.rl_data / TRAJECTORIES).write_text("".join(f"{json.dumps(one)}\n" for one in told))
+    data = RlData(
+        iteration=0,
+        model_name=name,
+        policy="tiny",
+        model=str(model),
+        sampling=Sampling(temperature=1.0),
+        trained=COUNT,
+        rows=COUNT,
+        tokens=sum(len(row["input_ids"]) for row in rows),
+        trained_tokens=sum(sum(row["mask"]) for row in rows),
+        plan_digest="p",
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+    )
+    write_json(run.rl_data / SUMMARY, data.facts())
