@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.environments.visits import SmallWeb, Visit
+from tests.environments.visits import SmallWeb, Visit, small_web
 from webgym_cli.environments.browser.channel import DirectConnection
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS
 from webgym_cli.errors import BoundaryError
@@ -279,7 +279,7 @@ async def test_a_later_blank_page_is_what_there_is_to_see(visit: Visit):
 
 
 @pytest.mark.parametrize("nodes", [10_000, 100_000])
-async def test_heavy_pages_are_observed_within_bounds(visit: Visit, nodes: int, monkeypatch):
+async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
     asked = []
     call = DirectConnection.call
 
@@ -288,10 +288,13 @@ async def test_heavy_pages_are_observed_within_bounds(visit: Visit, nodes: int, 
         return await call(self, method, params, session)
 
     monkeypatch.setattr(DirectConnection, "call", noted)
-    view = await visit.open(f"{LAB}/heavy?nodes={nodes}")
-    assert 0 < len(view.elements) <= MAX_ELEMENTS
-    await visit.act(ActionName.SCROLL, direction="down")
-    assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
+    async with small_web("browser.navigation_timeout=60", "browser.action_timeout=60") as web:
+        visit = web.visit()
+        view = await visit.open(f"{LAB}/heavy?nodes={nodes}")
+        assert 0 < len(view.elements) <= MAX_ELEMENTS
+        await visit.act(ActionName.SCROLL, direction="down")
+        assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
+        await visit.environment.close()
     assert {method.partition(".")[0] for method in asked} <= {"Runtime", "Page", "Input", "Target", "Network"}
 
 

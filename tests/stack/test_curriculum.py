@@ -30,10 +30,10 @@ def chromium():
     needs("serve")
 
 
-def words(model: Path) -> tuple[str, ...]:
+def words(model: Path, phases: int, *more: str) -> tuple[str, ...]:
     """The words of the command, but for the run."""
-    settings = (f"policy_config.base_model={model}", *SMALL)
-    options = ("-c", "demo-webrl", "--phases", "2", "--tasks-per-phase", str(TASKS))
+    settings = (f"policy_config.base_model={model}", *SMALL, *more)
+    options = ("-c", "demo-webrl", "--phases", str(phases), "--tasks-per-phase", str(TASKS))
     return (*options, *(word for one in settings for word in ("-s", one)))
 
 
@@ -42,43 +42,44 @@ def new_tasks(run: Path, iteration: int) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def checked(run: Path) -> None:
-    """What two phases leave, whatever came between their steps."""
+def checked(run: Path, phases: int) -> None:
+    """What phases leave, whatever came between their steps."""
+    numbers = range(1, phases + 1)
     assert not (run / "state.json").exists()
-    assert [event["phase"] for event in events(run, "phase")] == [1, 2]
+    assert [event["phase"] for event in events(run, "phase")] == [*numbers]
     made = [json.loads(path.read_text()) for path in sorted((run / "checkpoints").glob("*/checkpoint.json"))]
     found = {one["version"]: one["algorithm"] for one in made}
-    assert found == {1: "sft", 2: "webrl", 3: "webrl"}
+    assert found == {1: "sft"} | {number + 1: "webrl" for number in numbers}
     assert (run / "model.pt/critic/outcome_heads.safetensors").is_file()
-    for iteration in (1, 2):
+    for iteration in numbers:
+        judged = {verdict["trajectory"] for verdict in verdicts(run, iteration)}
         wanted = {task["id"] for task in new_tasks(run, iteration)}
         ran = trajectories(run, iteration=iteration)
         assert {one["task"]["id"] for one in ran} == wanted
         assert len(finished(run, iteration=iteration)) == len(set(finished(run, iteration=iteration))) == len(wanted)
-        assert all(one["outcome"]["reward"] is not None or _judged(run, one) for one in ran)
+        assert all(one["outcome"]["reward"] is not None or one["id"] in judged for one in ran)
     assert {task["extra"]["generated"] for task in new_tasks(run, 1)} == {True}
     assert len(finished(run / "survey")) == 3
-    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2, 3]
     rows = [json.loads(line) for line in (run / "rl_data/rows.jsonl").read_text().splitlines()]
     assert any(not row["replayed"] for row in rows)
 
 
-def _judged(run: Path, trajectory: dict) -> bool:
-    verdicts = run / "train_trajectories" / f"iteration_{trajectory['iteration']:04d}" / "verdicts-0.jsonl"
-    return any(json.loads(line)["trajectory"] == trajectory["id"] for line in verdicts.read_text().splitlines())
+def verdicts(run: Path, iteration: int) -> list[dict]:
+    path = run / "train_trajectories" / f"iteration_{iteration:04d}" / "verdicts-0.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_two_phases_whole(tiny_model_dir, tmp_path):
+def test_a_phase_whole_that_a_reward_model_of_ours_scores(tiny_model_dir, tmp_path):
     run = tmp_path / "run"
-    done = webgym(tmp_path, "curriculum", run, *words(tiny_model_dir), "--json")
+    by_orm = ("curriculum.score=orm", "judge.base_url=", f"orm.model={tiny_model_dir}", "orm.max_tokens=2048")
+    done = webgym(tmp_path, "curriculum", run, *words(tiny_model_dir, 1, *by_orm), "--json")
     told = [json.loads(line) for line in done.out.read_text().splitlines()]
     steps = [(event["phase"], event["step"]) for event in told if event["event"] == "phase_step"]
-    later = ("generate", "rollout", "score", "train")
-    assert steps == [(1, "survey"), *((1, step) for step in later), *((2, step) for step in later)]
-    checked(run)
-    asked = [event["critic"] for event in told if event["event"] == "generate"]
-    assert asked == ["none", "critic"]  # after the first phase the policy has a critic
-    assert [event["mode"] for event in told if event["event"] == "train_start"][1:] == ["fresh", "fresh"]
+    assert steps == [(1, step) for step in ("survey", "generate", "rollout", "score", "train")]
+    checked(run, 1)
+    assert [event["critic"] for event in told if event["event"] == "generate"] == ["orm"]
+    assert {one["source"] for one in verdicts(run, 1)} == {"orm"}
+    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2]
     again = Command(tmp_path, "curriculum", run, "--json")
     before = {path: path.read_bytes() for path in run.rglob("part-*.jsonl")}
     assert again.finish() == 0
@@ -115,7 +116,7 @@ def _whole(path: Path) -> bytes:
 @pytest.fixture(scope="module")
 def in_survey(tiny_model_dir, tmp_path_factory) -> Killed:
     """Killed in the training on demonstrations, and in the survey."""
-    killed = Killed(tmp_path_factory.mktemp("killed"), words(tiny_model_dir))
+    killed = Killed(tmp_path_factory.mktemp("killed"), words(tiny_model_dir, 2))
     run = killed.run
     return killed.at(
         lambda: list(run.glob("checkpoints/*.partial")),
@@ -152,5 +153,7 @@ def test_killed_in_the_second_phase_too_it_ends_as_if_nothing_had_been(in_traini
         lambda: stored(run, iteration=2).count(b"\n") >= 2,
     )
     webgym(in_training.folder, "resume", run)
-    checked(run)
+    checked(run, 2)
+    assert [event["critic"] for event in events(run, "generate")] == ["none", "critic"]  # a phase leaves a critic
+    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2, 3]
     assert "nothing was interrupted" in webgym(in_training.folder, "resume", run).err.read_text()
