@@ -62,7 +62,7 @@ class Collator:
     def __call__(self, rows: Sequence[Row]) -> Inputs:
         """Return the rows as one call of the model. Raises `TrainingError` where pictures don't fit the tokens."""
         pictures = [self._pictures(row) for row in rows]
-        blank = self._blank() if self.together and self.processor is not None else None
+        blank = self._blank() if self.together and self._sees else None
         if blank is not None:
             rows, pictures = [*rows, blank[0]], [*pictures, blank[1]]
         positions = [self._positions(row, found) for row, found in zip(rows, pictures, strict=True)]
@@ -112,6 +112,11 @@ class Collator:
         places = self.transformer.get_rope_index(ids, mm_token_type_ids=kinds[None], image_grid_thw=grids)[0]
         return torch.cat([count[None], places[:, 0]])
 
+    @property
+    def _sees(self) -> bool:
+        """Whether pictures can be trained on: with models of the Qwen-VL families, which count positions by them."""
+        return self.processor is not None and hasattr(self.transformer, "get_rope_index")
+
     def _pictures(self, row: Row) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Return pixel values and grids of a row's pictures, or None."""
         wanted = self._wanted(row)
@@ -136,7 +141,7 @@ class Collator:
     def _blank(self) -> tuple[Row, tuple[torch.Tensor, torch.Tensor]]:
         """Return a row of nothing but an empty picture, and that picture."""
         config = self.transformer.config
-        vision, side = config.vision_config, self.processor.merge_size  # type: ignore[union-attr]
+        vision, side = config.vision_config, config.vision_config.spatial_merge_size
         width = getattr(vision, "in_channels", 3) * vision.temporal_patch_size * vision.patch_size**2
         ids = torch.tensor([config.vision_start_token_id, config.image_token_id, config.vision_end_token_id])
         nothing = torch.zeros(len(ids), dtype=torch.bool)
