@@ -6,7 +6,7 @@ import psutil
 
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.miniwob import browser_for_pages
+from webgym_cli.environments.miniwob.environment import browser_for_pages
 from webgym_cli.errors import RoleError
 
 _OWN = ("--user-data-dir=", "--remote-debugging-pipe")

@@ -20,11 +20,10 @@ from benchmarks.buffer_baseline import peak_mb
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
-from webgym_cli.jobs.collector import rare_collections
-from webgym_cli.prepare.draw import Drawing
-from webgym_cli.prepare.execute import execute
-from webgym_cli.prepare.plan import plan_dataset
-from webgym_cli.prepare.sharegpt import json_array, to_sharegpt
+from webgym_cli.prepare.sft.execute import execute
+from webgym_cli.prepare.sft.plan import plan_dataset
+from webgym_cli.prepare.sft.sampler import Drawing
+from webgym_cli.prepare.sft.sharegpt import json_array, to_sharegpt
 from webgym_cli.records.events import Event
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Trajectory
@@ -32,6 +31,7 @@ from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir, open_run
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.gc_pause import rare_collections
 
 
 class PlainConverter:

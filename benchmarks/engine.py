@@ -27,15 +27,15 @@ from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.tools import render_call
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import Environment, EnvironmentPool, StepResult, View
-from webgym_cli.environments.miniwob import MiniWobPool
+from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import NORMALISED, Action, ActionName, InteractionMode
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import Event
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Score, Trajectory
-from webgym_cli.rollout.actors import Actor, OracleActor
-from webgym_cli.rollout.execute import Rollout
+from webgym_cli.rollout.agents import Actor, OracleActor
+from webgym_cli.rollout.engine import Rollout
 from webgym_cli.rollout.plan import Owed, RolloutPlan, write_plan
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.run import RunDir

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from webgym_cli.config.load import load
-from webgym_cli.environments.browser.find import chromium_version, find_chromium
+from webgym_cli.environments.browser.executable import chromium_version, find_chromium
 from webgym_cli.errors import JobError, WebGymError
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,8 +17,8 @@ from platformdirs import user_cache_path
 from benchmarks.episodes import CLICKS, PAGE
 from benchmarks.harness import program, say
 from webgym_cli.config.load import load
-from webgym_cli.environments.browser.find import find_chromium
-from webgym_cli.environments.miniwob_pages import pages_folder
+from webgym_cli.environments.browser.executable import find_chromium
+from webgym_cli.environments.miniwob.pages import pages_folder
 from webgym_cli.errors import JobError
 
 _BROWSER_ARGUMENTS = ("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update")

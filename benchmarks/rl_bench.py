@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.harness import Row, Series, program, say
 from webgym_cli.config.load import load
-from webgym_cli.roles.locate import role_python
+from webgym_cli.venvs.locate import role_python
 
 RATE, CLIP = 1e-6, 1.0
 """Learning rate and longest gradient: they cost nothing and are the same on all sides."""

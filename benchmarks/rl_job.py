@@ -19,10 +19,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.rl_meter import Meter, write_gradient
 from webgym_cli.train.rl import trainer
-from webgym_cli.train.rl.gradients import PolicyGradients
-from webgym_cli.train.rl.processes import join
+from webgym_cli.train.rl.distributed import join
+from webgym_cli.train.rl.ppo_trainer import PolicyGradients
 from webgym_cli.train.rl.settings import TrainingError, read_options
-from webgym_cli.train.rl.update import Worker
+from webgym_cli.train.rl.step import Worker
 
 
 class Enough(Exception):

@@ -23,8 +23,8 @@ from benchmarks.episodes import CLICKS, LENGTH, NETWORK, NOTHING, PAGE, POLICY, 
 from benchmarks.harness import Row, Series, emit, machine, program, rounded, say, table
 from benchmarks.schedulers import DESCRIPTIONS, NAIVE, OURS, REFILL
 from webgym_cli.environments.browser.observe import observe_script
-from webgym_cli.environments.miniwob import expert_tasks
-from webgym_cli.environments.miniwob_pages import INIT_SCRIPT, SHOW, START, page_url
+from webgym_cli.environments.miniwob.environment import expert_tasks
+from webgym_cli.environments.miniwob.pages import INIT_SCRIPT, SHOW, START, page_url
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import InteractionMode
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from webgym_cli.config.collect import BrowserSettings
-from webgym_cli.environments.browser.find import find_chromium
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.errors import RoleError
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.errors import RoleError
-from webgym_cli.roles.locate import device, role_python
 from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model
+from webgym_cli.venvs.locate import device, role_python
 
 
 @pytest.fixture(scope="session")

@@ -17,29 +17,29 @@ PACKAGE = ROOT / "webgym_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = {"rollout", "prepare", "train", "serve", "rewards", "inspect", "imports", "report", "tracking"}
 LAYERS = [
-    {"config", "records", "errors", "__init__"},
-    {"agent", "environments", "scoring", "store", "jobs", "roles", "tasks", "testing", "tools"},
+    {"config", "records", "errors", "util", "__init__"},
+    {"agent", "environments", "scoring", "store", "jobs", "venvs", "tasks", "testing", "tools"},
     STAGES,
-    {"loop"},
+    {"curriculum", "loop"},
     {"cli", "__main__"},
 ]
 """From the ground up: a room imports from its own floor or below, a stage never from another stage."""
 ALONE = [
     "jobs/guard.py",
     "jobs/reaper.py",
-    "roles/cpu_hook.py",
+    "venvs/cpu_hook.py",
     "testing/tiny_model_build.py",
     "tools/sandbox.py",
-    "train/rl/start.py",
-    "train/start_state_build.py",
+    "train/rl/launch.py",
+    "train/llamafactory/optimizer_carryover_script.py",
 ]
 """Files that run where webgym is not installed."""
 SHARED = [
-    *("__init__.py", "config/__init__.py", "config/keys.py", "config/rl.py", "config/section.py"),
+    *("__init__.py", "config/__init__.py", "config/suggest.py", "config/rl.py", "config/section.py"),
     *("records/__init__.py", "records/base.py", "records/checkpoint.py"),
 ]
 """Files that `train/rl` imports there: pydantic is all that they may need."""
-STANDARD_ONLY = ["jobs/guard.py", "jobs/reaper.py", "tools/sandbox.py", "train/rl/start.py"]
+STANDARD_ONLY = ["jobs/guard.py", "jobs/reaper.py", "tools/sandbox.py", "train/rl/launch.py"]
 
 
 def name(file: Path) -> str:

@@ -7,11 +7,11 @@ import asyncio
 from aiohttp import web
 
 from tests.records.made import png, shot
-from webgym_cli.agent.balance import BalancedPolicy
+from webgym_cli.agent.chat_request import EncodedImages
+from webgym_cli.agent.load_balancer import BalancedPolicy
 from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.agent.prompt import render
-from webgym_cli.agent.wire import EncodedImages
-from webgym_cli.config.collect import PolicySettings, RolloutSettings
+from webgym_cli.config.rollout import PolicySettings, RolloutSettings
 from webgym_cli.records.trajectory import Observation, PromptSpec
 
 PROMPT = render(PromptSpec(), "Do it.", "http://a/", [], Observation(url="http://a/", screenshot=shot(0)))

@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tests.records.made import png, shot
+from webgym_cli.agent.chat_request import EncodedImages
 from webgym_cli.agent.policy import AstrayError, ChatPolicy, token_digest
 from webgym_cli.agent.prompt import render
-from webgym_cli.agent.wire import EncodedImages
-from webgym_cli.config.collect import PolicySettings, RolloutSettings
+from webgym_cli.config.rollout import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Sampling

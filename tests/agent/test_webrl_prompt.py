@@ -7,7 +7,7 @@ from webgym_cli.agent.orm_prompt import orm_prompt
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tools import describe
 from webgym_cli.agent.webrl_prompt import PAST_PAGE, SYSTEM
-from webgym_cli.prepare.conversations import whole_sample
+from webgym_cli.prepare.sft.conversations import whole_sample
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Step, Tab, Trajectory
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName

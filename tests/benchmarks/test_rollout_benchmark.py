@@ -14,7 +14,7 @@ from tests.rollout.scripted import Script as Environment
 from tests.rollout.scripted import ScriptedPool, failing
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.execute import Rollout
+from webgym_cli.rollout.engine import Rollout
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.run import RunDir
 

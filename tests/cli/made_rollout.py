@@ -9,7 +9,7 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
 from webgym_cli.rollout.plan import Owed, RolloutPlan
 
 

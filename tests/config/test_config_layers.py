@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from webgym_cli.config.load import load, load_with_sources
 from webgym_cli.config.model import Settings
-from webgym_cli.config.settle import settle
+from webgym_cli.config.model_defaults import settle
 from webgym_cli.errors import SettingsError
 
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webgym_cli.config.learn import AlgorithmSettings
 from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
-from webgym_cli.config.settle import settle
+from webgym_cli.config.model_defaults import settle
 from webgym_cli.config.shipped import config_file, deepspeed_file, requirements_file, shipped_root
+from webgym_cli.config.train import AlgorithmSettings
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.store.run import RunDir, create_or_open, open_run
 

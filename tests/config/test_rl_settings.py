@@ -4,9 +4,9 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from webgym_cli.config.keys import explain, keys_of, meant
 from webgym_cli.config.load import load
 from webgym_cli.config.rl import ActorSettings, CriticSettings, OptimSettings, RlSettings
+from webgym_cli.config.suggest import explain, keys_of, meant
 from webgym_cli.errors import SettingsError
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.environments.visits import SmallWeb, Visit, small_web
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.find import find_chromium
+from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.miniwob import MiniWobPool
+from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.errors import RoleError
 from webgym_cli.records.action import InteractionMode
 

@@ -9,9 +9,9 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.miniwob import MiniWobPool
+from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.environments.registry import make_pool, require_experts, require_prompt
-from webgym_cli.environments.webarena import WebArenaPool
+from webgym_cli.environments.webarena.environment import WebArenaPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.source import open_tasks
@@ -86,5 +86,6 @@ def test_only_the_fixture_of_webarena_has_an_expert():
 
 
 def test_importing_an_environment_loads_no_driver():
-    code = "import sys, webgym_cli.environments.miniwob; sys.exit(bool({'playwright', 'PIL'} & set(sys.modules)))"
+    module = "webgym_cli.environments.miniwob.environment"
+    code = f"import sys, {module}; sys.exit(bool({{'playwright', 'PIL'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from tests.environments.odd_server import OddServer
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import View
-from webgym_cli.environments.web import WebEnvironment, WebPool
+from webgym_cli.environments.fixture_sites.server import HOSTS, SiteServer
+from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
-from webgym_cli.testing.sites.server import HOSTS, SiteServer
 
 HASTY = ("browser.settle_seconds=0.5", "browser.navigation_timeout=3", "browser.action_timeout=3")
 """Short limits: what is waited for here is local."""

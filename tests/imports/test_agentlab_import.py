@@ -10,8 +10,8 @@ from tests.imports.foreign import agentlab_episode, agentlab_step, pickled, thin
 from tests.imports.test_pickled import Order
 from webgym_cli.imports.agentlab import find, read
 from webgym_cli.imports.agentlab_actions import our_action
+from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.source import Skip
-from webgym_cli.imports.stand_ins import PickleRefused
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import ParseErrorKind

@@ -8,7 +8,7 @@ import pytest
 from tests.imports.test_pickled import read
 from webgym_cli.imports import arrays
 from webgym_cli.imports.arrays import NUMPY, Array, Dtype
-from webgym_cli.imports.stand_ins import Known, PickleRefused
+from webgym_cli.imports.pickle_stubs import Known, PickleRefused
 
 KNOWN = Known(makers=NUMPY)
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)

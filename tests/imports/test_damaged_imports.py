@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.imports.foreign import agentlab_episode, agentlab_step, pickled, webgym_episode, webgym_pictures
 from webgym_cli.imports import agentlab, webgym
 from webgym_cli.imports.execute import Importing
+from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.imports.source import Found, Skipped
-from webgym_cli.imports.stand_ins import PickleRefused
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir

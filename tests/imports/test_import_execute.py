@@ -19,9 +19,9 @@ from webgym_cli.imports.plan import plan_import
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import judgements, scan, stored
-from webgym_cli.store.files import write_lines
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import write_lines
 
 ONE, TWO, BLOCKED = "task_0000_ab", "task_0001_cd", "task_0002_ef"
 

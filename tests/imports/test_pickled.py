@@ -20,8 +20,8 @@ from tests.imports.foreign import pickled, thing, torch_archive
 from webgym_cli.imports import pickled as machine
 from webgym_cli.imports.arrays import NUMPY
 from webgym_cli.imports.containers import TORCH_MAGIC, read_pickle
+from webgym_cli.imports.pickle_stubs import Held, Known, PickleRefused
 from webgym_cli.imports.pickled import load
-from webgym_cli.imports.stand_ins import Held, Known, PickleRefused
 
 RECORDS = Known(records=frozenset({"webgym.data.components.Task", "webgym.data.components.Reward"}))
 TASK = "webgym.data.components.Task"

@@ -4,8 +4,8 @@ import pytest
 
 from tests.imports.foreign import CALL
 from webgym_cli.agent.parse import ParseError, parse
+from webgym_cli.imports.pickle_stubs import Held
 from webgym_cli.imports.source import NotUnderstood, number_of, plain, spoken
-from webgym_cli.imports.stand_ins import Held
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind
 

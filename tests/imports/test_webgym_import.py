@@ -20,8 +20,8 @@ from tests.imports.foreign import (
     webgym_step,
 )
 from webgym_cli.agent.tools import render_call
+from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.source import Found, Skip, Skipped
-from webgym_cli.imports.stand_ins import PickleRefused
 from webgym_cli.imports.webgym import WEBGYM, find, read
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop

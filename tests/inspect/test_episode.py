@@ -6,7 +6,7 @@ import pytest
 
 from tests.inspect.buffers import made
 from tests.records.made import trajectory
-from tests.records.test_record_judgement import ANSWERED, WEB, judgement
+from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.errors import UsageError
 from webgym_cli.inspect.episode import episodes, thought_of, verdicts
 from webgym_cli.records.judgement import Verdict

@@ -17,12 +17,12 @@ from webgym_cli.inspect.gc import GRACE, Kind, collect, find
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append
-from webgym_cli.store.files import write_json
 from webgym_cli.store.index import build
 from webgym_cli.store.index.build import catch_up
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import write_json
 
 TRAIN = Split.TRAIN
 LONG_AGO = time.time() - 10 * GRACE

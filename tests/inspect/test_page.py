@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.records.made import digested, png, shot, step, trajectory
-from tests.records.test_record_judgement import ANSWERED, judgement
+from tests.records.test_judgement import ANSWERED, judgement
 from webgym_cli.inspect.episode import Told
 from webgym_cli.inspect.page import page
 from webgym_cli.records.action import Action, ActionName

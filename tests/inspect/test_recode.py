@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tests.records.made import png, trajectory
-from webgym_cli.agent.wire import EncodedImages
+from webgym_cli.agent.chat_request import EncodedImages
 from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import StoreError
@@ -19,11 +19,11 @@ from webgym_cli.inspect import recode
 from webgym_cli.inspect.recode import encode, execute, plan
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.client import Case
+from webgym_cli.rewards.judge.client import Case
 from webgym_cli.store.buffer import append
-from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import write_json
 
 COUNT = 6
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.records.made import CRASHED, png, shot, step, store_images, trajectory
-from tests.records.test_record_judgement import judgement
+from tests.records.test_judgement import judgement
 from webgym_cli.inspect.findings import LISTED
 from webgym_cli.inspect.recode import execute, plan
 from webgym_cli.inspect.verify import verify

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.cli.runs import model
+from tests.curriculum.generating import SHOP, task
 from tests.records.made import SOLVED, published
 from tests.rewards.cases import seen
-from tests.rewards.generating import SHOP, task
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.loop.curriculum import phased, plan_curriculum
-from webgym_cli.loop.order import Loop
+from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.phases import Phases
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.episode import Episode
@@ -66,7 +66,7 @@ class Told(Pipeline):
 
     async def collect(self, split: Split, policy: str, episodes: int | None = None) -> dict[str, Any]:
         """Store an answer for each episode that is owed; a test knows its score, the others wait for a judge."""
-        from webgym_cli.loop.collection import plan_collection
+        from webgym_cli.loop.rollout_setup import plan_collection
 
         name = f"{'survey ' * (self.run.root.name == 'survey')}{split}"
         plan = plan_collection(self.run, self.settings, split, "vllm", episodes)
@@ -81,7 +81,7 @@ class Told(Pipeline):
 
     async def judge(self, query: Any) -> dict[str, Any]:
         """Judge what is owed: only the task that is known is done."""
-        from webgym_cli.rewards.plan import load_owed, plan_judging
+        from webgym_cli.rewards.judge.plan import load_owed, plan_judging
 
         owed = plan_judging(self.run, self.settings.judge, query).owed
         for number, (one, trajectory) in enumerate(load_owed(self.run, owed)):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.runs import model
-from tests.rewards.generating import episode
+from tests.curriculum.generating import episode
 from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
 from webgym_cli.loop import generation

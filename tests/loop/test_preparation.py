@@ -11,10 +11,10 @@ from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.preparation import plan_preparation, preparation_in_words, prepare
 from webgym_cli.loop.serving import Serving
-from webgym_cli.prepare.plan import PreparePlan
 from webgym_cli.prepare.rl.plan import RlPlan
+from webgym_cli.prepare.sft.plan import PreparePlan
+from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.learning import algorithm
 from webgym_cli.store.metrics import events as metrics
 from webgym_cli.store.run import RunDir
 

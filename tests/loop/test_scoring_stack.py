@@ -15,8 +15,8 @@ from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.orm_client import OrmClient, served_model
-from webgym_cli.rewards.plan import JudgeQuery
+from webgym_cli.rewards.judge.plan import JudgeQuery
+from webgym_cli.rewards.orm.client import OrmClient, served_model
 from webgym_cli.store.buffer import append, judgements
 from webgym_cli.store.run import RunDir, create_or_open
 

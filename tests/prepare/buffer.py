@@ -9,9 +9,9 @@ from typing import Any
 from tests.records.made import store_images
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
-from webgym_cli.prepare.convert import Converter
-from webgym_cli.prepare.draw import Draw, Drawing
-from webgym_cli.prepare.plan import PreparePlan, survey
+from webgym_cli.prepare.sft.convert import Converter
+from webgym_cli.prepare.sft.plan import PreparePlan, survey
+from webgym_cli.prepare.sft.sampler import Draw, Drawing
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.query import open_index

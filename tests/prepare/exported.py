@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.prepare.buffer import settings
-from webgym_cli.prepare.export import Export, Selection, Tally
-from webgym_cli.prepare.export_options import ExportOptions, Format
+from webgym_cli.prepare.export.export import Export, Selection, Tally
+from webgym_cli.prepare.export.options import ExportOptions, Format
 from webgym_cli.store.index.selection import Query
 from webgym_cli.store.run import RunDir
 

@@ -20,10 +20,10 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Generation, Observation, PromptSpec, Step, ToolResult, Trajectory
 from webgym_cli.store.buffer import append
-from webgym_cli.store.files import write_lines
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.testing.tiny_model_build import CHAT_TEMPLATE, CONTROL, END, TAGS
+from webgym_cli.util.files import write_lines
 
 TOOLS = PromptSpec(tools=({"type": "function", "function": {"name": "calculator", "parameters": {}}},))
 CALL = 'So:\n<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call>'

@@ -13,7 +13,7 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.plan import plan_batch
-from webgym_cli.prepare.rl.weigh import Weighing
+from webgym_cli.prepare.rl.score import Weighing
 from webgym_cli.records.events import Event
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.trajectory import Trajectory

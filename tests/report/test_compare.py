@@ -8,7 +8,7 @@ from tests.inspect.buffers import made
 from tests.records.made import CRASHED, SOLVED, trajectory
 from tests.report.runs import compared, did
 from webgym_cli.config.load import load
-from webgym_cli.records.rates import difference, mcnemar
+from webgym_cli.records.statistics import difference, mcnemar
 from webgym_cli.records.task import Split
 from webgym_cli.report.compare_views import failure_rows, success_rows
 from webgym_cli.store.run import RunDir, create_or_open

@@ -6,10 +6,10 @@ import pytest
 
 from tests.inspect.buffers import made
 from tests.records.made import CRASHED, SOLVED, trajectory
-from tests.records.test_record_judgement import ANSWERED, SCORED, WEB, judgement
+from tests.records.test_judgement import ANSWERED, SCORED, WEB, judgement
 from tests.report.runs import did, facts
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.rates import wilson
+from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.report.success import SITES

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from tests.records.made import png, shot, step, trajectory
-from webgym_cli.config.collect import JudgeSettings
+from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, Outcome, Step, Trajectory
-from webgym_cli.testing.judge_server import JudgeServer, Scripted
+from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
 
 YES = json.dumps({"reason": "seen", "verdict": "yes"})
 NO = json.dumps({"reason": "not seen", "verdict": "no"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.rewards.cases import PICTURES, judge_settings
-from webgym_cli.rewards.judge import Judge
-from webgym_cli.testing.judge_server import JudgeServer
+from webgym_cli.rewards.judge.judge import Judge
+from webgym_cli.rewards.judge.scripted_server import JudgeServer
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from tests.rollout.scripted import Script, ScriptedActor, ScriptedPool
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.execute import Rollout
+from webgym_cli.rollout.engine import Rollout
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan

@@ -8,7 +8,7 @@ from functools import partial
 
 from tests.rollout.scripted import CALL, Script, ScriptedActor, ScriptedPool
 from webgym_cli.jobs.ray_cluster import Node, RankLostError
-from webgym_cli.rollout.parts import Parts
+from webgym_cli.rollout.resources import Parts
 
 
 class InProcessCluster:

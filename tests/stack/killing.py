@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.browser.find import find_chromium
+from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.errors import RoleError
 
 ARGV = (sys.executable, "-m", "webgym_cli")

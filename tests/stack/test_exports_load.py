@@ -15,7 +15,7 @@ from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
 from tests.records.made import UNSOLVED, trajectory
 from tests.stack_fixtures import needs
-from webgym_cli.prepare.export_options import Format, Objective, Unit
+from webgym_cli.prepare.export.options import Format, Objective, Unit
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.store.run import RunDir
 

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from tests.config.test_families import HUB
+from tests.config.test_model_families import HUB
 from tests.stack_fixtures import needs
-from webgym_cli.config.families import FAMILIES
+from webgym_cli.config.model_families import FAMILIES
 
 pytestmark = pytest.mark.stack
 

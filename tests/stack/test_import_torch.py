@@ -8,8 +8,8 @@ import pytest
 from tests.imports.foreign import WRITER, webgym_episode, webgym_pictures
 from tests.stack_fixtures import needs
 from webgym_cli.imports.containers import read_pickle
+from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.source import Found
-from webgym_cli.imports.stand_ins import PickleRefused
 from webgym_cli.imports.webgym import RECORDS, read
 
 pytestmark = pytest.mark.stack

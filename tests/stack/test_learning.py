@@ -6,7 +6,7 @@ import pytest
 
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
-from webgym_cli.loop.order import Loop, plan_loop
+from webgym_cli.loop.loop import Loop, plan_loop
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.store.run import RunDir, create_or_open
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.train.node_runs import NAME, ready
+from tests.train.nodes.node_runs import NAME, ready
 from webgym_cli.errors import JobError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, new_attempt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.records.test_record_judgement import judgement
+from tests.records.test_judgement import judgement
 from tests.rewards.cases import answered
 from tests.stack.conftest import demo_settings
 from tests.stack_fixtures import needs
@@ -12,7 +12,7 @@ from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.plan import JudgeQuery
+from webgym_cli.rewards.judge.plan import JudgeQuery
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open

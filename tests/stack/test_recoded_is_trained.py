@@ -10,7 +10,7 @@ from tests.stack.conftest import demo_settings
 from tests.stack.test_trained_is_served import trained_on
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.inspect.recode import execute, plan
-from webgym_cli.prepare.convert import Converter
+from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.records.sample import Sample
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore

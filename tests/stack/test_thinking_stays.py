@@ -9,10 +9,10 @@ from tests.records.made import png, shot
 from tests.stack_fixtures import needs
 from tests.train.train_data import SMALL, prepare, rows
 from tests.train.training import FIRST, train
+from webgym_cli.agent.chat_request import EncodedImages
 from webgym_cli.agent.policy import ChatPolicy
-from webgym_cli.agent.wire import EncodedImages
-from webgym_cli.config.families import recognise
 from webgym_cli.config.load import load
+from webgym_cli.config.model_families import recognise
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.store.run import RunDir, create_or_open

@@ -16,9 +16,9 @@ from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.prepare.convert import Converter
-from webgym_cli.prepare.sharegpt import dataset_info, to_sharegpt
-from webgym_cli.prepare.train_config import train_config
+from webgym_cli.prepare.sft.convert import Converter
+from webgym_cli.prepare.sft.sharegpt import dataset_info, to_sharegpt
+from webgym_cli.prepare.sft.train_config import train_config
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.records.sample import Sample
 from webgym_cli.records.task import Split

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tests.records.made import trajectory
-from tests.records.test_record_judgement import judgement
+from tests.records.test_judgement import judgement
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index.build import catch_up

@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.made import trajectory
-from tests.records.test_record_judgement import ANSWERED, WEB, judgement
+from tests.records.test_judgement import ANSWERED, WEB, judgement
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store import files
 from webgym_cli.store.buffer import Damage, append, append_judgement, iterations, scan
-from webgym_cli.store.files import append_line
 from webgym_cli.store.index.build import catch_up, rebuild
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
+from webgym_cli.util import files
+from webgym_cli.util.files import append_line
 
 TRAIN = Split.TRAIN
 ROOT = Path(__file__).resolve().parents[2]

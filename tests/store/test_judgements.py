@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.records.made import trajectory
-from tests.records.test_record_judgement import ANSWERED, WEB, judgement
+from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.config.load import load
 from webgym_cli.inspect.overview import overview
 from webgym_cli.records.failure import FailureKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.records.made import CRASHED, trajectory
-from tests.records.test_record_judgement import ANSWERED, SCORED, WEB, by_orm, judgement
+from tests.records.test_judgement import ANSWERED, SCORED, WEB, by_orm, judgement
 from tests.store.test_judgements import FIRST, SECOND, THIRD, TRAIN
 from webgym_cli.config.load import load
 from webgym_cli.records.failure import FailureKind

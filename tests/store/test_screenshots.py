@@ -12,8 +12,8 @@ import pytest
 from tests.records.made import png
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
-from webgym_cli.store.files import write_atomic
 from webgym_cli.store.screenshots import LEDGER, Recoded, ScreenshotStore, data_url_type, png_size
+from webgym_cli.util.files import write_atomic
 
 WEBP = b"RIFF....WEBPVP8L: any bytes will do"
 

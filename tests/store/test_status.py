@@ -13,7 +13,6 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.files import write_json, write_lines
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import (
@@ -25,6 +24,7 @@ from webgym_cli.store.status import (
     read_status,
     write_status,
 )
+from webgym_cli.util.files import write_json, write_lines
 
 WRITER = """
 import sys

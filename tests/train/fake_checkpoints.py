@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.records import made
 from webgym_cli.store.checkpoints import RECORD
-from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import partial
+from webgym_cli.train import working_dir as partial
+from webgym_cli.util.files import write_json
 
 
 def archive(path: Path) -> None:

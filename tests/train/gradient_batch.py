@@ -9,8 +9,8 @@ from pathlib import Path
 
 from webgym_cli.records.rl_data import ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import write_json
 
 COUNT = 8
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import deepspeed_file
-from webgym_cli.prepare.train_config import train_config, wandb_env
+from webgym_cli.prepare.sft.train_config import train_config, wandb_env
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, run_id
 

@@ -11,9 +11,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.foreign import page_line, page_text
-from webgym_cli.agent.layout import described, listing, notices
-from webgym_cli.agent.thoughts import remembered
+from webgym_cli.agent.prompt_template import described, listing, notices
+from webgym_cli.agent.reasoning import remembered
+from webgym_cli.agent.sanitize import page_line, page_text
 from webgym_cli.agent.tools import describe
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.records.sample import Message

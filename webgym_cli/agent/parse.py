@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from webgym_cli.agent.thoughts import spoken
+from webgym_cli.agent.reasoning import spoken
 from webgym_cli.agent.tools import CALL_NAMES, FUNCTIONS
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind

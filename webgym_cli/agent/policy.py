@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import openai
 
+from webgym_cli.agent.chat_request import EncodedImages, request_body
 from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.reasoning import rejoined
 from webgym_cli.agent.reply import Reply, Servers
-from webgym_cli.agent.thoughts import rejoined
-from webgym_cli.agent.wire import EncodedImages, request_body
-from webgym_cli.config.collect import PolicySettings, RolloutSettings
+from webgym_cli.config.rollout import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from webgym_cli.agent import webrl_prompt
-from webgym_cli.agent.calls import conversation
-from webgym_cli.agent.complete import COMPLETE
-from webgym_cli.agent.foreign import safe_text
-from webgym_cli.agent.layout import Window
-from webgym_cli.agent.thoughts import remembered
+from webgym_cli.agent.memory_prompt import COMPLETE
+from webgym_cli.agent.prompt_template import Window
+from webgym_cli.agent.reasoning import remembered
+from webgym_cli.agent.sanitize import safe_text
+from webgym_cli.agent.tool_calls import conversation
 from webgym_cli.agent.vanilla import VANILLA
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message

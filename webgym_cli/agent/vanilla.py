@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from webgym_cli.agent.foreign import clipped, page_line, page_text
-from webgym_cli.agent.layout import EFFECT, Layout, Window, listing, notices
+from webgym_cli.agent.prompt_template import EFFECT, Layout, Window, listing, notices
+from webgym_cli.agent.sanitize import clipped, page_line, page_text
 from webgym_cli.agent.tools import describe, schema
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Step

@@ -12,13 +12,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from webgym_cli.agent.literal_calls import BadCall, Call, Value, read_call
 from webgym_cli.agent.parse import ParseError
-from webgym_cli.agent.thoughts import spoken
+from webgym_cli.agent.reasoning import spoken
 from webgym_cli.agent.webrl_forms import FORMS, WAIT_SECONDS, render
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import ParseErrorKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
+from webgym_cli.util.literal_calls import BadCall, Call, Value, read_call
 
 __all__ = ["WAIT_SECONDS", "parse", "render"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from webgym_cli.agent.literal_calls import quoted
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.webrl import AnyAction, WebRLActionName
+from webgym_cli.util.literal_calls import quoted
 
 WAIT_SECONDS = 5.0
 """How long a wait lasts that does not say how long."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webgym_cli.agent.foreign import page_line, page_text, safe_text
-from webgym_cli.agent.layout import notices
-from webgym_cli.agent.thoughts import remembered
+from webgym_cli.agent.prompt_template import notices
+from webgym_cli.agent.reasoning import remembered
+from webgym_cli.agent.sanitize import page_line, page_text, safe_text
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 

@@ -37,30 +37,30 @@ def root(
 
 def _register() -> None:
     """Add the commands, in the order of the pipeline."""
-    from webgym_cli.cli import config, fixture, tasks, tools
-    from webgym_cli.cli.compare import compare
-    from webgym_cli.cli.curriculum import curriculum
-    from webgym_cli.cli.diff import diff
-    from webgym_cli.cli.doctor import doctor
-    from webgym_cli.cli.export_sharegpt import export_sharegpt
-    from webgym_cli.cli.gc import gc
-    from webgym_cli.cli.import_ import import_
-    from webgym_cli.cli.init_model import init_model
-    from webgym_cli.cli.inspect_buffer import inspect_buffer
-    from webgym_cli.cli.judge import judge
-    from webgym_cli.cli.login import login
-    from webgym_cli.cli.loop import loop
-    from webgym_cli.cli.prepare import prepare
-    from webgym_cli.cli.report import report
-    from webgym_cli.cli.resume import resume
-    from webgym_cli.cli.rollout import rollout
-    from webgym_cli.cli.score import score
-    from webgym_cli.cli.serve import serve
-    from webgym_cli.cli.setup import setup
-    from webgym_cli.cli.show import show
-    from webgym_cli.cli.status import status
-    from webgym_cli.cli.track import track
-    from webgym_cli.cli.train import train
+    from webgym_cli.cli.commands import config, fixture, tasks, tools
+    from webgym_cli.cli.commands.compare import compare
+    from webgym_cli.cli.commands.curriculum import curriculum
+    from webgym_cli.cli.commands.diff import diff
+    from webgym_cli.cli.commands.doctor import doctor
+    from webgym_cli.cli.commands.export_sharegpt import export_sharegpt
+    from webgym_cli.cli.commands.gc import gc
+    from webgym_cli.cli.commands.import_ import import_
+    from webgym_cli.cli.commands.init_model import init_model
+    from webgym_cli.cli.commands.inspect_buffer import inspect_buffer
+    from webgym_cli.cli.commands.judge import judge
+    from webgym_cli.cli.commands.login import login
+    from webgym_cli.cli.commands.loop import loop
+    from webgym_cli.cli.commands.prepare import prepare
+    from webgym_cli.cli.commands.report import report
+    from webgym_cli.cli.commands.resume import resume
+    from webgym_cli.cli.commands.rollout import rollout
+    from webgym_cli.cli.commands.score import score
+    from webgym_cli.cli.commands.serve import serve
+    from webgym_cli.cli.commands.setup import setup
+    from webgym_cli.cli.commands.show import show
+    from webgym_cli.cli.commands.status import status
+    from webgym_cli.cli.commands.track import track
+    from webgym_cli.cli.commands.train import train
 
     panels: dict[str, tuple[Callable[..., None], ...]] = {
         "Pipeline": (rollout, judge, score, prepare, train, loop, curriculum, resume, serve),

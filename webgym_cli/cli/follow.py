@@ -17,8 +17,8 @@ def followed(run: RunDir, settings: Settings, output: Output) -> bool:
     Returns False where this node leads or is alone. Raises `typer.Exit` with node 0's exit code unless that is 0.
     """
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.train.follow import follow
-    from webgym_cli.train.place import place_of
+    from webgym_cli.train.nodes.topology import place_of
+    from webgym_cli.train.nodes.worker import follow
 
     place = place_of(os.environ)
     if place is None or place.leads:

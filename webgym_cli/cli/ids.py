@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from webgym_cli.cli import complete
+from webgym_cli.cli import completion as complete
 from webgym_cli.errors import UsageError
 
 IdsArg = Annotated[

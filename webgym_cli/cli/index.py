@@ -21,9 +21,9 @@ def opened(run: RunDir, output: Output, *, rebuilt: bool = False, kept: bool = T
     What it takes in is `kept` in the run, or else in a temporary folder. The bar is gone before the block begins: it
     would stand among the data.
     """
-    from webgym_cli.store.index.aside import index_aside
     from webgym_cli.store.index.build import rebuild
     from webgym_cli.store.index.query import open_index
+    from webgym_cli.store.index.temporary_index import index_aside
 
     with ExitStack() as stack:
         if not kept:

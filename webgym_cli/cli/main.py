@@ -48,7 +48,7 @@ def main() -> None:
 def _run() -> Any:
     """Run the command and return what Typer makes of it. Imports here, where Ctrl-C has its answer already."""
     from webgym_cli.cli.app import app
-    from webgym_cli.cli.complete import answer_bash
+    from webgym_cli.cli.completion import answer_bash
 
     run = partial(app, prog_name="webgym", standalone_mode=False)
     return answer_bash(run) if os.environ.get(COMPLETE) == "complete_bash" else run()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from webgym_cli.cli import complete
+from webgym_cli.cli import completion as complete
 
 RunArg = Annotated[
     Path,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.progress import Progress
 
-    from webgym_cli.cli.board import Board
+    from webgym_cli.cli.live_view import Board
 
 _REFRESH = 2
 """Drawings of the live bars a second."""
@@ -183,7 +183,7 @@ class ProgressBoard:
 
     def _show(self, status: Event | None) -> None:
         """Draw the board of a status, or take it away."""
-        from webgym_cli.cli.board import Board
+        from webgym_cli.cli.live_view import Board
 
         self._board = Board(status) if status else None
         for name, task in self._tasks.items():

@@ -17,7 +17,7 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now, refuse_changes
 from webgym_cli.store.state import begin, finish
-from webgym_cli.train.lead import heading
+from webgym_cli.train.nodes.coordinator import heading
 
 _FOLLOWED = ("train", "loop", "curriculum")
 """The commands that several nodes run together."""

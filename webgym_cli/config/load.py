@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 from pydantic_settings import SettingsError as SourceError
 
-from webgym_cli.config.keys import explain, keys_of, meant
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
-from webgym_cli.config.settle import FOLLOW, settle
+from webgym_cli.config.model_defaults import FOLLOW, settle
 from webgym_cli.config.shipped import config_file
+from webgym_cli.config.suggest import explain, keys_of, meant
 from webgym_cli.errors import SettingsError
 
 PREFIX = "WEBGYM_"

@@ -8,7 +8,11 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from webgym_cli.config.agent import AgentSettings
-from webgym_cli.config.collect import (
+from webgym_cli.config.curriculum import CurriculumSettings
+from webgym_cli.config.generate import GenerateSettings
+from webgym_cli.config.orm import OrmSettings
+from webgym_cli.config.rl import RlSettings
+from webgym_cli.config.rollout import (
     BrowserSettings,
     ContextSettings,
     ImageSettings,
@@ -17,9 +21,8 @@ from webgym_cli.config.collect import (
     RolloutSettings,
     TasksSettings,
 )
-from webgym_cli.config.curriculum import CurriculumSettings
-from webgym_cli.config.generate import GenerateSettings
-from webgym_cli.config.learn import (
+from webgym_cli.config.section import Section
+from webgym_cli.config.train import (
     AlgorithmSettings,
     FilterSettings,
     LogSettings,
@@ -28,9 +31,6 @@ from webgym_cli.config.learn import (
     ServeSettings,
     TrainSettings,
 )
-from webgym_cli.config.orm import OrmSettings
-from webgym_cli.config.rl import RlSettings
-from webgym_cli.config.section import Section
 from webgym_cli.config.webarena import WebArenaSettings
 
 

@@ -16,7 +16,7 @@ ENVIRONMENTS = ("miniwob", "web", "webarena", "sites", "tools")
 
 def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for a task that no expert solves."""
-    from webgym_cli.environments.miniwob_oracle import require_expert
+    from webgym_cli.environments.miniwob.oracle import require_expert
 
     questions = []
     for task in tasks:
@@ -25,7 +25,7 @@ def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
         elif task.environment == "tools":
             questions.append(task)
         elif task.environment == "webarena":
-            from webgym_cli.testing.sites.webarena import require_webarena_expert
+            from webgym_cli.environments.fixture_sites.webarena_world import require_webarena_expert
 
             require_webarena_expert(task)
         elif task.environment != "sites":
@@ -34,7 +34,7 @@ def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
                 hint="--policy vllm, or tasks of miniwob:, sites:, webarena: or arithmetic:",
             )
     if questions:
-        from webgym_cli.environments.tools_oracle import require_workings
+        from webgym_cli.environments.tools.oracle import require_workings
         from webgym_cli.tools.registry import find_tools
 
         require_workings(questions, find_tools(settings.agent.tools), settings.agent)
@@ -69,7 +69,7 @@ def require_prompt(settings: Settings, tasks: Iterable[Task]) -> None:
             hint="-s context_config.prompt_version=webrl",
         )
     if arena:
-        from webgym_cli.environments.webarena_needs import require_evaluations
+        from webgym_cli.environments.webarena.requirements import require_evaluations
 
         require_evaluations(settings, arena)
 
@@ -77,23 +77,23 @@ def require_prompt(settings: Settings, tasks: Iterable[Task]) -> None:
 def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
     """Return a pool, not yet started, that makes environments of this name in the settings' interaction mode."""
     if environment == "miniwob":
-        from webgym_cli.environments.miniwob import MiniWobPool
+        from webgym_cli.environments.miniwob.environment import MiniWobPool
 
         return MiniWobPool(settings, settings.context_config.interaction_mode)
     if environment == "web":
-        from webgym_cli.environments.web import WebPool
+        from webgym_cli.environments.web.environment import WebPool
 
         return WebPool(settings, settings.context_config.interaction_mode)
     if environment == "webarena":
-        from webgym_cli.environments.webarena import WebArenaPool
+        from webgym_cli.environments.webarena.environment import WebArenaPool
 
         return WebArenaPool(settings)
     if environment == "sites":
-        from webgym_cli.environments.sites import SitesPool
+        from webgym_cli.environments.fixture_sites.environment import SitesPool
 
         return SitesPool(settings, settings.context_config.interaction_mode)
     if environment == "tools":
-        from webgym_cli.environments.tools import ToolsPool
+        from webgym_cli.environments.tools.environment import ToolsPool
 
         return ToolsPool(settings)
     raise UsageError(

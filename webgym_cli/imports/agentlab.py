@@ -12,6 +12,7 @@ from typing import Any
 from webgym_cli.imports.agentlab_actions import our_action
 from webgym_cli.imports.arrays import NUMPY, Array
 from webgym_cli.imports.containers import read_pickle
+from webgym_cli.imports.pickle_stubs import Held, Known, PickleRefused
 from webgym_cli.imports.pictures import NoPicture, size_of
 from webgym_cli.imports.source import (
     Format,
@@ -29,7 +30,6 @@ from webgym_cli.imports.source import (
     spoken,
     text_of,
 )
-from webgym_cli.imports.stand_ins import Held, Known, PickleRefused
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import EnvironmentName, Task

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from webgym_cli.imports.calls import Call, Point, action, centre, point, single_call
+from webgym_cli.imports.pickle_stubs import Held
 from webgym_cli.imports.source import text_of
-from webgym_cli.imports.stand_ins import Held
 from webgym_cli.records.action import Action, ActionName
 
 MAX_WAIT = 60.0

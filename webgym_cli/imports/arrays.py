@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.imports.stand_ins import PickleRefused
+from webgym_cli.imports.pickle_stubs import PickleRefused
 
 CODES = {
     "b1": "?",

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
+from webgym_cli.imports.pickle_stubs import Known, PickleRefused
 from webgym_cli.imports.pickled import load
-from webgym_cli.imports.stand_ins import Known, PickleRefused
 
 MAX_UNPACKED = 1 << 29
 """Bytes that a gzip file may have unpacked."""

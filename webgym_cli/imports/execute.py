@@ -19,8 +19,8 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.judgement import Judgement, judged
 from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.index.aside import index_aside
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.temporary_index import index_aside
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, png_size
 

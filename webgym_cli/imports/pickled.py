@@ -10,7 +10,7 @@ import pickletools
 from collections.abc import Callable
 from typing import IO, Any, cast
 
-from webgym_cli.imports.stand_ins import Builds, Held, Known, Name, PickleRefused, entries
+from webgym_cli.imports.pickle_stubs import Builds, Held, Known, Name, PickleRefused, entries
 
 MAX_OPERATIONS = 100_000_000
 """Opcodes of one pickle at most: a WebGym iteration of 20,000 steps has three million."""

@@ -13,7 +13,7 @@ from typing import Any
 from webgym_cli.agent.parse import ParseError, parse
 from webgym_cli.agent.tools import render_call
 from webgym_cli.imports.arrays import Array
-from webgym_cli.imports.stand_ins import Held
+from webgym_cli.imports.pickle_stubs import Held
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement

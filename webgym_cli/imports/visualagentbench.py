@@ -32,7 +32,7 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
-from webgym_cli.store.files import read_json, read_jsonl
+from webgym_cli.util.files import read_json, read_jsonl
 
 FRAMED = (
     "its screenshots have a green frame around the element that was chosen: a policy trained on them looks for the "

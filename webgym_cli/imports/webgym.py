@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from webgym_cli.imports.containers import read_pickle
+from webgym_cli.imports.pickle_stubs import Known, PickleRefused
 from webgym_cli.imports.source import (
     Format,
     Found,
@@ -24,7 +25,6 @@ from webgym_cli.imports.source import (
     spoken,
     text_of,
 )
-from webgym_cli.imports.stand_ins import Known, PickleRefused
 from webgym_cli.imports.webgym_outcome import error_of, outcome_of
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import Stop

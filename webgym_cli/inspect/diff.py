@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.errors import UsageError
-from webgym_cli.records.rates import mcnemar
+from webgym_cli.records.statistics import mcnemar
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.agent.thoughts import spoken
+from webgym_cli.agent.reasoning import spoken
 from webgym_cli.errors import UsageError
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.trajectory import Trajectory

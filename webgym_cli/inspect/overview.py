@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from webgym_cli.records.rates import wilson
+from webgym_cli.records.statistics import wilson
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.pass_at_k import pass_rates
 from webgym_cli.store.index.query import Index

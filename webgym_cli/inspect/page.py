@@ -14,12 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webgym_cli.agent.layout import described
 from webgym_cli.agent.prompt import Prompt, pieces, render_step
+from webgym_cli.agent.prompt_template import described
 from webgym_cli.agent.tools import describe
 from webgym_cli.errors import StoreError
+from webgym_cli.inspect.action_markers import Mark, mark_of, target_of
 from webgym_cli.inspect.episode import Told, thought_of, verdicts
-from webgym_cli.inspect.marks import Mark, mark_of, target_of
 from webgym_cli.records.trajectory import Screenshot, Step, ToolResult, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 

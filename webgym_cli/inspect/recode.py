@@ -19,9 +19,9 @@ from PIL import Image
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.gc import dataset_images
 from webgym_cli.records.events import EventSink
-from webgym_cli.store.files import write_atomic
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
+from webgym_cli.util.files import write_atomic
 
 _EFFORT = 80
 """Of the encoder, 0 to 100, in lossless mode its `quality`; 100 takes half as long again to save two per cent more."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.config.collect import RolloutSettings
+from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import RoleError, UsageError
-from webgym_cli.jobs.ray_keeper import OWN, Keeper, in_short, require_answer, take_back
+from webgym_cli.jobs.ray_connection import OWN, Keeper, in_short, require_answer, take_back
 
 _ASK_AGAIN = 0.5
 _LOOK_SECONDS = 0.25

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.config.model import Settings
+from webgym_cli.curriculum.seeds import ENVIRONMENTS
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.loop.generation import require_generator, settled
-from webgym_cli.loop.order import LoopPlan, plan_loop
+from webgym_cli.loop.loop import LoopPlan, plan_loop
 from webgym_cli.loop.phases import last_iteration, phase_episodes, phase_of, survey_episodes
 from webgym_cli.loop.scoring import with_named_orm
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptVersion
-from webgym_cli.rewards.client import require_judge
-from webgym_cli.rewards.orm_plan import require_orm
+from webgym_cli.rewards.judge.client import require_judge
+from webgym_cli.rewards.judge.scripted import SCRIPTED
+from webgym_cli.rewards.orm.plan import require_orm
 from webgym_cli.rollout.plan import plan_rollout
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.seeds import ENVIRONMENTS
 from webgym_cli.tasks.source import open_tasks
-from webgym_cli.testing.scripted_judge import SCRIPTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,22 +13,22 @@ from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.model import Settings
+from webgym_cli.curriculum.execute import Generation, generate_in_words
+from webgym_cli.curriculum.filters import Candidate
+from webgym_cli.curriculum.journal import Journal
+from webgym_cli.curriculum.plan import plan_generation
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import reachable_orm, with_named_orm
 from webgym_cli.records.events import Event
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.generate_execute import Generation, generate_in_words
-from webgym_cli.rewards.generate_filters import Candidate
-from webgym_cli.rewards.generate_journal import Journal
-from webgym_cli.rewards.generate_plan import plan_generation
+from webgym_cli.rewards.judge.scripted import SCRIPTED
+from webgym_cli.rewards.judge.scripted_server import MODEL, JudgeServer
 from webgym_cli.store.checkpoints import policy_path
-from webgym_cli.store.files import write_atomic
 from webgym_cli.store.index.query import open_index
-from webgym_cli.testing.judge_server import MODEL, JudgeServer
-from webgym_cli.testing.scripted_judge import SCRIPTED
-from webgym_cli.train.values import outcome_critic, success_probabilities
+from webgym_cli.train.critic_scoring import outcome_critic, success_probabilities
+from webgym_cli.util.files import write_atomic
 
 
 def require_generator(settings: Settings) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
-from webgym_cli.config.settle import AUTO
+from webgym_cli.config.model_defaults import AUTO
 from webgym_cli.config.shipped import shipped_root
 from webgym_cli.jobs.signals import interruptible
-from webgym_cli.prepare.orm_execute import execute_orm
-from webgym_cli.prepare.orm_plan import plan_orm_dataset, require_labels
+from webgym_cli.prepare.orm.execute import execute_orm
+from webgym_cli.prepare.orm.plan import plan_orm_dataset, require_labels
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.lock import locked

@@ -16,16 +16,16 @@ from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.orm_plan import plan_scoring
-from webgym_cli.rewards.plan import JudgeQuery, plan_judging
+from webgym_cli.rewards.judge.plan import JudgeQuery, plan_judging
+from webgym_cli.rewards.orm.plan import plan_scoring
 from webgym_cli.rollout.plan import usual_episodes
 from webgym_cli.store.checkpoints import checkpoints, policy_path
-from webgym_cli.store.files import read_lines
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.lock import locked
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.tasks.source import open_tasks
+from webgym_cli.util.files import read_lines
 
 _TRIED = """
 SELECT count(*) AS episodes, count(success) AS scored, count(*) FILTER (WHERE success) AS successes

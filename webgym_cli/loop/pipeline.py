@@ -10,7 +10,7 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.loop import preparation
-from webgym_cli.loop.collection import (
+from webgym_cli.loop.rollout_setup import (
     enter_sites,
     environment_of,
     open_parts,
@@ -19,25 +19,25 @@ from webgym_cli.loop.collection import (
     summary_in_words,
 )
 from webgym_cli.loop.serving import Serving
-from webgym_cli.prepare.execute import renew_training
+from webgym_cli.prepare.sft.execute import renew_training
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.execute import Judging, judge_in_words
-from webgym_cli.rewards.plan import JudgeQuery, plan_judging
-from webgym_cli.rollout.execute import Rollout
-from webgym_cli.rollout.parts import ORACLE, VLLM, Acting, policy_urls
+from webgym_cli.rewards.judge.execute import Judging, judge_in_words
+from webgym_cli.rewards.judge.plan import JudgeQuery, plan_judging
+from webgym_cli.rewards.judge.scripted import judge_settings
+from webgym_cli.rollout.engine import Rollout
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
+from webgym_cli.rollout.resources import ORACLE, VLLM, Acting, policy_urls
 from webgym_cli.serve.logprobs import served_logprobs
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link
+from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import refresh_index
-from webgym_cli.store.learning import algorithm
 from webgym_cli.store.metrics import events, record
 from webgym_cli.store.run import RunDir
-from webgym_cli.testing.scripted_judge import judge_settings
 from webgym_cli.tracking.execute import Tracker
 from webgym_cli.train.execute import execute as execute_training
 from webgym_cli.train.plan import plan_training
@@ -143,8 +143,8 @@ class Pipeline:
     async def _roll_out_on_ray(self, plan: RolloutPlan, policy: str) -> Event:
         """Run what is owed on the nodes of a Ray cluster."""
         from webgym_cli.jobs.ray_cluster import open_cluster
-        from webgym_cli.rollout.ray_reach import require_reachable, seen_from_afar
-        from webgym_cli.rollout.scale_out import ScaleOut
+        from webgym_cli.rollout.ray.driver import ScaleOut
+        from webgym_cli.rollout.ray.reachability import require_reachable, seen_from_afar
 
         async with open_cluster(self.settings.rollout) as cluster:
             require_reachable(cluster, self.settings, policy)

@@ -10,18 +10,18 @@ from webgym_cli.agent.prompt_logprobs import PromptLogprobs
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.jobs.signals import interruptible
-from webgym_cli.prepare import execute as imitation
-from webgym_cli.prepare.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.prepare.rl import execute as gradients
 from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan
-from webgym_cli.prepare.rl.weigh import Reach, Weighing, Weights
+from webgym_cli.prepare.rl.score import Reach, Weighing, Weights
+from webgym_cli.prepare.sft import execute as imitation
+from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.store.checkpoints import policy_path
+from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import Index, open_index
-from webgym_cli.store.learning import algorithm
 from webgym_cli.store.run import RunDir
 
 Served = Callable[[], Awaitable[tuple[str, ...]]]

@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.model_defaults import NONE
 from webgym_cli.config.orm import OrmSettings
-from webgym_cli.config.settle import NONE
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.events import Event
-from webgym_cli.rewards.orm_client import served_model
-from webgym_cli.rewards.orm_execute import Scoring, score_in_words
-from webgym_cli.rewards.orm_plan import plan_scoring, require_orm
-from webgym_cli.rewards.plan import JudgeQuery
-from webgym_cli.roles.locate import resolve_device, role_python
+from webgym_cli.rewards.judge.plan import JudgeQuery
+from webgym_cli.rewards.orm.client import served_model
+from webgym_cli.rewards.orm.execute import Scoring, score_in_words
+from webgym_cli.rewards.orm.plan import plan_scoring, require_orm
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import ANY_PORT, plan_servers
 from webgym_cli.store.index.query import refresh_index
+from webgym_cli.venvs.locate import resolve_device, role_python
 
 
 async def score(pipeline: Pipeline, query: JudgeQuery) -> Event:

@@ -9,12 +9,12 @@ from pathlib import Path
 from webgym_cli.config.model import Settings
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.records.events import Event, EventSink
-from webgym_cli.roles.locate import resolve_device, role_python
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.metrics import record
 from webgym_cli.store.run import RunDir
+from webgym_cli.venvs.locate import resolve_device, role_python
 
 TIMED = ("serve", "swap", "sleep", "wake", "stop")
 """Events of the servers that the run's metrics keep, those of them that tell `seconds`: the report counts idle GPUs."""

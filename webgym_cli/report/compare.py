@@ -10,7 +10,7 @@ from typing import Any
 
 from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
-from webgym_cli.records.rates import difference, mcnemar
+from webgym_cli.records.statistics import difference, mcnemar
 from webgym_cli.report.facts import identity
 from webgym_cli.report.success import SERIES, failures, points
 from webgym_cli.store.index.query import Index

@@ -8,18 +8,18 @@ from typing import Any
 
 from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
-from webgym_cli.config.settle import settle
+from webgym_cli.config.model_defaults import settle
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import Event
 from webgym_cli.report.success import DEMONSTRATIONS, failures, points, verdicts
 from webgym_cli.report.timing import cost, read, timing
 from webgym_cli.store.checkpoints import current
-from webgym_cli.store.files import read_json
 from webgym_cli.store.index.pass_at_k import pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import Query
 from webgym_cli.store.metrics import events
 from webgym_cli.store.run import RunDir, saved_settings
+from webgym_cli.util.files import read_json
 
 _POLICIES = Query(expression="policy <> 'oracle'")
 """What policies did: an expert's success is no chance of theirs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webgym_cli.records.rates import wilson
+from webgym_cli.records.statistics import wilson
 from webgym_cli.store.index.query import Index
 
 DEMONSTRATIONS = "demonstrations"

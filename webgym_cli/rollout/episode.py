@@ -7,10 +7,10 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from webgym_cli.agent.calls import parse_calls
 from webgym_cli.agent.parse import ParseError, parse
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.reply import Reply
+from webgym_cli.agent.tool_calls import parse_calls
 from webgym_cli.agent.webrl_actions import parse as parse_webrl
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, StepResult, View
@@ -30,8 +30,8 @@ from webgym_cli.records.trajectory import (
     Trajectory,
 )
 from webgym_cli.records.webrl import AnyAction
-from webgym_cli.rollout.actors import Actor
-from webgym_cli.rollout.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.agents import Actor
+from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
 from webgym_cli.rollout.plan import Owed
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, judged
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.webarena_sites import isolation_of
+from webgym_cli.environments.webarena.site_scheduler import isolation_of
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
@@ -15,11 +15,11 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.draw import EpisodeDraw
 from webgym_cli.store.buffer import Damage, scan
-from webgym_cli.store.files import write_lines
 from webgym_cli.store.plans import planned_episodes
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.site import site_of
 from webgym_cli.tasks.source import TaskSet, open_tasks
+from webgym_cli.util.files import write_lines
 
 
 @dataclass(frozen=True, slots=True)

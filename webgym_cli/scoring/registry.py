@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.scoring.define import OFFERED, Reward
-from webgym_cli.tools.plugins import Plugins
+from webgym_cli.util.plugins import Plugins
 
 REWARDS: Plugins[Reward] = Plugins(
     word="reward",

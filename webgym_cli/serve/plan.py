@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.settle import AUTO, NONE
+from webgym_cli.config.model_defaults import AUTO, NONE
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE
 from webgym_cli.serve.gpus import gpus_here, shares

@@ -19,8 +19,8 @@ from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, counting, judged
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.files import append_line, read_lines
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import append_line, read_lines
 
 RecordT = TypeVar("RecordT", Trajectory, Judgement)
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from filelock import FileLock, Timeout
 
 from webgym_cli.errors import RunLockedError, StoreError
-from webgym_cli.store.files import read_json, write_json
 from webgym_cli.store.run import RunDir, now
+from webgym_cli.util.files import read_json, write_json
 
 
 @contextmanager

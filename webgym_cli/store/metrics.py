@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 
 from webgym_cli.records.events import Event
-from webgym_cli.store.files import append_line, read_lines
 from webgym_cli.store.run import RunDir, now
+from webgym_cli.util.files import append_line, read_lines
 
 
 def record(run: RunDir, event: Event) -> None:

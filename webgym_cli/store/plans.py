@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
-from webgym_cli.store.files import read_jsonl
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import read_jsonl
 
 
 def planned_episodes(run: RunDir, split: Split, iteration: int) -> Iterator[Episode]:

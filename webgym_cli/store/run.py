@@ -17,7 +17,7 @@ from webgym_cli.config.load import changed_frozen_keys, load
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
-from webgym_cli.store.files import read_json, write_json
+from webgym_cli.util.files import read_json, write_json
 
 _ORM = "orm"
 _NAMED = 5

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.records.trajectory import Screenshot
-from webgym_cli.store.files import append_lines, read_lines, write_atomic
+from webgym_cli.util.files import append_lines, read_lines, write_atomic
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 LEDGER = "recoded.jsonl"

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
-from webgym_cli.store.files import read_json, write_json
 from webgym_cli.store.run import RunDir, now
+from webgym_cli.util.files import read_json, write_json
 
 
 class Underway(Record):

@@ -18,8 +18,8 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import iterations
-from webgym_cli.store.files import read_json, write_json
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import read_json, write_json
 
 SILENT_AFTER = 15.0
 """Seconds without a word after which a writer counts as gone."""

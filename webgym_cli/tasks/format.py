@@ -184,13 +184,13 @@ def _short(text: str) -> str:
 
 @cache
 def _miniwob_pages() -> frozenset[str]:
-    from webgym_cli.environments.miniwob_pages import page_names
+    from webgym_cli.environments.miniwob.pages import page_names
 
     return frozenset(page_names())
 
 
 @cache
 def _site_ids() -> frozenset[str]:
-    from webgym_cli.testing.sites.tasks import site_tasks
+    from webgym_cli.environments.fixture_sites.tasks import site_tasks
 
     return frozenset(task.id for task in site_tasks())

@@ -253,14 +253,14 @@ def _in_memory(source: str, tasks: Iterable[Task]) -> TaskSet:
 
 
 def _miniwob(names: str) -> list[Task]:
-    from webgym_cli.environments.miniwob_pages import page_names
+    from webgym_cli.environments.miniwob.pages import page_names
 
     pages = _named(names, page_names(), "MiniWoB has no page", "-s tasks.train=miniwob:click-test,click-dialog")
     return [Task(id=name, start_url=f"{name}.html") for name in pages]
 
 
 def _sites(names: str) -> list[Task]:
-    from webgym_cli.testing.sites.tasks import site_tasks
+    from webgym_cli.environments.fixture_sites.tasks import site_tasks
 
     tasks = {task.id: task for task in site_tasks()}
     found = _named(names, list(tasks), "the fixture sites have no task", "-s tasks.train=sites:all")
@@ -268,7 +268,7 @@ def _sites(names: str) -> list[Task]:
 
 
 def _webarena(names: str) -> list[Task]:
-    from webgym_cli.testing.sites.webarena import webarena_tasks
+    from webgym_cli.environments.fixture_sites.webarena_world import webarena_tasks
 
     tasks = webarena_tasks()
     example = "-s tasks.train=webarena:fixture"

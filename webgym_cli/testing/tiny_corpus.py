@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from webgym_cli.agent.calls import system_message
 from webgym_cli.agent.prompt import system_prompt
+from webgym_cli.agent.tool_calls import system_message
 from webgym_cli.agent.tools import FUNCTIONS, tagged_call
-from webgym_cli.environments.tools_oracle import ANSWER
+from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tools.calculator import calculator

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, UsageError
-from webgym_cli.roles.locate import role_python
 from webgym_cli.testing import tiny_model_build
 from webgym_cli.testing.tiny_corpus import corpus, phrases
+from webgym_cli.venvs.locate import role_python
 
 MARKER = "webgym_tiny_model.json"
 """Holds the arguments of a complete tiny model."""

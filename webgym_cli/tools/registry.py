@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from webgym_cli.errors import UsageError
 from webgym_cli.tools.define import Tool
-from webgym_cli.tools.plugins import Plugins
+from webgym_cli.util.plugins import Plugins
 
 TOOLS: Plugins[Tool] = Plugins(
     word="tool",

@@ -16,10 +16,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.events import EventSink
-from webgym_cli.roles.wandb_mode import wandb_environment, with_key
 from webgym_cli.store.run import RunDir
 from webgym_cli.tracking.pending import has_pending
 from webgym_cli.tracking.plan import TrackingPlan, plan_tracking
+from webgym_cli.venvs.wandb_mode import wandb_environment, with_key
 
 LOG = "tracking.log"
 FOLDER = "tracking"

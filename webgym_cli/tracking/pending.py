@@ -8,8 +8,8 @@ from typing import Any
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import Event
-from webgym_cli.store.files import read_json, write_json
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import read_json, write_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.base import Record
-from webgym_cli.roles.wandb_mode import Mode, wandb_mode
 from webgym_cli.store.run import RunDir, run_id
+from webgym_cli.venvs.wandb_mode import Mode, wandb_mode
 
 
 class TrackingPlan(Record):

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 from webgym_cli.records.events import Event
-from webgym_cli.store.files import read_lines
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import read_lines
 
 TRAINER_AXIS = "train/global_step"
 """The metric that the trainer draws its own over."""

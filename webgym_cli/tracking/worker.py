@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event
-from webgym_cli.store.files import read_json
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tracking.metrics import AXIS, metrics_of
 from webgym_cli.tracking.pending import mark_sent, pending
 from webgym_cli.tracking.plan import TrackingPlan
 from webgym_cli.tracking.trainer_log import TRAINER_AXIS, offline_curve
+from webgym_cli.util.files import read_json
 
 if TYPE_CHECKING:
     from wandb import Run

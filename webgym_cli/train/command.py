@@ -6,7 +6,7 @@ from pathlib import Path
 
 from webgym_cli.records.checkpoint import Algorithm
 
-START = Path(__file__).resolve().parent / "rl" / "start.py"
+START = Path(__file__).resolve().parent / "rl" / "launch.py"
 MODULE = "webgym_cli.train.rl.main"
 TORCHRUN = ("-m", "torch.distributed.run")
 

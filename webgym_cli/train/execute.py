@@ -15,15 +15,19 @@ from webgym_cli.jobs.gpu import GpuMemory
 from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink
-from webgym_cli.store.files import write_atomic, write_json
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import disk, merge, offload, partial, publish, start_state
-from webgym_cli.train.crew import Crew
-from webgym_cli.train.environment import child_environment
+from webgym_cli.train import cpu_adam as offload
+from webgym_cli.train import disk, publish
+from webgym_cli.train import working_dir as partial
 from webgym_cli.train.failure import failed, peer_lost
-from webgym_cli.train.lead import SharedCrew
-from webgym_cli.train.planned import TrainPlan, without_states
+from webgym_cli.train.llamafactory import lora_merge as merge
+from webgym_cli.train.llamafactory import optimizer_carryover as start_state
+from webgym_cli.train.nodes.coordinator import SharedCrew
+from webgym_cli.train.nodes.peers import Crew
+from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.progress import TRAINER_LOG, Follower, trim_log
+from webgym_cli.train.training_plan import TrainPlan, without_states
+from webgym_cli.util.files import write_atomic, write_json
 
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 10.0
@@ -143,7 +147,7 @@ def _crew(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink:
     if plan.place is None:
         return Crew()
     if settings.train.executor == "ray":
-        from webgym_cli.train.ray_crew import RayCrew
+        from webgym_cli.train.nodes.ray_launch import RayCrew
 
         return RayCrew(plan, run, settings, plan.place, log_dir, sink)
     return SharedCrew(plan, run, settings, plan.place, log_dir, sink)

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 
 from webgym_cli.config.model import Settings
-from webgym_cli.store.learning import algorithm
+from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.plan_rl import plan_gradients
-from webgym_cli.train.plan_sft import plan_imitation
-from webgym_cli.train.planned import TrainPlan
+from webgym_cli.train.llamafactory.plan import plan_imitation
+from webgym_cli.train.rl_backend import plan_gradients
+from webgym_cli.train.training_plan import TrainPlan
 
 
 def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> TrainPlan:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.records.events import Event
-from webgym_cli.store.files import write_atomic
+from webgym_cli.util.files import write_atomic
 
 TRAINER_LOG = "trainer_log.jsonl"
 SHORTEST_MEASURE = 1.0

@@ -14,13 +14,14 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
-from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir, now
-from webgym_cli.train import partial, retention
+from webgym_cli.train import retention
+from webgym_cli.train import working_dir as partial
 from webgym_cli.train.disk import disk_errors
-from webgym_cli.train.planned import TrainPlan
+from webgym_cli.train.llamafactory.optimizer_carryover import resumable
 from webgym_cli.train.progress import TRAINER_LOG, last_metrics, mean_loss, read_log
-from webgym_cli.train.start_state import resumable
+from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.util.files import write_json
 
 SIDE_FILES = (
     "config.json",

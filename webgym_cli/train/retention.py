@@ -10,11 +10,11 @@ import psutil
 
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
-from webgym_cli.store.files import write_json
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.disk import disk_errors
-from webgym_cli.train.partial import RL_STATE
-from webgym_cli.train.start_state import resumable
+from webgym_cli.train.llamafactory.optimizer_carryover import resumable
+from webgym_cli.train.working_dir import RL_STATE
+from webgym_cli.util.files import write_json
 
 STATES = (RL_STATE, "optimizer.pt", "scheduler.pt", "scaler.pt", "latest", "zero_to_fp32.py", "zero_to_torch.py")
 """Optimizer states and what only makes sense with them."""

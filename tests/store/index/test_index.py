@@ -406,7 +406,7 @@ def test_an_index_that_cannot_be_written_is_said_and_loses_nothing(run, monkeypa
 
 
 def test_a_rollout_needs_neither_duckdb_nor_arrow():
-    script = "import sys, webgym_cli.loop.order; sys.exit('duckdb' in sys.modules or 'pyarrow' in sys.modules)"
+    script = "import sys, webgym_cli.loop.loop; sys.exit('duckdb' in sys.modules or 'pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

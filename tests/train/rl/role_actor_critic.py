@@ -21,12 +21,13 @@ from episodes import (
 )
 from tiny import ALONE, assert_same, log_of, options, scratch, torchrun, train, weights_of, written
 
-from webgym_cli.train.rl import actions, start
-from webgym_cli.train.rl.actor_critic import ActorCritic
+from webgym_cli.train.rl import launch as start
+from webgym_cli.train.rl import webrl_batch as actions
+from webgym_cli.train.rl.batch_targets import load_tensors
 from webgym_cli.train.rl.data import read_batch
-from webgym_cli.train.rl.lessons import load_tensors
 from webgym_cli.train.rl.settings import TrainingError
-from webgym_cli.train.rl.states import states_of
+from webgym_cli.train.rl.webrl_states import states_of
+from webgym_cli.train.rl.webrl_trainer import ActorCritic
 
 check = unittest.TestCase()
 HERE = Path(__file__).resolve().parent

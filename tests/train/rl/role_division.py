@@ -1,7 +1,7 @@
 import torch
 
 from webgym_cli.config.rl import ActorSettings
-from webgym_cli.train.rl.division import Micro, mini_batches, rounds
+from webgym_cli.train.rl.batching import Micro, mini_batches, rounds
 
 
 def test_mini_batches_hold_whole_trajectories_and_each_once_an_epoch():

@@ -14,7 +14,7 @@ from tiny import (
     written,
 )
 
-from webgym_cli.train.rl import start
+from webgym_cli.train.rl import launch as start
 
 STEPS = {"ppo_mini_batch_size": 3, "ppo_max_token_len_per_gpu": 30}
 CLOSE = {"atol": 5e-5, "rtol": 1e-3}

@@ -2,7 +2,7 @@ import importlib.util
 from pathlib import Path
 
 import webgym_cli
-from webgym_cli.train.rl import start
+from webgym_cli.train.rl import launch as start
 
 
 def test_the_package_is_found_at_its_place():

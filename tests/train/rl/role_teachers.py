@@ -18,10 +18,10 @@ from tiny import (
     weights_of,
 )
 
-from webgym_cli.train.rl import lessons
-from webgym_cli.train.rl.gradients import PolicyGradients
+from webgym_cli.train.rl import batch_targets as lessons
 from webgym_cli.train.rl.kl import kl_estimate
-from webgym_cli.train.rl.update import Worker
+from webgym_cli.train.rl.ppo_trainer import PolicyGradients
+from webgym_cli.train.rl.step import Worker
 
 check = unittest.TestCase()
 KL = {"use_kl_loss": True, "kl_loss_coef": 0.5, "kl_loss_type": "mse"}

@@ -23,7 +23,7 @@ from tiny import (
 from webgym_cli.train.rl.data import read_batch
 from webgym_cli.train.rl.main import main
 from webgym_cli.train.rl.settings import TrainingError
-from webgym_cli.train.rl.update import Worker
+from webgym_cli.train.rl.step import Worker
 
 check = unittest.TestCase()
 WHOLE = {"actor": {"ppo_mini_batch_size": 3, "ppo_epochs": 2}}

@@ -18,7 +18,7 @@ from tiny import (
 )
 
 from webgym_cli.testing import tiny_model_build
-from webgym_cli.train.rl.gradients import PolicyGradients
+from webgym_cli.train.rl.ppo_trainer import PolicyGradients
 from webgym_cli.train.rl.settings import TrainingError
 
 check = unittest.TestCase()

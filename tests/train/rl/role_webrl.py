@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from webgym_cli.train.rl import webrl
+from webgym_cli.train.rl import webrl_losses as webrl
 
 
 def close(found, wanted):

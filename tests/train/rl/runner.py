@@ -2,7 +2,7 @@
 
     python runner.py START FILE
 
-START is the room's `start.py`. Says in the last line of stdout, as JSON, what became of each function `test_...`: ""
+START is the room's `launch.py`. Says in the last line of stdout, as JSON, what became of each function `test_...`: ""
 for passed, "skipped: ..." or a traceback.
 """
 

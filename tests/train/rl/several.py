@@ -26,8 +26,8 @@ def main(start, *configs):
     runpy.run_path(start)["make_importable"]()
     import torch
 
+    from webgym_cli.train.rl.distributed import join, leave
     from webgym_cli.train.rl.main import kind_of
-    from webgym_cli.train.rl.processes import join, leave
     from webgym_cli.train.rl.settings import read_options
 
     torch.set_num_threads(1)

@@ -16,12 +16,12 @@ import webgym_cli
 from benchmarks.peers import VERL
 from tests.stack_fixtures import needs
 from webgym_cli.errors import JobError
-from webgym_cli.train.environment import DROPPED
+from webgym_cli.train.process_env import DROPPED
 
 pytestmark = pytest.mark.stack
 
 HERE = Path(__file__).resolve().parent
-START = Path(webgym_cli.__file__).parent / "train/rl/start.py"
+START = Path(webgym_cli.__file__).parent / "train/rl/launch.py"
 
 
 def functions(file: Path) -> list[str]:
@@ -76,4 +76,4 @@ def test_the_start_runs_a_module_of_the_room():
 def test_the_start_names_what_it_wants():
     done = call("train", START)
     assert done.returncode == 1
-    assert "usage: start.py MODULE" in done.stderr
+    assert "usage: launch.py MODULE" in done.stderr

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import torch
 
-from webgym_cli.train.rl import start
-from webgym_cli.train.rl.assembly import Workshop
+from webgym_cli.train.rl import launch as start
 from webgym_cli.train.rl.data import read_batch
+from webgym_cli.train.rl.distributed import World
 from webgym_cli.train.rl.main import kind_of
+from webgym_cli.train.rl.model_factory import Workshop
 from webgym_cli.train.rl.options import TrainerOptions
-from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import parse_options
-from webgym_cli.train.rl.update import Worker
+from webgym_cli.train.rl.step import Worker
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parents[2] / "configs" / "deepspeed"

@@ -7,7 +7,7 @@ import base64
 import json
 from typing import Any
 
-from webgym_cli.environments.browser.channel import Link
+from webgym_cli.environments.browser.cdp import Link
 from webgym_cli.environments.browser.failures import ScriptError, says
 
 _NOT_NOW = ("unable to capture screenshot", "not attached to an active page")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.browser.channel import ChannelError
+from webgym_cli.environments.browser.cdp import ChannelError
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 

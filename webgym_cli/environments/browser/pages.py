@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.browser.channel import Link
+from webgym_cli.environments.browser.cdp import Link
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SESSION_GONE, close_quietly, says
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webgym_cli.config.collect import BrowserSettings
-from webgym_cli.environments.browser.channel import DirectConnection
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.environments.browser.cdp import DirectConnection
+from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.failures import close_quietly, named
-from webgym_cli.environments.browser.family import Family
-from webgym_cli.environments.browser.find import find_chromium
 from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.process_tree import Family
 from webgym_cli.environments.browser.remote import reason, without_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError

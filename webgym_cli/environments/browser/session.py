@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.environments.browser.asking import capture, run_script
-from webgym_cli.environments.browser.channel import DirectConnection, Link, open_link
+from webgym_cli.environments.browser.cdp import DirectConnection, Link, open_link
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, close_quietly, named, says
 from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.page_activity import Traffic
 from webgym_cli.environments.browser.pages import Pages
-from webgym_cli.environments.browser.traffic import Traffic
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 

@@ -17,21 +17,21 @@ from typing import Any, BinaryIO
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, WebGymError
-from webgym_cli.jobs.collector import rare_collections
+from webgym_cli.prepare.rl.drop_reasons import Masked
 from webgym_cli.prepare.rl.plan import Member, RlPlan
-from webgym_cli.prepare.rl.reasons import Masked
 from webgym_cli.prepare.rl.replay import Draw, Replay, draw
 from webgym_cli.prepare.rl.rows import Row, Turn, rows, turns, with_pictures
+from webgym_cli.prepare.rl.score import Weights
 from webgym_cli.prepare.rl.states import Tokens, last_state
-from webgym_cli.prepare.rl.weigh import Weights
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read
 from webgym_cli.store.checkpoints import current, new_name, policy_path
-from webgym_cli.store.files import read_json, replace_folder, write_json
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import read_json, replace_folder, write_json
+from webgym_cli.util.gc_pause import rare_collections
 
 PROGRESS_EVERY = 50
 """Trajectories between two progress events."""

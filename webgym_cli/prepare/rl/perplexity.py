@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from webgym_cli.config.rl import ReplaySettings
-from webgym_cli.prepare.rl.reasons import Unreplayed
+from webgym_cli.prepare.rl.drop_reasons import Unreplayed
 
 ROUNDING = 1e-9
 """Nats by which a mean may miss the window's edge, through rounding, and still be on it."""

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, StoreError, WebGymError
-from webgym_cli.prepare.plan import damaged_lines
 from webgym_cli.prepare.rl.attempts import PLACE, REASON, attempts
+from webgym_cli.prepare.rl.drop_reasons import Masked
 from webgym_cli.prepare.rl.groups import grouping, planned_groups
-from webgym_cli.prepare.rl.reasons import Masked
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
 from webgym_cli.prepare.rl.rows import untold, with_pictures
 from webgym_cli.prepare.rl.sampling import sampling_of
+from webgym_cli.prepare.sft.plan import damaged_lines
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import Place, iterations
 from webgym_cli.store.checkpoints import version
+from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.learning import algorithm
 from webgym_cli.store.run import RunDir
 
 _PLANNED = """

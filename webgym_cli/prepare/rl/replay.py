@@ -9,13 +9,13 @@ from itertools import groupby
 from typing import Any
 
 from webgym_cli.errors import StoreError
-from webgym_cli.prepare.rl.known import digest_of
+from webgym_cli.prepare.rl.drop_reasons import OF_ACTIONS, OF_TRAJECTORIES, Unreplayed
+from webgym_cli.prepare.rl.logprob_cache import digest_of
 from webgym_cli.prepare.rl.perplexity import outside, perplexity
-from webgym_cli.prepare.rl.reasons import OF_ACTIONS, OF_TRAJECTORIES, Unreplayed
 from webgym_cli.prepare.rl.replay_plan import Candidate
+from webgym_cli.prepare.rl.score import Weighed, Weights
 from webgym_cli.prepare.rl.states import Action, Tokens, actions
-from webgym_cli.prepare.rl.weigh import Weighed, Weights
-from webgym_cli.prepare.sampling import shuffled
+from webgym_cli.prepare.sft.sampling import shuffled
 from webgym_cli.store.buffer import read
 
 Line = dict[str, Any]

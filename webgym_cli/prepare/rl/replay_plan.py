@@ -13,12 +13,12 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import ReplaySettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.attempts import PLACE, REASON, attempts
-from webgym_cli.prepare.rl.reasons import Unreplayed
+from webgym_cli.prepare.rl.drop_reasons import Unreplayed
 from webgym_cli.records.trajectory import SUCCESS_REWARD
 from webgym_cli.store.buffer import Place
 from webgym_cli.store.checkpoints import current, policy_path
-from webgym_cli.store.index.aside import index_aside
 from webgym_cli.store.index.query import Index, open_index
+from webgym_cli.store.index.temporary_index import index_aside
 from webgym_cli.store.run import RunDir
 
 _STORED = """

@@ -14,7 +14,7 @@ from typing import Protocol
 from webgym_cli.agent.policy import token_digest
 from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.rl.reasons import Masked
+from webgym_cli.prepare.rl.drop_reasons import Masked
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
 

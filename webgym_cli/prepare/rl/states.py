@@ -9,7 +9,7 @@ from typing import Protocol
 from webgym_cli.agent.policy import token_digest
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.prepare.rl import rows
-from webgym_cli.prepare.rl.reasons import Unreplayed
+from webgym_cli.prepare.rl.drop_reasons import Unreplayed
 from webgym_cli.records.trajectory import Step, Trajectory
 
 

@@ -16,17 +16,17 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
-from webgym_cli.jobs.collector import rare_collections
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import misplaced
-from webgym_cli.store.files import is_json
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.fragments import Catalog, Source, Span
 from webgym_cli.store.index.rows import Line, Row, damage_row, judgement_row, step_rows, trajectory_row
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import is_json
+from webgym_cli.util.gc_pause import rare_collections
 
 _CHUNK = 32 << 20
 """Bytes of truth that are read for one fragment: this bounds the memory."""

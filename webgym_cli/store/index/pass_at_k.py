@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import count, takewhile
 from typing import Any
 
-from webgym_cli.records.rates import pass_at_k
+from webgym_cli.records.statistics import pass_at_k
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import Query
 

@@ -17,9 +17,9 @@ import torch
 
 import webgym_cli.train.rl.critics as critics
 from webgym_cli.config.rl import RlModelSettings
+from webgym_cli.train.rl.distributed import World
 from webgym_cli.train.rl.engine import Engine
 from webgym_cli.train.rl.model import merged
-from webgym_cli.train.rl.processes import World
 
 STATE = "state.json"
 RL_STATE = "rl_state"

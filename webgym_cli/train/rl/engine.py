@@ -13,8 +13,8 @@ import torch
 from torch import distributed
 
 from webgym_cli.config.rl import OptimSettings
+from webgym_cli.train.rl.distributed import World
 from webgym_cli.train.rl.inputs import Inputs
-from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import TrainingError, read_object
 
 STATES = "states.pt"

@@ -1,6 +1,6 @@
 """Improves a policy on a batch of its episodes.
 
-    python start.py webgym_cli.train.rl.main CONFIG.json        (or torchrun, for several processes)
+    python launch.py webgym_cli.train.rl.main CONFIG.json        (or torchrun, for several processes)
 
 CONFIG.json holds `options.TrainerOptions`. The same command again goes on where the training was interrupted. Exit
 status: 0 when the model is written, 1 with one line on stderr when it can't be.
@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from webgym_cli.train.rl.actor_critic import ActorCritic
-from webgym_cli.train.rl.gradients import PolicyGradients
+from webgym_cli.train.rl.distributed import join, leave
 from webgym_cli.train.rl.options import TrainerOptions
-from webgym_cli.train.rl.processes import join, leave
+from webgym_cli.train.rl.ppo_trainer import PolicyGradients
 from webgym_cli.train.rl.settings import TrainingError, read_options
 from webgym_cli.train.rl.trainer import Trainer
+from webgym_cli.train.rl.webrl_trainer import ActorCritic
 
 
 def kind_of(options: TrainerOptions) -> type[Trainer[Any]]:
@@ -30,7 +30,7 @@ def kind_of(options: TrainerOptions) -> type[Trainer[Any]]:
 def main(arguments: list[str]) -> int:
     """Train as a file says; return the exit status."""
     if len(arguments) != 1:
-        sys.stderr.write("webgym: usage: start.py webgym_cli.train.rl.main CONFIG.json\n")
+        sys.stderr.write("webgym: usage: launch.py webgym_cli.train.rl.main CONFIG.json\n")
         return 1
     try:
         options = read_options(Path(arguments[0]))

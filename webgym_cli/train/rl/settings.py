@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from webgym_cli.config.keys import explain
+from webgym_cli.config.suggest import explain
 from webgym_cli.train.rl.options import TrainerOptions
 
 

@@ -17,15 +17,15 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 import webgym_cli.train.rl.checkpoint as checkpoint
-from webgym_cli.train.rl.assembly import Workshop
 from webgym_cli.train.rl.data import Batch, Row
+from webgym_cli.train.rl.distributed import World
 from webgym_cli.train.rl.engine import Engine
-from webgym_cli.train.rl.log import Log
 from webgym_cli.train.rl.model import folder_of
+from webgym_cli.train.rl.model_factory import Workshop
 from webgym_cli.train.rl.options import TrainerOptions
-from webgym_cli.train.rl.processes import World
 from webgym_cli.train.rl.settings import TrainingError
-from webgym_cli.train.rl.update import Made, Worker
+from webgym_cli.train.rl.step import Made, Worker
+from webgym_cli.train.rl.trainer_log import Log
 
 
 class Learned(Protocol):

@@ -1,0 +1,178 @@
+"""The circuit breaker on a clock that goes when it is told to."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from webgym_cli.agent.circuit_breaker import Breaker, State
+
+
+class Clock:
+    def __init__(self):
+        self.seconds = 100.0
+
+    def __call__(self):
+        return self.seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def breaker(clock):
+    return Breaker(limit=3, pause=5, longest=12, clock=clock)
+
+
+def fail(breaker, times=1):
+    for _ in range(times):
+        breaker.leave(breaker.enter(), worked=False)
+
+
+def test_so_many_failures_in_a_row_open_it(breaker):
+    fail(breaker, 2)
+    breaker.leave(breaker.enter(), worked=True)
+    fail(breaker, 2)
+    assert (breaker.state, breaker.admits) == (State.CLOSED, True)
+    fail(breaker)
+    assert (breaker.state, breaker.admits, breaker.opened, breaker.remaining) == (State.OPEN, False, 1, 5)
+
+
+def test_what_we_gave_up_says_nothing(breaker):
+    fail(breaker, 2)
+    breaker.leave(breaker.enter(), worked=None)
+    fail(breaker)
+    assert breaker.state is State.OPEN
+
+
+def test_requests_from_before_it_opened_say_nothing(breaker, clock):
+    before = [breaker.enter() for _ in range(9)]
+    for term in before[:3]:
+        breaker.leave(term, worked=False)
+    for term in before[3:6]:
+        breaker.leave(term, worked=False)
+    assert (breaker.opened, breaker.remaining) == (1, 5)
+    breaker.leave(before[6], worked=True)
+    assert breaker.state is State.OPEN
+    clock.seconds += 5
+    breaker.probed(healthy=True)
+    breaker.leave(before[7], worked=True)
+    breaker.leave(before[8], worked=False)
+    assert (breaker.state, breaker.admits) == (State.HALF_OPEN, True)
+
+
+def test_half_open_it_admits_one_request_which_decides(breaker, clock):
+    fail(breaker, 3)
+    clock.seconds += 5
+    assert breaker.remaining == 0
+    breaker.probed(healthy=True)
+    trial = breaker.enter()
+    assert not breaker.admits
+    breaker.leave(trial, worked=True)
+    assert (breaker.state, breaker.admits) == (State.CLOSED, True)
+    fail(breaker, 2)
+    assert breaker.state is State.CLOSED
+
+
+def test_a_trial_that_we_gave_up_gives_its_place_to_another(breaker):
+    fail(breaker, 3)
+    breaker.probed(healthy=True)
+    breaker.leave(breaker.enter(), worked=None)
+    assert (breaker.state, breaker.admits) == (State.HALF_OPEN, True)
+
+
+def test_the_pause_doubles_up_to_the_limit_until_the_server_has_worked(breaker):
+    fail(breaker, 3)
+    pauses = [breaker.remaining]
+    breaker.probed(healthy=False)
+    pauses.append(breaker.remaining)
+    breaker.probed(healthy=True)
+    fail(breaker)
+    pauses.append(breaker.remaining)
+    assert (pauses, breaker.opened) == ([5, 10, 12], 2)
+    breaker.probed(healthy=True)
+    breaker.leave(breaker.enter(), worked=True)
+    fail(breaker, 3)
+    assert breaker.remaining == 5
+
+
+def test_the_first_pause_is_no_longer_than_the_longest(clock):
+    breaker = Breaker(limit=1, pause=60, longest=12, clock=clock)
+    fail(breaker)
+    assert breaker.remaining == 12
+
+
+class Life(RuleBasedStateMachine):
+    """Requests that overlap, probes and time, beside a model that keeps the whole history of the present state."""
+
+    LIMIT, PAUSE, LONGEST = 3, 2.0, 9.0
+
+    @initialize()
+    def begin(self):
+        self.clock = Clock()
+        self.breaker = Breaker(self.LIMIT, self.PAUSE, self.LONGEST, self.clock)
+        self.flying = []
+        """Requests under way: what `enter` gave, and in which state's life they began."""
+        self.life = 0
+        self.state = State.CLOSED
+        self.results = []
+        """How requests of this life ended."""
+        self.pause = self.PAUSE
+        self.until = 0.0
+
+    def become(self, state):
+        self.state, self.results, self.life = state, [], self.life + 1
+
+    def shut(self):
+        self.until, self.pause = self.clock() + self.pause, min(self.LONGEST, 2 * self.pause)
+        self.become(State.OPEN)
+
+    @property
+    def mine(self):
+        return [life for _, life in self.flying if life == self.life]
+
+    @precondition(lambda self: self.breaker.admits)
+    @rule()
+    def send(self):
+        self.flying.append((self.breaker.enter(), self.life))
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), worked=st.sampled_from([True, False, None]))
+    def end(self, data, worked):
+        term, life = self.flying.pop(data.draw(st.integers(0, len(self.flying) - 1)))
+        self.breaker.leave(term, worked=worked)
+        if life != self.life or worked is None:
+            return
+        self.results.append(worked)
+        if self.state is State.HALF_OPEN and worked:
+            self.pause = self.PAUSE
+            self.become(State.CLOSED)
+        elif self.state is State.HALF_OPEN or self.results[-self.LIMIT :] == [False] * self.LIMIT:
+            self.shut()
+
+    @rule(seconds=st.floats(0, 10))
+    def wait(self, seconds):
+        self.clock.seconds += seconds
+
+    @precondition(lambda self: self.state is State.OPEN and self.breaker.remaining == 0)
+    @rule(healthy=st.booleans())
+    def probe(self, healthy):
+        self.breaker.probed(healthy=healthy)
+        if healthy:
+            self.become(State.HALF_OPEN)
+        else:
+            self.shut()
+
+    @invariant()
+    def it_is_as_the_history_says(self):
+        assert self.breaker.state is self.state
+        assert self.breaker.admits == (self.state is State.CLOSED or (self.state is State.HALF_OPEN and not self.mine))
+        assert self.state is not State.HALF_OPEN or len(self.mine) <= 1
+        left = max(0.0, self.until - self.clock()) if self.state is State.OPEN else 0.0
+        assert self.breaker.remaining == left <= self.LONGEST
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

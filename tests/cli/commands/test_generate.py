@@ -1,0 +1,109 @@
+"""`webgym tasks generate` as people meet it, with the scripted model and over real HTTP."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.cli.runs import webgym
+from tests.curriculum.generating import FAILED, failed_run
+from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
+from webgym_cli.store.metrics import events
+from webgym_cli.store.state import underway
+from webgym_cli.tasks.source import open_tasks
+
+SCRIPTED = ("-s", "generate.base_url=scripted", "-s", "generate.tasks_per_request=4")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return failed_run(tmp_path)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_scripted_model_makes_a_task_file(run, tmp_path):
+    said = webgym("tasks", "generate", "run", "-o", "new.jsonl", *SCRIPTED, cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "next: webgym tasks check new.jsonl" in said.stderr
+    assert webgym("tasks", "check", "new.jsonl", "tasks.jsonl", cwd=tmp_path).returncode == 0
+    tasks = open_tasks(str(tmp_path / "new.jsonl"))
+    made = {task.instruction: task for task in tasks.read(range(len(tasks)))}
+    assert 'Find 4 reviews of "Red coat"' in made
+    assert {task.start_url for task in made.values()} == {"http://shop.test:7770/", "http://museum.test/"}
+    assert all(task.extra["generated"] for task in made.values())
+    rejected = lines(tmp_path / "new.jsonl.rejected.jsonl")
+    assert {one["reason"] for one in rejected} == {"known_task", "repeated"}
+    (summary,) = events(run, "generate")
+    assert (summary["kept"], sum(summary["rejected"].values())) == (len(made), len(rejected))
+    assert underway(run) is None
+
+
+def test_the_same_command_again_asks_nothing_and_writes_the_same(run, tmp_path):
+    webgym("tasks", "generate", "run", "-o", "new.jsonl", *SCRIPTED, cwd=tmp_path)
+    before = (tmp_path / "new.jsonl").read_bytes()
+    said = webgym("tasks", "generate", "run", "-o", "new.jsonl", cwd=tmp_path)
+    assert (said.returncode, (tmp_path / "new.jsonl").read_bytes()) == (0, before)
+    assert [(event["asked"], event["calls"]) for event in events(run, "generate")][1] == (0, 0)
+
+
+def test_a_dry_run_tells_seeds_and_requests_and_needs_no_server(run, tmp_path):
+    said = webgym("tasks", "generate", "run", "-o", "new.jsonl", "-n", "--json", cwd=tmp_path)
+    plan = json.loads(said.stdout)
+    assert (said.returncode, plan["stage"], plan["seeds"], plan["requests"]) == (0, "generate", 4, 4)
+    assert plan["seeds_by_site"] == {"museum.test": 1, "shop.test:7770": 3}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "tasks.jsonl"]
+
+
+async def test_what_was_interrupted_is_resumed(run, tmp_path):
+    async with JudgeServer() as server:
+        told = [
+            "-s",
+            f"generate.base_url={server.base_url}",
+            "-s",
+            "generate.retries=0",
+            "-s",
+            "generate.concurrency=1",
+        ]
+        server.script(*[Scripted(status=500)] * 9, job="feasible")
+        said = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *told, cwd=tmp_path)
+        assert (said.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
+        assert "in a row can't be used" in said.stderr
+        assert "what was answered stays" in said.stderr
+        first = sum(asked.job == "generate" for asked in server.asked)
+        said = await asyncio.to_thread(webgym, "resume", "run", cwd=tmp_path)
+        assert (said.returncode, "resuming `webgym generate`" in said.stderr) == (0, True)
+        assert len(lines(tmp_path / "new.jsonl")) > 0
+        generated = sum(asked.job == "generate" for asked in server.asked)
+        assert (first, generated) == (2, 4)
+
+
+async def test_where_no_task_is_left_the_reasons_are_there(run, tmp_path):
+    async with JudgeServer() as server:
+        server.script(*[json.dumps({"tasks": [FAILED[0], "Name the oldest picture"]})] * 4, job="generate")
+        no = json.dumps({"reason": "It has none.", "verdict": "no"})
+        server.script(*[no] * 20, job="feasible")
+        told = ["-s", f"generate.base_url={server.base_url}"]
+        said = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *told, cwd=tmp_path)
+    assert (said.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
+    assert "no new task is left of 8; why: new.jsonl.rejected.jsonl" in said.stderr
+    assert len(lines(tmp_path / "new.jsonl.rejected.jsonl")) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["run"], 2, "--out"),
+        (["none", "-o", "new.jsonl"], 3, "there is no run"),
+        (["run", "-o", "new.jsonl"], 2, "generate.base_url is empty"),
+        (["run", "-o", "new.jsonl", "-s", "generate.base_url=nosuch"], 2, "generate.base_url: 'nosuch' is no http(s)"),
+        (["run", "-o", "new.jsonl", "-s", "generate.critic_window=[0.7,0.2]"], 2, "critic_window: the first"),
+        (["run", "-o", "new.jsonl", *SCRIPTED, "-s", "generate.critic=orm"], 2, "orm.base_url and orm.model are empty"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_says_what(run, tmp_path, arguments, code, expected):
+    said = webgym("tasks", "generate", *arguments, cwd=tmp_path)
+    assert (said.returncode, expected in said.stderr, "Traceback" in said.stderr) == (code, True, False), said.stderr

@@ -1,0 +1,159 @@
+"""`webgym import` as people meet it."""
+
+import json
+import pickle
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.imports.foreign import (
+    REFUTED,
+    agentlab_episode,
+    webgym_episode,
+    webgym_file,
+    webgym_pictures,
+    webrl_episode,
+)
+from tests.imports.test_pickled import Order
+from webgym_cli.config.load import load
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import stored
+from webgym_cli.store.lock import locked
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.state import begin, underway
+from webgym_cli.util.files import write_lines
+
+WEBGYM = [sys.executable, "-m", "webgym_cli"]
+
+
+@pytest.fixture
+def webgym(tmp_path):
+    """Run webgym and return its code, the values on stdout, and stderr."""
+
+    def call(*arguments):
+        done = subprocess.run([*WEBGYM, *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+    return call
+
+
+@pytest.fixture
+def logs(tmp_path):
+    webgym_pictures(tmp_path / "logs", "one", "two", steps=6)
+    turns = webgym_episode("one")
+    webgym_file(tmp_path / "logs", [turns[:1] * 5 + turns[1:], webgym_episode("two", REFUTED)])
+    return tmp_path / "logs"
+
+
+def test_an_import_is_there_for_the_commands_that_follow(webgym, logs, tmp_path):
+    code, events, said = webgym("import", "webgym", logs, "run")
+    assert (code, events[-1]["event"], events[-1]["imported"]) == (0, "import", 2)
+    assert "imported 2: 1 solved, 8 steps" in said
+    assert said.endswith("next: webgym inspect-buffer run\n")
+    code, (overview,), _ = webgym("inspect-buffer", "run", "--json")
+    assert (code, overview["trajectories"], overview["success_rate"]) == (0, 2, 0.5)
+    code, (plan,), _ = webgym("prepare", "run", "--dry-run")
+    assert (code, plan["trajectories"], plan["dropped_trajectories"]["unsuccessful"]) == (0, 2, 1)
+    assert (plan["dropped_steps"]["same_screenshot"], plan["eligible_steps"]) == (5, 1)
+    code, _, said = webgym("import", "auto", logs, "run")
+    assert (code, "2 already_imported" in said) == (0, True)
+    assert underway(RunDir(tmp_path / "run")) is None
+
+
+def test_a_dry_run_tells_and_writes_nothing(webgym, logs, tmp_path):
+    code, (summary,), _ = webgym("import", "webgym", logs, "run", "--dry-run")
+    assert (code, summary["dry_run"], summary["imported"], summary["iteration"]) == (0, True, 2, 0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_left_out_is_told_with_an_example(webgym, logs):
+    (logs / "images" / "two" / "step_001.png").unlink()
+    code, events, said = webgym("import", "webgym", logs, "run")
+    assert (code, events[-1]["skipped"]) == (0, {"screenshot_missing": 1})
+    assert f"  screenshot_missing: {logs}/train_trajectories/train_trajectories.pt.iteration3, trajectory 1: " in said
+    assert "step_001.png: not there" in said
+
+
+def test_a_hostile_pickle_runs_nothing_and_is_told_in_one_line(webgym, tmp_path):
+    import os
+
+    (tmp_path / "x.pt.iteration1").write_bytes(pickle.dumps(Order(os.system, f"touch {tmp_path}/made")))
+    code, _, said = webgym("import", "webgym", "x.pt.iteration1", "run")
+    assert code == 2
+    assert f"webgym: {tmp_path}/x.pt.iteration1: it asks for 'posix.system'" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("webgym", "none"), "none: no such file or folder"),
+        (("agentlab", "logs"), "nothing of the format agentlab is there"),
+        (("auto", "run"), "nothing that can be imported is there"),
+        (("webgym", "logs", "--images", "none"), "none: no such folder"),
+        (("webgym", "logs", "-s", "seeed=1"), "seeed"),
+        (("other", "logs"), "other"),
+        (("webgym", "logs", "--iteration", "-1"), "'--iteration'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(webgym, logs, tmp_path, arguments, words):
+    create_or_open(RunDir(tmp_path / "run"), load())
+    form, path, *options = arguments
+    code, out, said = webgym("import", form, path, "run", *options)
+    assert (code, out, "Traceback" in said) == (2, [], False)
+    assert words in said
+
+
+def test_a_locked_run_and_a_rollouts_iteration_are_left_alone(webgym, logs, tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load())
+    with locked(run, "rollout runs/a"):
+        assert webgym("import", "webgym", logs, "run")[0] == 75
+    write_lines(run.plan(Split.TRAIN, 0), [])
+    code, _, said = webgym("import", "webgym", logs, "run")
+    assert (code, "next: --iteration 1" in said) == (2, True)
+    assert webgym("import", "webgym", logs, "run", "--iteration", "1")[0] == 0
+    assert len(list(stored(run, Split.TRAIN, 1))) == 2
+
+
+def test_the_green_frames_are_told_of_and_stay_out_of_training(webgym, tmp_path):
+    webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")'])
+    code, _, said = webgym("import", "webrl", "r", "run")
+    assert (code, "green frame" in said) == (0, True)
+    assert len(list(stored(RunDir(tmp_path / "run"), Split.TEST, 0))) == 1
+    code, _, said = webgym("import", "webrl", "r", "other", "--split", "train")
+    assert (code, "green frame" in said) == (0, False)
+    assert len(list(stored(RunDir(tmp_path / "other"), Split.TRAIN, 0))) == 1
+
+
+def test_an_interrupted_import_is_resumed(webgym, tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load())
+    agentlab_episode(tmp_path / "lab", 'click("a1")')
+    options = {"format_": "agentlab", "path": str(tmp_path / "lab"), "split": None, "iteration": 3, "images": None}
+    begin(run, "import", options)
+    code, events, said = webgym("resume", "run", "--json")
+    assert (code, events[-1]["imported"], "resuming `webgym import`" in said) == (0, 1, True)
+    assert len(list(stored(run, Split.TRAIN, 3))) == 1
+
+
+def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
+    for seed in range(40):
+        agentlab_episode(tmp_path / "lab", "noop()", seed=seed, pictures=True)
+    child = subprocess.Popen(
+        [*WEBGYM, "import", "agentlab", "lab", "run", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    while json.loads(child.stdout.readline())["event"] != "imported":
+        pass
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=60)
+    assert child.returncode == 143
+    run = RunDir(tmp_path / "run")
+    assert underway(run).command == "import"
+    assert 0 < len(list(stored(run, Split.TRAIN, 0))) < 40
+    done = subprocess.run([*WEBGYM, "resume", "run"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert len({one.id for one in stored(run, Split.TRAIN, 0)}) == len(list(stored(run, Split.TRAIN, 0))) == 40

@@ -1,0 +1,237 @@
+"""`inspect-buffer`, `show` and `diff` as people and scripts meet them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.inspect.buffers import attempt, made
+from tests.records.made import store_images, trajectory
+from tests.records.test_judgement import ANSWERED, WEB, judgement
+from webgym_cli.cli.app import app
+from webgym_cli.cli.commands.episode_text import episode_text
+from webgym_cli.cli.commands.inspect_tables import cell, sparkline
+from webgym_cli.errors import MissingStageError, StoreError, UsageError
+from webgym_cli.inspect.episode import Told
+from webgym_cli.records.judgement import Verdict
+from webgym_cli.records.task import Split
+from webgym_cli.util.files import write_atomic
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two test iterations of the same three episodes; the second solves one more."""
+    tasks = ("a", "b", "b")
+    solved = ((True, False, False), (True, True, False))
+    return made(
+        tmp_path / "run",
+        *(
+            attempt(number, task, solved[iteration][number], iteration=iteration)
+            for iteration in range(2)
+            for number, task in enumerate(tasks)
+        ),
+    )
+
+
+@pytest.fixture
+def said(run):
+    """Calls a command on the run; gives what stands on stdout and on stderr. Raises the command's own errors."""
+
+    def call(command, *arguments, **options):
+        result = CliRunner().invoke(app, [command, str(run.root), *map(str, arguments)], **options)
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return result.stdout, result.stderr
+
+    return call
+
+
+def test_a_sparkline_has_a_block_a_rate():
+    assert sparkline([0, 0.12, 0.13, 0.5, 0.99, 1, None]) == "▁▁▂▅██·"
+
+
+def test_cells_are_one_line_and_harmless():
+    assert [cell(value) for value in (None, 1.23456789, {"a": [1]}, True, "x\x1b[2J\ny\u202e")] == [
+        None, "1.23457", '{"a": [1]}', "true", "x·[2J·y·"
+    ]  # fmt: skip
+
+
+def test_the_tables_have_a_trend_and_pass_at_k(said):
+    out, err = said("inspect-buffer")
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert ["b", "4", "4", "0.250", "0.046-0.699", "2.0", "0", "▁▅"] in lines
+    assert ["test 1", "2", "0.750", None] not in lines
+    assert ["test 1", "3", "3", "0.667", "0.208-0.939", "2.0", "0"] in lines
+    assert err == ""
+
+
+def test_long_tables_are_cut_and_say_so(said):
+    out, err = said("inspect-buffer", "--top", 1)
+    assert [line for line in out.splitlines() if line.startswith("a\t")] == []
+    assert "by task: 1 more; --top 0 shows all\n" in err
+    assert "more" not in said("inspect-buffer", "--top", 0)[1]
+
+
+def test_json_has_all_groups_unless_some_are_asked_for(said):
+    whole, some = (json.loads(said("inspect-buffer", "--json", *more)[0]) for more in ((), ("--top", 1)))
+    assert (list(whole["by_task"]), list(some["by_task"])) == (["b", "a"], ["b"])
+    assert whole["pass_at_k"]["test 1"]["k"]["1"] == {"rate": 0.75, "tasks": 2}
+    assert whole["prepare"] is None
+
+
+def test_a_condition_in_sql_goes_with_the_other_options(said):
+    ids = said("inspect-buffer", "--where", "success and site = 'b.test'", "--iteration", 1, "-q")[0]
+    assert ids.split() == ["test-0001-00001"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--where", "sit = 'x'"), 'Candidate bindings: "site"'),
+        (("--where", "task::INT > 1"), "--where: Conversion Error"),
+        (("--where", "task::INT > 1", "-q"), "--where: Conversion Error"),
+        (("--where", "true; DROP VIEW steps"), "syntax error"),
+        (("--sql", "DROP VIEW steps"), "one SELECT"),
+        (("--sql", "SELECT 1", "--split", "test"), "--sql and a choice of trajectories exclude each other"),
+        (("--verify", "--where", "true"), "--verify and a choice of trajectories exclude each other"),
+    ],
+    ids=str,
+)
+def test_wrong_sql_is_wrong_usage(said, arguments, words):
+    with pytest.raises(UsageError, match=words) as caught:
+        said("inspect-buffer", *arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_query_is_a_table_or_json_lines(said):
+    sql = "SELECT task, count(*) AS n, avg(reward) AS r FROM trajectories GROUP BY ALL ORDER BY task"
+    assert said("inspect-buffer", "--sql", sql)[0] == "a\t2\t1\nb\t4\t0.25\n"
+    lines = said("inspect-buffer", "--sql", sql, "--json")[0].splitlines()
+    assert [json.loads(line) for line in lines] == [{"task": "a", "n": 2, "r": 1.0}, {"task": "b", "n": 4, "r": 0.25}]
+    assert said("inspect-buffer", "--sql", "FROM damage") == ("", "no rows\n")
+
+
+def test_reindex_builds_the_index_anew_and_says_the_same(said, run):
+    before = said("inspect-buffer", "--json")[0]
+    made_before = {file.name for file in run.index.rglob("*.parquet")}
+    for file in run.index.rglob("*.parquet"):
+        file.write_bytes(b"x" * file.stat().st_size)
+    after, err = said("inspect-buffer", "--json", "--reindex")
+    assert json.loads(after) == json.loads(before)
+    assert {file.name for file in run.index.rglob("*.parquet")} == made_before
+    assert all(file.read_bytes().startswith(b"PAR1") for file in run.index.rglob("*.parquet"))
+    assert err == ""
+
+
+def test_verify_fails_where_something_is_wrong(said, run):
+    for number in range(3):
+        for iteration in range(2):
+            store_images(run, attempt(number, "a", solved=True, iteration=iteration))
+    out, err = said("inspect-buffer", "--verify")
+    assert "trajectories\t6" in out.splitlines()
+    assert "all is as it was written" in err
+    next(run.screenshots.rglob("*.png")).unlink()
+    with pytest.raises(StoreError, match="1 x image_missing"):
+        said("inspect-buffer", "--verify")
+
+
+def test_show_tells_an_episode_and_its_verdicts():
+    made_ = trajectory(3, outcome=ANSWERED, task=WEB, steps=2)
+    verdict = Verdict(question="It is red.", passed=False, reason="It is\nblue.", votes=(True, False, False))
+    text = episode_text(Told(made_, (judgement(trajectory=made_.id, facts=(verdict,), success=False),))).plain
+    lines = [line.strip() for line in text.splitlines()]
+    assert "asked     Click the button." in lines
+    assert "fact      It is red." in lines
+    assert "not passed (1 of 3 votes for it)" in lines
+    assert "blue." in lines
+    assert [line for line in lines if line.startswith("step ")] == ["step 0", "step 1"]
+    assert lines.count("action    click (10, 20)") == 2
+
+
+def test_what_was_written_elsewhere_moves_no_cursor():
+    text = episode_text(Told(trajectory(0, instruction="\x1b[2Jgone\r\u202e", id="a\x1b"))).plain
+    assert not {letter for letter in text if letter < " "} - {"\n"}
+    assert "\u202e" not in text
+
+
+def test_show_takes_ids_from_stdin_and_writes_json_and_a_page(said, run, tmp_path):
+    out, _ = said("show", "-", "--json", input="test-0001-00002\ntest-0000-00000\n")
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["test-0001-00002", "test-0000-00000"]
+    page = tmp_path / "x" / "page.html"
+    assert said("show", "test-0000-00000", "--html", page)[0] == f"{page}\n"
+    assert page.read_bytes().startswith(b"<!doctype html>")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_open_writes_below_the_run_and_says_where(said, run, monkeypatch, there):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or there)
+    out, err = said("show", "test-0000-00000", "--open")
+    path = run.root / "pages" / "test-0000-00000.html"
+    assert (out, opened) == (f"{path}\n", [path.as_uri()])
+    assert path.is_file()
+    assert ("no browser" in err) is not there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no trajectory is named"),
+        (("test-0000-0000",), "did you mean test-0000-00000"),
+        (("test-0000-00000", "test-0000-00001", "--html", "x.html"), "--html takes one"),
+    ],
+)
+def test_show_refuses_what_it_cannot_show(said, arguments, words):
+    with pytest.raises(UsageError, match=words):
+        said("show", *arguments)
+
+
+@pytest.mark.parametrize("arguments", [("show", "none", "x"), ("diff", "none", "0", "1"), ("inspect-buffer", "none")])
+def test_without_a_run_an_earlier_stage_is_missing(arguments):
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, MissingStageError)
+
+
+def test_a_page_that_cannot_be_written_is_named(said, tmp_path):
+    write_atomic(tmp_path / "file", "")
+    with pytest.raises(StoreError, match="can't be written"):
+        said("show", "test-0000-00000", "--html", tmp_path / "file" / "page.html")
+
+
+def test_a_hostile_id_leads_nowhere_else(run):
+    assert run.page("../../x").parent == run.root / "pages"
+
+
+def test_diff_shows_what_changed(said):
+    out, _ = said("diff", 0, 1)
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert ["1", "0", "1", "1", "0", "1.0"] in lines  # gained, lost, kept, failed, unscored, p
+    assert ["b", "2", "1", "0", "0", "1"] in lines
+    assert ["b", "1", "test-0000-00001", "test-0001-00001"] in lines
+    found = json.loads(said("diff", 0, 1, "--json")[0])
+    assert (found["counts"]["gained"], found["unit"]) == (1, "episode")
+
+
+def test_diff_takes_another_run(said, tmp_path):
+    other = made(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
+    found = json.loads(said("diff", 1, 5, "--with", other.root, "--json")[0])
+    assert (found["pairs"], found["counts"]["lost"], found["first"]["only_here"]) == (1, 1, 2)
+
+
+def test_diff_of_what_is_not_there_is_wrong_usage(said):
+    with pytest.raises(UsageError, match="no train trajectories of iteration 0; there is test 0, test 1"):
+        said("diff", 0, 1, "--split", Split.TRAIN.value)
+
+
+def test_help_loads_no_database():
+    code = (
+        "import sys; from webgym_cli.cli.app import app\n"
+        "heavy = {'duckdb', 'pyarrow', 'jinja2', 'rich.console', 'PIL'}\n"
+        "sys.stdout.write(str(sorted(heavy & sys.modules.keys())))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]"

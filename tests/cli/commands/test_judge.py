@@ -1,0 +1,188 @@
+"""`webgym judge` as people meet it, against the scripted judge over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+
+import pytest
+
+from tests.records.made import png
+from tests.rewards.cases import GARBAGE, NO, answered
+from webgym_cli.config.load import load
+from webgym_cli.records.task import Split
+from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
+from webgym_cli.store.buffer import append, judgements, scan
+from webgym_cli.store.lock import locked
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+WEBGYM = [sys.executable, "-m", "webgym_cli"]
+WRONG = "It was painted by Rembrandt in 1632."
+FIRST, SECOND = "train-0000-00000", "train-0000-00001"
+
+
+@pytest.fixture
+async def server():
+    async with JudgeServer() as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with a right and a wrong answer that nobody has judged."""
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    for shade in range(3):
+        ScreenshotStore(made.screenshots).put(png(shade))
+    append(made, answered(0))
+    append(made, answered(1, answer=WRONG))
+    return made
+
+
+@pytest.fixture
+def start(server, tmp_path):
+    """Start webgym with a judge to ask."""
+
+    async def begin(*arguments):
+        return await asyncio.create_subprocess_exec(
+            *WEBGYM,
+            *map(str, arguments),
+            cwd=tmp_path,
+            env={**os.environ, "WEBGYM_JUDGE__BASE_URL": server.base_url, "WEBGYM_JUDGE__RETRIES": "0"},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    return begin
+
+
+@pytest.fixture
+def webgym(start):
+    """Run webgym to its end and return its code, the values on stdout, and stderr."""
+
+    async def call(*arguments, stdin=""):
+        child = await start(*arguments)
+        out, said = await asyncio.wait_for(child.communicate(stdin.encode()), 60)
+        return child.returncode, [json.loads(line) for line in out.decode().splitlines()], said.decode()
+
+    return call
+
+
+def verdicts(run):
+    return {name: [said.success for said in found] for name, found in judgements(run, Split.TRAIN, 0).items()}
+
+
+async def test_it_judges_what_has_no_verdict_once(webgym, run, server):
+    code, events, said = await webgym("judge", run.root, "--json")
+    assert (code, verdicts(run)) == (0, {FIRST: [True], SECOND: [False]})
+    assert [event["event"] for event in events] == ["plan", "judgement", "judgement", "judge"]
+    assert events[-1].items() >= {"judged": 2, "successes": 1, "success_rate": 0.5}.items()
+    assert "judged 2: 1 of 2 solved" in said
+    assert f"next: webgym inspect-buffer {run.root}" in said
+    assert [found.outcome.reward for found in scan(run, Split.TRAIN, 0)] == [1.0, 0.0]
+    asked = len(server.asked)
+    code, events, _ = await webgym("judge", run.root)
+    assert (code, events[-1]["judged"], len(server.asked)) == (0, 0, asked)
+
+
+async def test_other_settings_judge_anew_and_keep_the_older_verdicts(webgym, run, server):
+    await webgym("judge", run.root)
+    server.script(NO, job="fact")
+    code, events, _ = await webgym("judge", run.root, FIRST, "-s", "judge.check_claims=false")
+    assert (code, verdicts(run)) == (0, {FIRST: [True, False], SECOND: [False]})
+    assert events[-1]["agreement_with_previous"] == {"both": 1, "same": 0, "rate": 0.0}
+
+
+async def test_a_dry_run_asks_nothing_and_writes_nothing(webgym, run, server):
+    before = sorted(path for path in run.root.rglob("*"))
+    code, (plan,), _ = await webgym("judge", run.root, "-n")
+    assert (code, plan["owed"], plan["stage"]) == (0, 2, "judge")
+    assert (sorted(path for path in run.root.rglob("*")), len(server.asked)) == (before, 0)
+
+
+async def test_ids_can_be_piped_in_and_only_failed_ones_asked_again(webgym, run, server):
+    server.script(GARBAGE, job="fact")
+    code, _, said = await webgym("judge", run.root, "-s", "judge.concurrency=1")
+    assert (code, verdicts(run)) == (0, {FIRST: [None], SECOND: [False]})
+    assert f"next: webgym judge {run.root} --failed" in said
+    ids = json.dumps({"id": FIRST}) + "\n"
+    await webgym("judge", run.root, "-", stdin=ids)
+    assert verdicts(run) == {FIRST: [None, True], SECOND: [False]}
+    code, events, _ = await webgym("judge", run.root, "--failed")
+    assert (code, events[-1]["judged"]) == (0, 0)
+
+
+async def test_no_ids_on_stdin_judge_nothing(webgym, run):
+    code, events, _ = await webgym("judge", run.root, "-")
+    assert (code, events[-1]["judged"], verdicts(run)) == (0, 0, {})
+
+
+async def test_a_judge_that_is_down_is_1_with_a_hint(webgym, run, server):
+    server.script(*[Scripted(status=503)] * 2, job="blocking")
+    code, events, said = await webgym("judge", run.root)
+    assert (code, verdicts(run)) == (1, {FIRST: [None], SECOND: [None]})
+    assert events[-1]["event"] == "judgement"
+    assert "2 judgements in a row failed" in said
+    assert "next: check judge.base_url" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-s", "judge.base_url="], "judge.base_url is empty"),
+        (["-s", "judge.base_url=nosuch"], "judge.base_url: 'nosuch' is no http(s) address"),
+        (["-s", "judge.votes=0"], "judge.votes"),
+        (["nosuch"], "no trajectory 'nosuch'"),
+        (["--iteration", "x"], "--iteration takes a number or all, got 'x'"),
+        (["--all", "--failed"], "--failed and --all exclude each other"),
+        (["--split", "nosuch"], "'nosuch'"),
+    ],
+    ids=str,
+)
+async def test_wrong_usage_is_2_and_says_what(webgym, run, arguments, expected):
+    code, shown, said = await webgym("judge", run.root, *arguments)
+    assert (code, shown) == (2, [])
+    assert expected in said
+    assert "Traceback" not in said
+
+
+async def test_what_is_not_there_is_3_and_names_the_next_command(webgym, run, tmp_path):
+    for arguments in (["none"], [run.root, "--iteration", "9"], [run.root, "--split", "test"]):
+        code, shown, said = await webgym("judge", *arguments)
+        assert (code, shown) == (3, [])
+        assert "next: webgym rollout" in said
+
+
+async def test_a_locked_run_is_75(webgym, run):
+    with locked(run, "train runs/a"):
+        code, _, said = await webgym("judge", run.root)
+    assert code == 75
+    assert "webgym train runs/a" in said
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
+async def test_stopped_it_keeps_what_was_judged_and_resume_does_the_rest(start, webgym, run, server, number, status):
+    server.script(NO, Scripted(silent=True), job="blocking")
+    child = await start("judge", run.root, "--iteration", "0", "-s", "judge.concurrency=1")
+    await asyncio.wait_for(server.arrived(2, "blocking"), 60)
+    child.send_signal(number)
+    await asyncio.wait_for(child.communicate(), 60)
+    assert (child.returncode, verdicts(run)) == (status, {FIRST: [True]})
+    code, events, said = await webgym("resume", run.root)
+    assert (code, events[-1]["judged"], verdicts(run)) == (0, 1, {FIRST: [True], SECOND: [False]})
+    assert "resuming `webgym judge`" in said
+
+
+async def test_the_key_stands_nowhere(webgym, run, server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret-key")
+    server.script(Scripted(status=401), Scripted(status=401), job="blocking")
+    _, events, said = await webgym("judge", run.root, "--json")
+    assert {asked.authorization for asked in server.asked} == {"Bearer s3cret-key"}
+    files = [path.read_bytes() for path in run.root.rglob("*") if path.is_file()]
+    assert b"s3cret-key" not in b"".join([*files, said.encode(), json.dumps(events).encode()])

@@ -1,0 +1,149 @@
+"""`webgym login` as people meet it: a real browser, and the fixture mail site in the place of WebArena's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+import time
+
+import pytest
+
+from tests.environments.webarena.webarena_mail import PASSWORD, USER, MailServer, mail_settings
+from tests.stack.killing import needs_chromium
+
+SITE = "gitlab"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    needs_chromium()
+
+
+@pytest.fixture
+async def mail():
+    async with MailServer() as server:
+        yield server
+
+
+@pytest.fixture
+def login(tmp_path, mail):
+    """Run `webgym login` to its end and return its code, the rows on stdout, and stderr."""
+
+    async def call(*arguments, password=PASSWORD, as_json=True):
+        given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.settle_seconds=0.5", *mail_settings(SITE, mail)]
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "webgym_cli", "login", *(["--json"] * as_json), *map(str, arguments)),
+            *(word for one in given for word in ("-s", one)),
+            cwd=tmp_path,
+            env={**os.environ, "WEBARENA_GITLAB_PASSWORD": password},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, said = await asyncio.wait_for(child.communicate(), 120)
+        assert password not in out.decode() + said.decode()
+        lines = out.decode().splitlines()
+        return child.returncode, [json.loads(line) for line in lines] if as_json else lines, said.decode()
+
+    return call
+
+
+@pytest.fixture
+def state(tmp_path):
+    return tmp_path / "auth" / f"{SITE}_state.json"
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+async def test_a_login_is_kept_for_its_owner_alone_and_is_known_to_the_site_until_that_forgets(login, state, mail):
+    code, rows, said = await login()
+    row = {"site": SITE, "status": "valid", "account": USER, "file": str(state), "detail": ""}
+    assert (code, rows, said, mail.logins) == (0, [row], "", 1)
+    assert stat.S_IMODE(state.stat().st_mode) == 0o600
+    cookies = {cookie["name"]: cookie["value"] for cookie in json.loads(state.read_text())["cookies"]}
+    assert mail.sessions[cookies["session"]].logged_in
+    assert [path.name for path in state.parent.iterdir()] == [state.name]
+
+    code, rows, said = await login("--check")
+    assert (code, rows, mail.logins) == (0, [row], 1)
+
+    mail.sessions.clear()
+    code, (found,), said = await login("--check", SITE)
+    assert (code, found["status"]) == (3, "expired")
+    assert found["detail"] == f"{mail.url}/folder/inbox leads to the login page"
+    assert said == f"webgym: 1 of 1 logins are of no use\n  next: webgym login {SITE}\n"
+
+    assert (await login())[0] == 0
+    os.utime(state, (0, time.time() - 13 * 3600))
+    code, (found,), _ = await login("--check")
+    assert (code, found["status"], found["detail"]) == (3, "expired", "expired (13.0 hours old)")
+
+    state.write_text("{")
+    code, (found,), _ = await login("--check")
+    assert (code, found["status"], found["detail"]) == (3, "missing", f"{state} is unreadable")
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+async def test_a_wrong_password_is_1_and_says_what_the_site_says(login, state):
+    code, (row,), said = await login(password="squirrel")
+    told = f"{SITE} did not let {USER} in: "
+    assert (code, row["status"], state.exists()) == (1, "failed", False)
+    assert row["detail"].startswith(told) and row["detail"].endswith("it said: User name or password is wrong.")
+    assert said.startswith(f"webgym: 1 of 1 sites were not logged in to: {told}")
+    assert f"next: check webarena.{SITE}.account and the variable WEBARENA_GITLAB_PASSWORD" in said
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+@pytest.mark.parametrize("down", ["gone", "503"])
+async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail, down):
+    if down == "gone":
+        await mail.__aexit__()
+    else:
+        mail.status = 503
+    code, (row,), said = await login()
+    assert (code, row["status"], state.exists()) == (1, "failed", False)
+    assert f"{SITE}: {mail.url}/login answers with status 50" in said
+    assert f"next: start the site, or mend webarena.{SITE}.url" in said
+    if down == "gone":
+        mail._runner = None
+        await mail.__aenter__()
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+async def test_a_form_that_looks_otherwise_names_the_setting(login):
+    code, _, said = await login("-s", f"webarena.{SITE}.submit=button=Enter here")
+    assert code == 1
+    assert f"does not show webarena.{SITE}.submit, 'button=Enter here'" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["bank"], "there is no site 'bank'"),
+        (["map"], "webarena.map: nobody logs in there"),
+        (["reddit"], "webarena.reddit.url is empty"),
+        (["-s", f"webarena.{SITE}.password_env_var=NO_SUCH"], "the variable NO_SUCH is not set"),
+        (["-s", f"webarena.{SITE}.password_env_var="], "password_env_var is empty"),
+    ],
+)
+async def test_wrong_usage_is_2_and_says_what(login, arguments, expected):
+    code, rows, said = await login(*arguments)
+    assert (code, rows) == (2, [])
+    assert expected in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+async def test_a_missing_login_is_3(login, state):
+    code, (row,), _ = await login("--check")
+    assert (code, row["status"], row["detail"]) == (3, "missing", f"{state} is missing")
+    code, lines, said = await login("--check", as_json=False)
+    assert (code, lines) == (3, [f"{SITE}\tmissing\t{USER}\t{state} is missing"])
+    assert said.startswith(f"{SITE}: missing\nwebgym: 1 of 1 logins are of no use")

@@ -1,0 +1,75 @@
+"""`webgym loop` as people and scripts meet it; with the trainer it is under tests/stack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from webgym_cli.cli.commands.loop import gains, progress_table
+from webgym_cli.config.load import load
+from webgym_cli.store.run import RunDir, create_or_open
+
+
+def loop(tmp_path, *arguments):
+    command = [sys.executable, "-m", "webgym_cli", "loop", "run", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), {"phase": "both", "trainings_to_do": 3, "evaluations": [0, 1, 2, 3]}),
+        (("--eval-every", "2", "--iterations", "5"), {"trainings_to_do": 5, "evaluations": [0, 2, 4, 5]}),
+        (("--eval-every", "0"), {"evaluations": []}),
+        (("--phase", "rollout"), {"trainings_to_do": 0, "evaluations": [0]}),
+        (("--phase", "update"), {"trainings_to_do": 1, "evaluations": []}),
+        (("--until", "0.8", "--min-success", "0.5", "--keep-going"), {"until": 0.8, "min_success": 0.5}),
+        (("-s", "loop.eval_every=3"), {"evaluations": [0, 3]}),
+    ],
+)
+def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, arguments, expected):
+    said = loop(tmp_path, "-c", "demo", "--dry-run", "--json", *arguments)
+    assert said.returncode == 0, said.stderr
+    plan = json.loads(said.stdout)
+    assert {key: plan[key] for key in expected} == expected
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [("--phase", "neither"), ("--until", "2"), ("--iterations", "0")])
+def test_wrong_options_are_2(tmp_path, arguments):
+    assert loop(tmp_path, "-c", "demo", *arguments).returncode == 2
+
+
+def test_a_threshold_that_nothing_measures_is_2(tmp_path):
+    said = loop(tmp_path, "-c", "demo", "--eval-every", "0", "--min-success", "0.5")
+    assert said.returncode == 2
+    assert "this loop makes none" in said.stderr
+
+
+def test_an_update_without_episodes_is_3_and_can_be_resumed(tmp_path):
+    said = loop(tmp_path, "-c", "demo", "--phase", "update")
+    assert said.returncode == 3
+    assert "next: webgym rollout" in said.stderr
+
+
+@pytest.mark.browser
+def test_the_rollout_phase_collects_and_ends(tmp_path):
+    create_or_open(RunDir(tmp_path / "run"), load(["demo"], ["loop.demonstration_episodes=4"]))
+    said = loop(tmp_path, "--phase", "rollout", "--eval-every", "0", "--json")
+    assert said.returncode == 0, said.stderr
+    summary = [json.loads(line) for line in said.stdout.splitlines()][-1]
+    assert (summary["event"], summary["episodes"], summary["success_rate"]) == ("rollout", 4, 1.0)
+    assert "next: webgym loop run --phase update" in said.stderr
+    assert loop(tmp_path, "--phase", "rollout", "--eval-every", "0").returncode == 0
+
+
+def test_an_evaluation_whose_rewards_are_unknown_is_shown_as_such():
+    known = {"iteration": 0, "episodes": 10, "successes": 2, "success_rate": 0.2, "interval": [0.06, 0.51]}
+    unknown = {"iteration": 1, "episodes": 0, "successes": 0, "success_rate": None, "interval": [0.0, 1.0]}
+    _, rows = progress_table([known, unknown, {**known, "iteration": 2}])
+    assert [row[2] for row in rows] == ["0.200", "", "0.200"]
+    assert [row[4] for row in rows] == ["", "", ""]
+    assert gains([known, unknown], 0) == []

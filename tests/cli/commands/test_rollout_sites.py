@@ -1,0 +1,112 @@
+"""`webgym rollout` on a site of WebArena's that has a login and is reset: the fixture mail site, in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+
+from tests.agent.policy_host import Host
+from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
+from tests.stack.killing import needs_chromium
+
+SITE = "gitlab"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    needs_chromium()
+
+
+@pytest.fixture
+async def mail():
+    async with MailServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def policy():
+    host = Host(content='exit(message="done")')
+    await host.start()
+    yield host
+    await host.stop()
+
+
+@pytest.fixture
+def rollout(tmp_path, mail, policy):
+    """Run `webgym rollout` on two tasks that only who is logged in can solve."""
+    record = {
+        "environment": "webarena",
+        "start_url": f"{mail.url}/folder/inbox",
+        "sites": [SITE],
+        "storage_state": f"./.auth/{SITE}_state.json",
+        "eval": {"eval_types": ["url_match"], "reference_url": f"{mail.url}/folder/inbox"},
+    }
+    lines = [json.dumps({**record, "id": f"t{at}", "instruction": f"Open {at}."}) for at in range(2)]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(lines) + "\n")
+
+    async def call(*arguments, password=PASSWORD):
+        given = [
+            "tasks.train=tasks.jsonl",
+            "context_config.prompt_version=webrl",
+            f"webarena.auth_folder={tmp_path / 'auth'}",
+            *mail_settings(SITE, mail),
+        ]
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "webgym_cli", "rollout", "run", "--json", "--episodes", "2"),
+            *("--policy", policy.url, *(word for one in (*given, *arguments) for word in ("-s", one))),
+            cwd=tmp_path,
+            env={**os.environ, "WEBARENA_GITLAB_PASSWORD": password},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, said = await asyncio.wait_for(child.communicate(), 240)
+        assert not password or password not in out.decode() + said.decode()
+        return child.returncode, [json.loads(line) for line in out.decode().splitlines()], said.decode()
+
+    return call
+
+
+async def test_what_a_rollout_lacks_is_told_before_anything_is_written(rollout, tmp_path):
+    code, events, said = await rollout(password="")
+    assert (code, events) == (2, [])
+    assert "the variable WEBARENA_GITLAB_PASSWORD is not set" in said
+    code, events, said = await rollout("webarena.login=manual")
+    assert (code, events) == (3, [])
+    assert said == f"webgym: the login of {SITE} is of no use: missing\n  next: webgym login {SITE}\n"
+    code, events, said = await rollout(f"webarena.{SITE}.url=")
+    assert (code, events) == (2, [])
+    assert f"webarena.{SITE}.url is empty: where is the site {SITE}?" in said
+    assert "task t" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+async def test_each_episode_has_the_site_to_itself_after_a_reset_and_is_logged_in(rollout, mail, tmp_path):
+    reset = (f"webarena.{SITE}.isolation=reset", f"webarena.{SITE}.reset={mail.url}/reset", "rollout.concurrency=2")
+    code, events, said = await rollout(*reset)
+    assert code == 0, said
+    plan, sites, login = events[:3]
+    assert (plan["event"], plan["sites"]) == ("plan", {SITE: "reset"})
+    assert (sites["event"], sites["sites"]) == ("sites", {SITE: "reset"})
+    assert f"sites: {SITE} one at a time, after a reset" in said
+    assert (login["event"], login["sites"]) == ("login", [SITE])
+    assert [event["reward"] for event in events if event["event"] == "trajectory"] == [1.0, 1.0]
+    assert (mail.resets, mail.logins) == (2, 3)
+    assert PASSWORD not in "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+async def test_a_reset_that_fails_is_a_failure_and_no_score(rollout):
+    broken = (f"webarena.{SITE}.isolation=reset", f"webarena.{SITE}.reset=sh -c 'echo no disk; exit 3'")
+    code, events, _ = await rollout(*broken, "rollout.max_attempts=1")
+    assert code == 1
+    ended = [event for event in events if event["event"] == "trajectory"]
+    assert [(event["reward"], event["failure"]) for event in ended] == [(None, "environment_error")] * 2
+    assert all(f"the reset of {SITE} failed" in event["failure_detail"] for event in ended)
+    assert "no disk" in ended[0]["failure_detail"]

@@ -1,0 +1,140 @@
+"""`webgym score` as people meet it, against a server of log-probabilities over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+
+from tests.cli.runs import model
+from tests.records.test_judgement import by_orm
+from tests.rewards.cases import answered
+from tests.rewards.orm_server import MODEL, OrmServer
+from webgym_cli.cli.commands.episode_text import episode_text
+from webgym_cli.config.load import load
+from webgym_cli.inspect.episode import Told
+from webgym_cli.inspect.page import page
+from webgym_cli.records.judgement import judged
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import append, judgements, scan
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+FIRST, SECOND = "train-0000-00000", "train-0000-00001"
+
+
+@pytest.fixture
+async def server():
+    async with OrmServer() as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with two episodes that nobody has judged."""
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    append(made, answered(0))
+    append(made, answered(1))
+    return made
+
+
+@pytest.fixture
+def webgym(tmp_path):
+    """Run webgym to its end and return its code, the values on stdout, and stderr."""
+
+    async def call(*arguments, stdin=""):
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "webgym_cli", *map(str, arguments)),
+            cwd=tmp_path,
+            env={**os.environ, "WEBGYM_ORM__RETRIES": "0"},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, said = await asyncio.wait_for(child.communicate(stdin.encode()), 60)
+        return child.returncode, [json.loads(line) for line in out.decode().splitlines()], said.decode()
+
+    return call
+
+
+def probabilities(run):
+    return {
+        name: [round(one.probability, 4) for one in found] for name, found in judgements(run, Split.TRAIN, 0).items()
+    }
+
+
+async def test_a_server_scores_what_has_no_score_once(webgym, run, server):
+    server.answers.extend([{"YES": 0.6, "NO": 0.2}, {"YES": 0.1, "NO": 0.3}])
+    code, events, said = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
+    assert (code, probabilities(run)) == (0, {FIRST: [0.75], SECOND: [0.25]})
+    assert [event["event"] for event in events] == ["plan", "scored", "scored", "score"]
+    assert (events[0]["model"], events[-1]["successes"]) == (MODEL, 1)
+    assert "scored 2: 1 solved" in said
+    assert f"next: webgym inspect-buffer {run.root}" in said
+    assert [found.outcome.reward for found in scan(run, Split.TRAIN, 0)] == [1.0, 0.0]
+    code, events, _ = await webgym("score", run.root)
+    assert (code, events[-1]["scored"], len(server.asked)) == (0, 0, 2)
+    code, (shown,), _ = await webgym("show", run.root, FIRST, "--json")
+    assert [(said["source"], said["probability"]) for said in shown["judgements"]] == [("orm", pytest.approx(0.75))]
+
+
+async def test_ids_can_be_piped_in_and_what_could_not_be_read_is_next(webgym, run, server):
+    server.answers.extend([{"The": 0.9}])
+    code, events, said = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
+    assert (code, events[-1]["unreadable"], probabilities(run)) == (0, 1, {SECOND: [0.75]})
+    assert f"next: webgym score {run.root}" in said
+    code, _, _ = await webgym("score", run.root, "-", stdin=json.dumps({"id": FIRST}) + "\n")
+    assert (code, probabilities(run)) == (0, {FIRST: [0.75], SECOND: [0.75]})
+
+
+async def test_a_model_that_is_down_is_1_and_resume_goes_on(webgym, run, server):
+    server.answers.extend([503, 503])
+    code, _, said = await webgym("score", run.root, "--orm", server.base_url, "-s", "orm.concurrency=1")
+    assert (code, probabilities(run)) == (1, {})
+    assert "next: check orm.base_url" in said
+    code, events, said = await webgym("resume", run.root)
+    assert (code, events[-1]["scored"]) == (0, 2)
+    assert "resuming `webgym score`" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "no model to ask"),
+        (["-s", "orm.base_url=nosuch"], "orm.base_url: 'nosuch' is no http(s) address"),
+        (["--orm", "m", "--unscored", "--all"], "--unscored and --all exclude each other"),
+        (["--orm", "m", "nosuch"], "no trajectory 'nosuch'"),
+        (["--orm", "m", "-s", "orm.threshold=2"], "orm.threshold"),
+    ],
+    ids=str,
+)
+async def test_wrong_usage_is_2_and_says_what(webgym, run, arguments, expected):
+    code, shown, said = await webgym("score", run.root, *arguments)
+    assert (code, shown) == (2, [])
+    assert expected in said
+    assert "Traceback" not in said
+
+
+async def test_a_folder_that_holds_no_model_is_refused(webgym, run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, _, said = await webgym("score", run.root, "--orm", "empty", "-s", f"roles.serve={sys.executable}")
+    assert code == 2
+    assert str(tmp_path / "empty") in said
+    assert "Traceback" not in said
+
+
+async def test_a_folder_is_named_by_its_path_in_the_plan(webgym, run, tmp_path):
+    model(tmp_path / "orm")
+    code, (plan,), _ = await webgym("score", run.root, "--orm", "orm", "-n")
+    assert (code, plan["model"], plan["to_ask"]) == (0, str(tmp_path / "orm"), 2)
+
+
+def test_an_episode_is_shown_with_its_probability(tmp_path):
+    said = by_orm(0.25, trajectory=FIRST, success=False)
+    told = Told(judged(answered(0), said), (said,))
+    assert "P(YES)    0.2500" in episode_text(told).plain
+    assert "P(YES) 0.2500 by an-orm" in page(told, ScreenshotStore(tmp_path)).decode()

@@ -1,0 +1,329 @@
+"""`webgym status` and the live board, as people and scripts meet them."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.cli.made_rollout import plain, rollout
+from tests.records.made import CRASHED, published, trajectory
+from webgym_cli.cli.output import Output, ProgressBoard
+from webgym_cli.cli.stage import stage
+from webgym_cli.config.load import load
+from webgym_cli.store import metrics, state
+from webgym_cli.store.buffer import append
+from webgym_cli.store.lock import locked
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.status import RolloutState, write_status
+from webgym_cli.util.files import write_json
+
+WEBGYM = [sys.executable, "-m", "webgym_cli"]
+COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m")
+LIVE = """
+import sys
+from webgym_cli.cli.output import Output
+BAR = {"done": 1, "total": 9, "facts": "FACTS"}
+with Output(as_json=True).progress() as board:
+    status = __import__("json").loads(sys.stdin.readline())
+    for number in range(3):
+        board({"event": "trajectory", "id": f"t{number}", "bar": "train 0", **BAR})
+        board({"event": "status", "transient": True, **status})
+    board({"event": "note", "message": "a note for people"})
+    sys.stdin.readline()
+    board({"event": "rollout", "message": "the summary"})
+"""
+
+
+@contextmanager
+def terminal():
+    """Give both sides of a pseudo-terminal: what is written to the second can be read from the first."""
+    ours, theirs = pty.openpty()
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+
+
+def rest(ours):
+    """Return all that comes from a terminal until its other side is closed."""
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # the other side is closed
+        pass
+    return shown.decode()
+
+
+def until(ours, text):
+    """Read from a terminal until this text has come, and return all that came."""
+    shown = b""
+    while text.encode() not in shown:
+        shown += os.read(ours, 65536)
+    return shown.decode()
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    return made
+
+
+@pytest.fixture
+def webgym(tmp_path):
+    def call(*arguments, **options):
+        return subprocess.run(
+            [*WEBGYM, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, timeout=60, **options
+        )
+
+    return call
+
+
+# --- the board while a command works
+
+
+def live(snapshot, **environment):
+    """Run a command whose stderr is a terminal; return what the terminal showed before and after the end."""
+    with terminal() as (ours, theirs):
+        child = subprocess.Popen(
+            [sys.executable, "-c", LIVE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24", **environment},
+        )
+        os.close(theirs)
+        child.stdin.write(json.dumps(snapshot) + "\n")
+        child.stdin.flush()
+        shown = until(ours, "a.com/b") if environment.get("TERM") != "dumb" else ""
+        child.stdin.write("\n")
+        child.stdin.close()
+        after = rest(ours)
+        data = [json.loads(line) for line in child.stdout]
+        child.stdout.close()
+        assert child.wait(30) == 0
+    return shown, after, data
+
+
+def test_the_board_lives_on_stderr_and_data_goes_to_stdout():
+    shown, after, data = live(rollout(running=2).snapshot())
+    assert "30.0% (10.8-60.3%)" in shown
+    assert "FACTS" not in shown.split("success", 1)[1]  # the board stands in for the bar
+    assert COLOUR.search(shown)
+    assert "a note for people" in shown + after
+    assert "FACTS" in after  # and the bar comes back
+    assert [event["event"] for event in data] == ["trajectory"] * 3 + ["note", "rollout"]
+    assert "\x1b[?25h" in after  # the cursor is back
+
+
+def test_no_color_is_honoured():
+    shown, after, _ = live(rollout(running=2).snapshot(), NO_COLOR="1")
+    assert "a.com/b" in shown
+    assert not COLOUR.search(shown + after)
+
+
+def test_a_dumb_terminal_gets_no_board():
+    _, after, data = live(rollout(running=2).snapshot(), TERM="dumb")
+    assert after.replace("\r\n", "\n") == "a note for people\nthe summary\n"
+    assert len(data) == 5
+
+
+def test_without_a_terminal_nothing_is_drawn(capsys):
+    board = ProgressBoard(Output(as_json=True))
+    with board.shown():
+        board({"event": "status", "transient": True, **rollout().snapshot()})
+        board({"event": "note", "message": "hello"})
+    said = capsys.readouterr()
+    assert said.out == '{"event": "note", "message": "hello"}\n'
+    assert said.err == "hello\n"
+
+
+def test_snapshots_stay_out_of_the_log(run, capsys):
+    with stage("rollout", run, load(), Output(as_json=True)) as at:
+        at.sink({"event": "status", "transient": True, **rollout().snapshot()})
+        at.sink({"event": "plan"})
+    logged = [json.loads(line)["event"] for line in (at.logs / "webgym.log").read_text().splitlines()]
+    assert logged == ["plan"]
+    assert capsys.readouterr().out == '{"event": "plan"}\n'
+
+
+# --- webgym status
+
+
+def test_without_a_run_it_is_3(webgym):
+    said = webgym("status", "none")
+    assert (said.returncode, said.stdout) == (3, "")
+    assert said.stderr == "webgym: none: there is no run\n  next: webgym rollout none\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--json"], ["--watch"], ["--watch", "--json"]], ids=" ".join)
+def test_without_a_rollout_it_says_so(webgym, run, more):
+    said = webgym("status", run.root, *more)
+    assert said.returncode == 0
+    assert said.stderr == f"{run.root}: no rollout yet\nnext: webgym rollout {run.root}\n"
+    if more:
+        (found,) = map(json.loads, said.stdout.splitlines())
+        assert (found["rollout"], found["stored"], found["policy_version"]) == (None, [], 0)
+
+
+def test_a_reward_model_s_run_leads_to_its_training_and_to_scores(webgym, run):
+    create_or_open(run.orm, load())
+    said = webgym("status", run.orm.root)
+    it, model = f"{run.orm.root}: the outcome reward model of {run.root}", run.orm.model(load())
+    assert (said.returncode, said.stderr) == (0, f"{it}, not trained yet\nnext: webgym train {run.orm.root}\n")
+    published(run.orm, load())
+    said = webgym("status", run.orm.root)
+    assert said.stderr == f"{it}, version 1\nnext: webgym score {run.root} --orm {model}\n"
+
+
+def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
+    append(run, trajectory(0))
+    append(run, trajectory(1, outcome=CRASHED))
+    metrics.record(
+        run, {"event": "evaluation", "iteration": 0, "episodes": 4, "success_rate": None, "interval": [0, 1]}
+    )
+    state.begin(run, "loop", {})
+    monitor = rollout()
+    monitor.servers = lambda: {"http://b/v1": {"requests": 9, "failures": 3, "outstanding": 2, "open": 1}}
+    monitor.plan = replace(monitor.plan, sites={"reddit": "serial"})
+    write_status(run, 0, monitor.snapshot())
+    with locked(run, "loop runs/a"):
+        found = json.loads(webgym("status", run.root, "--json").stdout)
+        said = webgym("status", run.root)
+    assert (found["rollout"]["state"], found["rollout"]["done"], found["rollout"]["running"]) == ("running", 10, 30)
+    assert found["rollout"]["stages"]["policy"]["now"] == 30
+    assert "buckets" not in json.dumps(found)
+    assert (found["command"]["command"], found["command"]["at_work"]) == ("loop", True)
+    assert found["holder"]["command"] == "loop runs/a"
+    assert found["ranks"][0]["pid"] == os.getpid()
+    assert found["stored"] == [{"split": "train", "iteration": 0, "planned": 0, "stored": 2, "judgements": 0}]
+    lines = [line.split("\t") for line in said.stdout.splitlines()]
+    assert ["rollout", "train 0", "vllm", "running", "10", "100"] in lines
+    assert ["stored", "train", "0", "0", "2", "0"] in lines
+    assert ["queue", "owed", "548"] in lines
+    assert ["isolation", "reddit", "serial"] in lines
+    assert ["server", "http://b/v1", "2", "9", "3", "1"] in lines
+    assert ["evaluation", "0", "4", "", "0", "1"] in lines
+    assert len([line for line in lines if line[0] == "episode"]) == 30
+    assert said.stderr.startswith("webgym loop is at work since ")
+
+
+def test_an_interrupted_rollout_names_the_next_command(webgym, run):
+    state.begin(run, "rollout", {})
+    write_status(run, 0, rollout().snapshot(), RolloutState.INTERRUPTED)
+    said = webgym("status", run.root)
+    assert "rollout\ttrain 0\tvllm\tinterrupted\t10\t100\n" in said.stdout
+    assert said.stderr.endswith(f"was interrupted\nnext: webgym resume {run.root}\n")
+    assert "episode\t" not in said.stdout
+
+
+def test_ranks_are_merged(webgym, run):
+    for rank, state_ in enumerate((RolloutState.RUNNING, RolloutState.FINISHED)):
+        snapshot = rollout(running=2).snapshot()
+        write_status(run, rank, {**snapshot, "started_at": "2026-01-01T00:00:00+00:00", "owed": 50}, state_)
+    found = json.loads(webgym("status", run.root, "--json").stdout)
+    assert [rank["state"] for rank in found["ranks"]] == ["running", "finished"]
+    assert (found["rollout"]["state"], found["rollout"]["ranks"]) == ("running", 2)
+    assert (found["rollout"]["done"], found["rollout"]["running"]) == (20, 2)
+    assert found["rollout"]["stages"]["policy"]["count"] == 2
+
+
+def test_a_status_of_another_version_is_named(webgym, run):
+    write_status(run, 0, {"started_at": "2026-01-01T00:00:00+00:00", "split": "train"})
+    said = webgym("status", run.root)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr.startswith("webgym: the status of rank 0 was written by another version: KeyError(")
+
+
+def test_a_person_sees_the_board(run):
+    append(run, trajectory(0))
+    write_status(run, 0, rollout().snapshot(), RolloutState.FINISHED)
+    with terminal() as (ours, theirs):
+        child = subprocess.Popen(
+            [*WEBGYM, "status", str(run.root)], stdout=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+        )
+        os.close(theirs)
+        shown = "\n".join(plain(rest(ours).split("\r\n")))
+        assert child.wait(30) == 0
+    assert "train 0  vllm  finished  10/100" in shown
+    assert "stored trajectories" in shown
+
+
+# --- --watch
+
+
+def watching(run, *more, **options):
+    return subprocess.Popen([*WEBGYM, "status", str(run.root), "--watch", *more], text=True, **options)
+
+
+def test_watch_ends_with_the_rollout(run):
+    monitor = rollout()
+    write_status(run, 0, monitor.snapshot())
+    child = watching(run, stdout=subprocess.PIPE)
+    seen = [json.loads(child.stdout.readline())]
+    write_status(run, 0, monitor.snapshot(), RolloutState.FINISHED)
+    seen += map(json.loads, child.stdout)
+    child.stdout.close()
+    assert child.wait(30) == 0
+    states = [found["rollout"]["state"] for found in seen]
+    assert states[0] == "running"
+    assert states.count("finished") == 1
+    assert states[-1] == "finished"
+
+
+def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):
+    old = rollout().snapshot()
+    write_status(run, 0, old, RolloutState.FINISHED)
+    value = json.loads(run.status().read_text())
+    write_json(run.status(), {**value, "updated_at": (datetime.now(UTC) - timedelta(hours=1)).isoformat()})
+    with locked(run, "rollout"):
+        state.begin(run, "rollout", {})
+        child = watching(run, "--json", stdout=subprocess.PIPE)
+        assert json.loads(child.stdout.readline())["rollout"]["state"] == "finished"
+        assert json.loads(child.stdout.readline())["command"]["at_work"] is True
+        write_status(run, 0, rollout().snapshot(), RolloutState.FAILED)
+        last = [json.loads(line)["rollout"]["state"] for line in child.stdout][-1]
+        child.stdout.close()
+        assert child.wait(30) == 0
+    assert last == "failed"
+
+
+def test_ctrl_c_ends_the_watch_with_130(run):
+    write_status(run, 0, rollout().snapshot())
+    with terminal() as (ours, theirs):
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+        child = watching(run, stdout=theirs, stderr=subprocess.PIPE, env=environment)
+        os.close(theirs)
+        assert "slots busy" in until(ours, "a.com/b")
+        child.send_signal(signal.SIGINT)
+        assert "\x1b[?25h" in rest(ours)  # the cursor is back
+        errors = child.stderr.read()
+        child.stderr.close()
+        assert child.wait(30) == 130
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+
+
+def test_watch_redraws_while_the_rollout_goes_on(run):
+    write_status(run, 0, rollout(url="https://first.com").snapshot())
+    with terminal() as (ours, theirs):
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+        child = watching(run, stdout=theirs, env=environment)
+        os.close(theirs)
+        until(ours, "first.com")
+        write_status(run, 0, rollout(url="https://second.com").snapshot())
+        until(ours, "second.com")
+        write_status(run, 0, rollout().snapshot(), RolloutState.FINISHED)
+        shown = rest(ours)
+        assert child.wait(30) == 0
+    assert "finished" in shown

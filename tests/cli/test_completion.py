@@ -1,0 +1,252 @@
+"""What the shell offers."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.records.made import trajectory
+from webgym_cli.cli import completion as complete
+from webgym_cli.config.load import known_keys, load
+from webgym_cli.store.buffer import append
+from webgym_cli.store.run import RunDir, create_or_open
+
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+SHOW = "\x01printf '<%s>' \r"
+"""Keys that have the line printed, a word each, in place of running it."""
+KEYS = f"webgym comp\tgam\truns/a\t{SHOW}webgym roll\tgam\t-s roles.dev\tcp\t{SHOW}exit\r"
+COMPLETED = ("<webgym><compare><gamma><runs/alpha>", "<webgym><rollout><gamma><-s><roles.device=cpu>")
+SILENCE = 30
+"""Seconds without a word after which an interactive bash is given up."""
+needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with three runs, two of them in `runs`, and a home of its own."""
+    for name in ("runs/alpha", "runs/beta", "gamma"):
+        create_or_open(RunDir(tmp_path / name), load())
+    append(RunDir(tmp_path / "runs/alpha"), trajectory(0))
+    append(RunDir(tmp_path / "runs/alpha"), trajectory(7, iteration=2))
+    (tmp_path / "mine.yaml").write_text("seed: 1\n")
+    (tmp_path / "models" / "tiny").mkdir(parents=True)
+    (tmp_path / "models" / "tiny" / "config.json").write_text("{}")
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", PATH)
+    return tmp_path
+
+
+def asked(shell, *words):
+    """Ask as a shell's script does."""
+    environment = {"_WEBGYM_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    environment["_TYPER_COMPLETE_ARGS"] = " ".join(words)
+    said = subprocess.run(
+        ["webgym"], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, check=True
+    )
+    return [line for line in said.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "place", "before"),
+    [
+        (["webgym", "ro"], ["webgym", "ro"], 1, ""),
+        (["w", "-s", "a.b", "="], ["w", "-s", "a.b="], 2, "a.b="),
+        (["w", "-s", "a.b", "=", "c"], ["w", "-s", "a.b=c"], 2, "a.b="),
+        (["w", "-s", "a", "=", "b", "run"], ["w", "-s", "a=b", "run"], 3, ""),
+        (["w", "-s", "a", "=", "b", ""], ["w", "-s", "a=b", ""], 3, ""),
+        (["w", "-s", "a", "=", ""], ["w", "-s", "a=", ""], 3, ""),
+        (["w", "--split", "=", "t"], ["w", "--split=t"], 1, "--split="),
+        (["w", "--set", "=", "a", "=", "b"], ["w", "--set=a=b"], 1, "--set=a="),
+        (["w", "http", ":", "//x", "y"], ["w", "http://x", "y"], 2, ""),
+        (["w", "mini", ":", "al"], ["w", "mini:al"], 1, "mini:"),
+    ],
+    ids=str,
+)
+def test_words_that_bash_cut_are_joined(words, typed, place, before):
+    assert complete.joined(words, len(words) - 1) == (typed, place, before)
+
+
+@pytest.mark.parametrize(
+    ("offer", "before", "rest"),
+    [
+        ("rollout", "", "rollout"),
+        ("a.b=c", "a.b=", "c"),
+        ("train", "--split=", "train"),
+        ("a=b", "--set=a=", "b"),
+        ("miniwob:all", "miniwob:", "all"),
+    ],
+)
+def test_bash_gets_what_it_replaces(offer, before, rest):
+    assert complete.rest(offer, before) == rest
+
+
+def test_runs_are_offered_two_folders_deep(place):
+    assert complete.runs("") == ["gamma", "runs/alpha", "runs/beta"]
+    assert complete.runs("ru") == ["runs/alpha", "runs/beta"]
+    assert complete.runs("runs/b") == ["runs/beta"]
+    assert complete.runs(f"{place}/runs/") == [f"{place}/runs/alpha", f"{place}/runs/beta"]
+    assert complete.runs("~/") == []
+    (place / "home" / "delta").symlink_to(place / "gamma")
+    assert complete.runs("~/d") == ["~/delta"]
+    assert complete.runs("nosuch/") == []
+
+
+def test_what_a_shell_would_take_apart_is_not_offered(place):
+    (place / "gamma").rename(place / "gam ma;$(x)")
+    assert complete.runs("ga") == []
+
+
+def test_settings_files_are_offered(place):
+    assert {"demo", "webgym", "mine.yaml"} <= set(complete.settings_files(""))
+    assert "run.json" not in complete.settings_files("")
+
+
+NEEDED = ('tasks.difficulty_ratio={"easy": 1}', "rl.actor.loss_scale_factor=1", "agent.greedy_chain=true")
+"""What values of other settings want to have beside them."""
+
+
+def test_settings_are_offered_and_their_values(place):
+    assert complete.settings("") == [f"{key}=" for key in known_keys()]
+    assert complete.settings("roles.dev") == [
+        "roles.device=",
+        "roles.device=auto",
+        "roles.device=cpu",
+        "roles.device=cuda",
+    ]
+    assert complete.settings("roles.device=c") == complete.settings("roles.dev")
+    assert complete.settings("tasks.no_rep") == ["tasks.no_repeats=", "tasks.no_repeats=true", "tasks.no_repeats=false"]
+    assert complete.settings("seed=") == ["seed=", "seed=0"]
+    assert complete.settings("nosuch") == []
+    for key in known_keys():
+        beside = [f"{key.removesuffix('isolation')}reset=./reset"] if key.endswith(".isolation") else []
+        for offer in complete.settings(f"{key}="):
+            if value := offer.partition("=")[2]:
+                load(overrides=[*NEEDED, *beside, f"{key}={value}"])
+
+
+def test_ids_are_offered_of_the_run_that_is_named(place):
+    assert asked("bash", "webgym", "show", "runs/alpha", "") == ["train-0000-00000", "train-0002-00007"]
+    assert asked("bash", "webgym", "show", "runs/alpha", "train-0002") == ["train-0002-00007"]
+    assert asked("bash", "webgym", "show", "nosuch", "") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["webgym", "compa"], ["compare"]),
+        (["webgym", "gc", "runs/a"], ["runs/alpha"]),
+        (["webgym", "compare", "gamma", "runs/b"], ["runs/beta"]),
+        (["webgym", "import", "web"], ["webgym", "webrl"]),
+        (["webgym", "export-sharegpt", "gamma", "--format", "h"], ["hf"]),
+        (["webgym", "rollout", "gamma", "--split", "te"], ["test"]),
+        (["webgym", "rollout", "gamma", "--policy", "o"], ["oracle"]),
+        (["webgym", "tasks", "sample", "si"], ["sites:all"]),
+        (["webgym", "tasks", "sample", "weba"], ["webarena:fixture"]),
+        (["webgym", "rollout", "-s", "roles.device=cu"], ["roles.device=cuda"]),
+        (["webgym", "config", "show", "--run", "ga"], ["gamma"]),
+    ],
+    ids=lambda part: " ".join(part),
+)
+@pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
+def test_each_shell_is_answered(place, shell, words, offered):
+    said = asked(shell, *words)
+    if shell == "bash" and "=" in words[-1]:  # a word that bash itself never hands over whole
+        offered = [offer.partition("=")[2] for offer in offered]
+        said = [line.rpartition("=")[2] for line in said]
+    if shell == "zsh":
+        found = re.findall(r'"([^"]+)"(?::"[^"]*")?', "\n".join(said))
+        said = [name.replace("\\\\:", ":") for name in found]
+    assert [line.partition("\t")[0] for line in said] == offered
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["rollout", "gamma", "-s", "roles.device", "="], ["auto", "cpu", "cuda"]),
+        (["rollout", "gamma", "-s", "roles.device", "=", "cu"], ["cuda"]),
+        (["rollout", "gamma", "--split", "=", "tr"], ["train"]),
+        (["tasks", "sample", "miniwob", ":"], ["all"]),
+        (["rollout", "-s", "seed", "=", "3", "gam"], ["gamma"]),
+        (["prepare", ""], ["gamma", "runs/alpha", "runs/beta"]),
+    ],
+    ids=lambda part: " ".join(part),
+)
+def test_the_function_of_bash_offers_what_it_replaces(place, words, offered):
+    quoted = " ".join(f"'{word}'" for word in ("webgym", *words))
+    script = (
+        "source <(_WEBGYM_COMPLETE=source_bash webgym)\nCOMP_WORDS=(" + quoted + f")\nCOMP_CWORD={len(words)}\n"
+        '_webgym_completion webgym\nprintf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert said.stdout.split() == offered
+    assert said.stderr == ""
+
+
+def typed(keys, *shell):
+    """Type into an interactive shell, and return what its terminal showed."""
+    child, terminal = pty.fork()
+    if not child:
+        os.execvp(shell[0], shell)
+    os.write(terminal, keys.encode())
+    seen = b""
+    try:
+        while select.select([terminal], [], [], SILENCE)[0] and (part := os.read(terminal, 65536)):
+            seen += part
+    except OSError:  # a terminal whose other side is closed
+        pass
+    os.close(terminal)  # a bash that still waits gets its hangup
+    os.waitpid(child, 0)
+    return seen.decode()
+
+
+@needs_bash
+def test_an_installed_completion_works_in_an_interactive_bash(place):
+    installed = subprocess.run(
+        ["bash", "-c", "webgym --install-completion; exit $?"], capture_output=True, text=True, timeout=60
+    )
+    assert (installed.returncode, "completion installed" in installed.stdout) == (0, True), installed.stderr
+    assert "source" in (place / "home" / ".bashrc").read_text()
+    shown = typed(KEYS, "bash", "--noprofile", "-i")
+    assert all(line in shown for line in COMPLETED)
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="there is no zsh")
+def test_it_works_in_an_interactive_zsh(place):
+    begin = "autoload -Uz compinit; compinit -u; source <(_WEBGYM_COMPLETE=source_zsh webgym)\r"
+    shown = typed(f"{begin}{KEYS}", "zsh", "-f", "-i")
+    assert all(line in shown for line in COMPLETED)
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish")
+def test_it_works_in_fish(place):
+    script = "source (_WEBGYM_COMPLETE=source_fish webgym | psub)\n" + "\n".join(
+        f'complete -C "webgym {words}"'
+        for words in ("comp", "gc gam", "rollout gamma -s roles.device=", "rollout x --split ")
+    )
+    said = subprocess.run(["fish", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    offered = [line.partition("\t")[0] for line in said.stdout.splitlines()]
+    values = [f"roles.device={value}" for value in ("", "auto", "cpu", "cuda")]
+    assert offered == ["compare", "gamma", *values, "test", "train"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_can_be_had_by_name(place, shell):
+    said = subprocess.run(
+        ["webgym"],
+        env={**os.environ, "_WEBGYM_COMPLETE": f"source_{shell}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert f"_WEBGYM_COMPLETE=complete_{shell}" in said.stdout

@@ -1,0 +1,190 @@
+"""New tasks from a scripted model over real HTTP: each filter, what goes on after an end, and what is stored."""
+
+import json
+
+import pytest
+
+from tests.curriculum.generating import FAILED, failed_run
+from tests.rewards.orm_server import MODEL, OrmServer
+from webgym_cli.config.load import load
+from webgym_cli.curriculum.execute import Generation, generate_in_words
+from webgym_cli.curriculum.filters import Rejection
+from webgym_cli.curriculum.journal import Answer, Journal
+from webgym_cli.curriculum.plan import plan_generation
+from webgym_cli.errors import WebGymError
+from webgym_cli.rewards.judge.scripted_server import Scripted
+from webgym_cli.store.index.query import open_index
+
+DOWN = Scripted(status=500)
+
+
+def proposed(*tasks):
+    return json.dumps({"tasks": tasks})
+
+
+def verdict(yes):
+    return json.dumps({"reason": "because", "verdict": "yes" if yes else "no"})
+
+
+@pytest.fixture
+def run(tmp_path):
+    return failed_run(tmp_path)
+
+
+@pytest.fixture
+def generation(run, tmp_path, server):
+    """Make a command at work on the run, one request at a time and about the shop alone."""
+
+    def make(*overrides, file="asked.jsonl", sink=lambda event: None, values=None):
+        told = ["generate.retries=0", "generate.concurrency=1", "generate.requests_per_site=1", "orm.retries=0"]
+        settings = load(overrides=[*told, f"generate.base_url={server.base_url}", *overrides], run_config=run.config)
+        with open_index(run) as index:
+            plan = plan_generation(run, settings, index, has_critic=values is not None)
+        return Generation(plan, settings.generate, settings.orm, Journal(tmp_path / file), sink, values)
+
+    return make
+
+
+def reasons(work):
+    return {one.instruction: one.rejection and one.rejection.value for one in work.found.candidates}
+
+
+async def test_known_and_repeated_tasks_go_and_the_others_are_asked_about(generation, server):
+    server.script(proposed("Which museum is this?"), job="generate")
+    server.script(
+        proposed(FAILED[0].upper(), "Track a parcel!", "Show my orders", "show  my orders.", " ", "x" * 1001),
+        job="generate",
+    )
+    work = generation()
+    summary = await work.execute()
+    assert reasons(work) == {
+        "Which museum is this?": None,
+        FAILED[0].upper(): "known_task",
+        "Track a parcel!": "known_task",
+        "Show my orders": None,
+        "show my orders.": "repeated",
+        "": "malformed",
+        "x" * 1001: "malformed",
+    }
+    assert (summary["proposed"], summary["kept"], summary["rejected"]["known_task"]) == (7, 2, 2)
+    assert summary["kept_by_site"] == {"museum.test": 1, "shop.test:7770": 1}
+    assert [asked.job for asked in server.asked] == ["generate", "generate", "feasible", "feasible"]
+    assert "2 new tasks of 7 proposed (2 malformed, 2 known_task, 1 repeated)" in generate_in_words(summary)
+
+
+async def test_a_request_shows_the_seeds_and_samples_as_it_is_told(generation, server):
+    await generation("generate.top_p=0.9", "generate.tasks_per_request=4").execute()
+    museum, shop = (asked for asked in server.asked if asked.job == "generate")
+    assert (museum.data["tasks"], sorted(shop.data["tasks"])) == (["Name the oldest picture"], sorted(FAILED))
+    assert (shop.data["count"], shop.request["temperature"], shop.request["top_p"]) == (4, 1.0, 0.9)
+    assert shop.request["response_format"]["json_schema"]["name"] == "generate"
+    told = next(asked for asked in server.asked if asked.job == "feasible")
+    assert told.request["temperature"] == 0.0
+
+
+async def test_the_critic_sees_task_and_first_page_and_keeps_what_is_neither_hard_nor_easy(generation, server):
+    names = ["One", "Two", "Three", "Four", "Five"]
+    server.script(proposed("Which museum is this?"), proposed(*names), job="generate")
+    async with OrmServer() as orm:
+        shares = [(1, 3), (0.04, 0.96), (0.05, 0.95), (0.75, 0.25), (0.76, 0.24)]
+        orm.answers.extend({"YES": yes / 8, "NO": no / 8} for yes, no in shares)
+        orm.answers.append({"Maybe": 0.9})
+        work = generation(f"orm.base_url={orm.base_url}", f"orm.model={MODEL}")
+        await work.execute()
+        assert list(reasons(work).values()) == [None, "too_hard", None, None, "too_easy", "critic_gave_no_answer"]
+        assert work.found.candidates[0].probability == pytest.approx(0.25)
+        assert "The User Intent:\nTwo\n\nAction History:\n\n" in orm.prompts[2]
+        assert "title: The shop" in orm.prompts[2]
+        before = len(orm.asked)
+        again = generation(f"orm.base_url={orm.base_url}", f"orm.model={MODEL}", "generate.critic_window=[0,0.5]")
+        await again.execute()
+        assert len(orm.asked) == before + 1  # only what it gave no answer to
+        assert list(reasons(again).values()) == [None, None, None, "too_easy", "too_easy", "too_easy"]
+    asked = [asked.data["task"] for asked in server.asked if asked.job == "feasible"]
+    assert asked == ["Which museum is this?", "Two", "Three", "One"]
+
+
+async def test_the_policy_s_own_critic_is_asked_about_a_round_at_once(generation, server):
+    server.script(proposed("Which museum is this?"), proposed("One", "Two", FAILED[0]), job="generate")
+    asked = []
+
+    async def values(candidates):
+        asked.append([one.instruction for one in candidates])
+        return [0.04, 0.05, 0.76]
+
+    work = generation("orm.model=an-orm", values=values)
+    summary = await work.execute()
+    assert (asked, summary["critic"]) == ([["Which museum is this?", "One", "Two"]], "critic")
+    assert list(reasons(work).values()) == ["too_hard", None, "too_easy", "known_task"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (verdict(False), Rejection.INFEASIBLE),
+        ("yes", Rejection.FEASIBILITY_UNREADABLE),
+        ('{"verdict": "yes"}', Rejection.FEASIBILITY_UNREADABLE),
+        (f"Sure: {verdict(True)}", Rejection.FEASIBILITY_UNREADABLE),
+        (Scripted(verdict(True), finish_reason="length"), Rejection.FEASIBILITY_UNREADABLE),
+        (DOWN, Rejection.FEASIBILITY_SILENT),
+    ],
+    ids=str,
+)
+async def test_only_a_yes_that_can_be_read_lets_a_task_pass(generation, server, reply, expected):
+    server.script(proposed("Which museum is this?"), proposed("One", "Two"), job="generate")
+    server.script(verdict(True), reply, verdict(True), job="feasible")
+    work = generation()
+    await work.execute()
+    assert [one.rejection for one in work.found.candidates] == [None, expected, None]
+    assert work.found.rejected[0].to_json()["detail"]
+    again = generation()
+    await again.execute()
+    silent = expected is Rejection.FEASIBILITY_SILENT
+    assert [one.rejection for one in again.found.candidates] == [None, None if silent else expected, None]
+    assert sum(asked.job == "generate" for asked in server.asked) == 2
+
+
+async def test_without_the_question_nothing_is_asked(generation, server):
+    await generation("generate.feasibility=false").execute()
+    assert {asked.job for asked in server.asked} == {"generate"}
+
+
+async def test_what_was_answered_before_an_end_is_not_asked_again(generation, server):
+    server.script(proposed("Which museum is this?"), DOWN, job="generate")
+    first = generation("generate.feasibility=false", "generate.requests_per_site=2")
+    summary = await first.execute()
+    assert (summary["unanswered"], summary["asked"]) == (1, 4)
+    again = generation("generate.feasibility=false", "generate.requests_per_site=2")
+    assert (await again.execute())["asked"] == 1
+    third = generation("generate.feasibility=false", "generate.requests_per_site=2")
+    summary = await third.execute()
+    assert (summary["asked"], summary["calls"]) == (0, 0)
+    assert reasons(third) == reasons(again)
+    other = generation("generate.feasibility=false", "generate.model=another")
+    assert (await other.execute())["asked"] == 2
+
+
+async def test_a_server_that_is_down_ends_it(generation, server):
+    server.script(DOWN, DOWN, job="generate")
+    with pytest.raises(WebGymError, match="2 answers in a row can't be used") as error:
+        await generation().execute()
+    assert "what was answered stays" in error.value.hint
+
+
+async def test_no_further_round_once_as_many_as_wanted_are_kept(generation, server):
+    server.script(proposed("Which museum is this?"), proposed("One", "Two"), job="generate")
+    work = generation("generate.requests_per_site=5", "generate.tasks=2")
+    summary = await work.execute()
+    assert (summary["asked"], summary["kept"], summary["rejected"]["surplus"]) == (2, 2, 1)
+    assert list(reasons(work).values()) == [None, None, "surplus"]
+
+
+def test_a_damaged_line_of_the_journal_is_asked_again(tmp_path):
+    path = tmp_path / "asked.jsonl"
+    Journal(path).put(Answer(key="a", tasks=("One",)))
+    with path.open("a") as file:
+        file.write('{"key": 3}\n{"key": "b", "feasi')
+    journal = Journal(path)
+    assert journal.get("a") == Answer(key="a", tasks=("One",))
+    journal.put(Answer(key="b", feasible=False))
+    assert Journal(path).get("b") == Answer(key="b", feasible=False)

@@ -1,0 +1,200 @@
+"""Actions and observations on a small page of our own, in both modes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from webgym_cli.environments.browser.actions import perform, to_normalised
+from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.environments.browser.observe import HANDS, Sighting, look, observe_script
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+
+pytestmark = pytest.mark.browser
+
+SIZE = (400, 300)
+RULES = AddressRules.of(["127.0.0.1"])
+PAGE = """<!doctype html><title>Form</title>
+<style>body { margin: 8px } div.below { margin-top: 600px }</style>
+<form id="form" onsubmit="event.preventDefault(); document.title = 'sent ' + this.q.value">
+  <label>Query <input name="q" value="old"></label>
+  <label><input type="checkbox" id="c"> Agree</label>
+  <select aria-label="City"><option>Oslo</option><option>Rome</option></select>
+  <input type="date" aria-label="Day"><input type="password" aria-label="Secret">
+  <textarea aria-label="Notes">x</textarea> <input type="submit" value="Send">
+</form>
+<button onclick="document.title = confirm('Sure?')">Ask</button>
+<a href="#" onclick="window.open(location.pathname.replace('form', 'other')); return false">Open</a>
+<span id="pointer" style="cursor: pointer" onclick="document.title = 'span'"><b>Deep</b> text</span>
+<a href="#x"><button type="button">Inner</button></a>
+<button style="visibility: hidden">Unseen</button>
+<button style="position: absolute; left: 300px; top: 250px; z-index: 1">Under</button>
+<div style="position: absolute; left: 290px; top: 240px; width: 110px; height: 60px; z-index: 2"></div>
+<em id="hover" onmouseover="document.title = 'hovered'" onclick="0">Hover</em>
+<div class="below"><button>Below</button></div>
+"""
+
+
+@pytest.fixture
+async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[BrowserSession]:
+    (tmp_path / "form.html").write_text(PAGE)
+    (tmp_path / "other.html").write_text("<title>Other</title><button>There</button>")
+    made = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),)))
+    await made.goto((tmp_path / "form.html").as_uri())
+    yield made
+    await made.close()
+
+
+async def find(session: BrowserSession, name: str) -> Sighting:
+    return next(seen for seen in await look(session) if seen.element.name == name)
+
+
+async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, target: str, text: str | None = None):
+    seen = await find(session, target)
+    if mode is InteractionMode.SET_OF_MARKS:
+        action = Action(name=name, element_id=seen.element.id, text=text)
+    else:
+        action = Action(name=name, coordinate=to_normalised(seen.point, SIZE), text=text)
+    return await perform(session, action, RULES.refuse_url)
+
+
+async def test_what_is_listed(session: BrowserSession):
+    seen = [found.element for found in await look(session)]
+    assert [(element.role, element.name) for element in seen] == [
+        ("textbox", "Query"),
+        ("checkbox", "Agree"),
+        ("combobox", "City"),
+        ("date", "Day"),
+        ("password", "Secret"),
+        ("textarea", "Notes"),
+        ("button", "Send"),
+        ("button", "Ask"),
+        ("link", "Open"),
+        ("span", "Deep text"),
+        ("button", "Inner"),
+        ("em", "Hover"),
+    ]
+    assert [element.id for element in seen] == list(range(len(seen)))
+    assert [element.value for element in seen[:3]] == ["old", "", "Oslo"]
+    assert [found.element.id for found in await look(session, limit=3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_typing(session: BrowserSession, mode: InteractionMode):
+    assert await act(session, mode, ActionName.TYPE, "Query", "new words") is None
+    assert (await find(session, "Query")).element.value == "new words"
+    assert await session.evaluate("() => document.title") == "Form"
+    assert await act(session, mode, ActionName.TYPE, "Query", "") is None
+    assert (await find(session, "Query")).element.value == ""
+    assert await act(session, mode, ActionName.TYPE, "Query", "go\n") is None
+    assert await session.evaluate("() => document.title") == "sent go"
+    assert await act(session, mode, ActionName.TYPE, "Notes", "two\nlines " + "long " * 30) is None
+    assert (await session.evaluate("() => document.querySelector('textarea').value")).startswith("two\nlines long")
+    assert await act(session, mode, ActionName.TYPE, "Secret", "abc") is None
+    assert (await find(session, "Secret")).element.value == "•••"
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_choosing_and_dates(session: BrowserSession, mode: InteractionMode):
+    assert await act(session, mode, ActionName.TYPE, "City", "rome") is None
+    assert (await find(session, "City")).element.value == "Rome"
+    refused = await act(session, mode, ActionName.TYPE, "City", "Paris")
+    assert refused is not None and "Oslo, Rome" in refused
+    assert await act(session, mode, ActionName.TYPE, "Day", "2020-02-03") is None
+    assert (await find(session, "Day")).element.value == "2020-02-03"
+    refused = await act(session, mode, ActionName.TYPE, "Day", "3rd of May")
+    assert refused is not None and "YYYY-MM-DD" in refused
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_clicking_hovering_dialogs(session: BrowserSession, mode: InteractionMode):
+    assert await act(session, mode, ActionName.CLICK, "Agree") is None
+    assert (await find(session, "Agree")).element.value == "checked"
+    assert await act(session, mode, ActionName.HOVER, "Hover") is None
+    assert await session.evaluate("() => document.title") == "hovered"
+    assert await act(session, mode, ActionName.CLICK, "Deep text") is None
+    assert await session.evaluate("() => document.title") == "span"
+    assert await act(session, mode, ActionName.CLICK, "Ask") is None
+    assert await session.evaluate("() => document.title") == "true"
+    assert session.dialogs == ["confirm: Sure?"] and not session.pristine
+
+
+async def test_popups_become_the_page_and_going_back_leaves_them(session: BrowserSession):
+    await act(session, InteractionMode.SET_OF_MARKS, ActionName.CLICK, "Open")
+    for _ in range(100):
+        if session.url.endswith("other.html"):
+            break
+        await asyncio.sleep(0.02)
+    assert await find(session, "There") and await session.evaluate("() => document.title") == "Other"
+    assert (await session.screenshot()).startswith(b"\x89PNG")
+    back = Action(name=ActionName.GO_BACK)
+    assert await perform(session, back, RULES.refuse_url) is None
+    assert session.url.endswith("form.html") and await find(session, "Ask")
+    assert await perform(session, Action(name=ActionName.WAIT, seconds=0.01), RULES.refuse_url) is None
+
+
+async def test_scrolling_by_a_page(session: BrowserSession):
+    for direction, shown in (("down", True), ("up", False)):
+        for _ in range(3):
+            assert await perform(session, Action(name=ActionName.SCROLL, direction=direction), RULES.refuse_url) is None
+            await session.evaluate(f"() => {HANDS}.settle(300)")
+        assert ("Below" in [seen.element.name for seen in await look(session)]) is shown
+
+
+async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
+    seen = await find(session, "Ask")
+    await session.evaluate("() => window.scrollTo(0, 10000)")
+    assert await perform(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url) is None
+    assert session.dialogs
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        (Action(name=ActionName.CLICK, element_id=77), "no element 77"),
+        (Action(name=ActionName.NAVIGATE, url="file:///etc/passwd"), "only http and https"),
+        (Action(name=ActionName.NAVIGATE, url="http://[::1"), "not an address"),
+        (Action(name=ActionName.NAVIGATE, url="http://127.0.0.1:9/"), "can't be loaded"),
+    ],
+)
+async def test_refusals(session: BrowserSession, action: Action, reason: str):
+    await look(session)
+    refused = await perform(session, action, RULES.refuse_url)
+    assert refused is not None and reason in refused
+
+
+async def test_gone_elements(session: BrowserSession):
+    seen = await find(session, "Ask")
+    await session.evaluate("() => document.querySelector('body > button').remove()")
+    refused = await perform(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
+    assert refused is not None and "no longer" in refused
+
+
+async def test_a_page_of_ten_thousand_nodes_is_listed_quickly(session: BrowserSession):
+    links = "".join(f"<p><a href='#'>link {number}</a></p>" for number in range(5000))
+    await session.evaluate("(links) => { document.body.innerHTML = links; }", links)
+    await look(session)
+    started = time.monotonic()
+    assert 3 <= len(await look(session)) <= 30
+    assert time.monotonic() - started < 5
+
+
+async def test_a_form_whose_fields_have_the_names_of_methods_is_listed_all_the_same(
+    browsers: BrowserPool, tmp_path: Path
+):
+    (tmp_path / "form.html").write_text(
+        "<form>"
+        + "".join(f"<input name={name}>" for name in ("matches", "getAttribute", "localName", "closest"))
+        + "</form>"
+    )
+    session = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),)))
+    await session.goto((tmp_path / "form.html").as_uri())
+    assert [seen.element.name for seen in await look(session)] == ["matches", "getAttribute", "localName", "closest"]
+    await session.close()

@@ -1,0 +1,141 @@
+"""Which addresses may be reached, by their text alone."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from webgym_cli.environments.browser.address_rules import AddressRules
+
+RULES = AddressRules()
+
+PRIVATE = (
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.1",
+    "10.255.255.255",
+    "100.64.0.1",
+    "100.127.255.255",
+    "127.0.0.1",
+    "127.255.0.1",
+    "169.254.169.254",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.0.0.1",
+    "192.0.2.1",
+    "192.168.0.1",
+    "198.18.0.1",
+    "224.0.0.1",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "::7f00:1",
+    "::ffff:127.0.0.1",
+    "::ffff:a9fe:a9fe",
+    "::ffff:0:7f00:1",
+    "64:ff9b::7f00:1",
+    "64:ff9b::10.0.0.1",
+    "64:ff9b:1::1",
+    "2002:7f00:1::",
+    "2002:c0a8:0101::1",
+    "2001::1",
+    "2001:db8::1",
+    "fc00::1",
+    "fd12:3456::1",
+    "fe80::1",
+    "fec0::1",
+    "ff02::1",
+    "100::1",
+)
+PUBLIC = (
+    "1.1.1.1",
+    "93.184.216.34",
+    "100.63.255.255",
+    "100.128.0.1",
+    "172.15.255.255",
+    "172.32.0.1",
+    "192.167.255.255",
+    "2606:4700:4700::1111",
+    "::ffff:8.8.8.8",
+    "64:ff9b::8.8.8.8",
+    "2002:808:808::1",
+)
+
+
+def bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_private_addresses_are_refused(address: str):
+    assert "private" in (RULES.refuse_address(ipaddress.ip_address(address)) or "")
+    assert "private" in (RULES.refuse_host(address) or "")
+    for url in (f"http://{bracketed(address)}/", f"https://user:word@{bracketed(address)}:8443/x?y#z"):
+        assert "private" in (RULES.refuse_url(url) or "")
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are_not(address: str):
+    assert RULES.refuse_address(ipaddress.ip_address(address)) is None
+    assert RULES.refuse_url(f"http://{bracketed(address)}/") is None
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "localhost.", "a.localhost", "fe80::1%eth0", "127.0.0.1."])
+def test_names_and_spellings_of_this_machine(host: str):
+    assert RULES.refuse_url(f"http://{bracketed(host)}/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "FILE:///etc/passwd",
+        "chrome://version",
+        "chrome-extension://x/y",
+        "view-source:http://example.com/",
+        "data:text/html,x",
+        "javascript:alert(1)",
+        "about:blank",
+        "blob:http://example.com/x",
+        "filesystem:http://example.com/x",
+        "ftp://example.com/",
+        "ws://example.com/",
+        "devtools://devtools/x",
+        "http:///path",
+        "http:example.com",
+        "//example.com/",
+        "example.com",
+        "",
+    ],
+)
+def test_only_the_web_can_be_visited(url: str):
+    assert "only http and https" in (RULES.refuse_url(url) or "")
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://example.com:99999/", "http://example.com:x/"])
+def test_what_is_no_address_is_refused(url: str):
+    assert "is not an address" in (RULES.refuse_url(url) or "")
+
+
+def test_names_are_left_to_whoever_resolves_them():
+    assert RULES.refuse_url("https://example.com/") is None
+    assert RULES.refuse_url("http://EXAMPLE.com.:8080/a?b") is None
+
+
+def test_the_setting_opens_what_it_names_only():
+    rules = AddressRules.of(("10.1.2.3", "192.168.4.0/24", "[fd00::5]", "Intranet.", "fe80::/10"))
+    for allowed in ("10.1.2.3", "192.168.4.99", "[fd00::5]", "intranet", "INTRANET.", "[fe80::9]", "[::ffff:10.1.2.3]"):
+        assert rules.refuse_url(f"http://{allowed}/") is None, allowed
+    for refused in ("10.1.2.4", "192.168.5.1", "[fd00::6]", "127.0.0.1", "localhost", "a.localhost"):
+        assert rules.refuse_url(f"http://{refused}/"), refused
+    assert AddressRules.of(["localhost"]).refuse_url("http://localhost:8000/") is None
+    assert AddressRules.of(["localhost"]).refuse_url("http://127.0.0.1:8000/")
+
+
+def test_places_stand_for_fixed_addresses():
+    rules = RULES.with_places({"shop.test": ("127.0.0.1", 81)})
+    assert rules.place("shop.test") == ("127.0.0.1", 81) and rules.place("mail.test") is None
+    assert rules.refuse_url("http://shop.test/") is None
+    assert RULES.place("shop.test") is None

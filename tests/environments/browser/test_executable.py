@@ -1,0 +1,67 @@
+"""Where a browser is looked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.environments.browser import executable as find
+from webgym_cli.errors import RoleError
+
+
+def program(path: Path, text: str = "exit 0") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "cache"))
+    monkeypatch.setattr(find, "_USUAL_PLACES", ())
+    return tmp_path
+
+
+def test_none_is_an_error_with_the_command_to_type(nowhere: Path):
+    with pytest.raises(RoleError) as error:
+        find.find_chromium(BrowserSettings())
+    assert "webgym setup --role browser" in error.value.hint
+
+
+def test_the_setting_wins(nowhere: Path):
+    program(nowhere / "bin" / "chromium")
+    chosen = program(nowhere / "mine" / "browser")
+    assert find.find_chromium(BrowserSettings(executable=str(chosen))) == chosen
+    with pytest.raises(RoleError, match=r"browser\.executable"):
+        find.find_chromium(BrowserSettings(executable=str(nowhere / "gone")))
+
+
+def test_the_headless_shell_comes_before_the_full_browser(nowhere: Path):
+    full = program(nowhere / "bin" / "chromium")
+    assert find.find_chromium(BrowserSettings()) == full
+    shell = program(nowhere / "bin" / "chromium-headless-shell")
+    assert find.find_chromium(BrowserSettings()) == shell
+
+
+def test_playwrights_own_browser_comes_before_the_systems(nowhere: Path):
+    program(nowhere / "bin" / "chromium-headless-shell")
+    package = find._playwright_package()
+    assert package is not None
+    listed = json.loads((package / "browsers.json").read_text())["browsers"]
+    revision = next(entry["revision"] for entry in listed if entry["name"] == "chromium-headless-shell")
+    program(nowhere / "cache" / "chromium_headless_shell-1" / "linux" / "headless_shell")
+    own = program(nowhere / "cache" / f"chromium_headless_shell-{revision}" / "linux" / "headless_shell")
+    assert find.find_chromium(BrowserSettings()) == own
+
+
+def test_version(tmp_path: Path):
+    assert find.chromium_version(program(tmp_path / "a", "echo Chromium 156.0.1.2 built")) == "156.0.1.2"
+    with pytest.raises(RoleError, match="does not tell its version: no display"):
+        find.chromium_version(program(tmp_path / "b", "echo no display >&2; exit 1"))
+    with pytest.raises(RoleError):
+        find.chromium_version(tmp_path / "missing")

@@ -1,0 +1,167 @@
+"""The fleet: several browsers, their caps and their retirement, and what a broken one costs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import psutil
+import pytest
+
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
+
+SMALL = SessionOptions(width=200, height=150, action_timeout=5.0, navigation_timeout=10.0)
+
+
+def alive(pids: list[int]) -> list[int]:
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            found += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
+    return found
+
+
+async def gone(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 20
+    while alive(pids) and time.monotonic() < deadline:  # noqa: ASYNC110  processes tell nobody when they end
+        await asyncio.sleep(0.05)
+    return not alive(pids)
+
+
+def browser_of(session: BrowserSession) -> int:
+    return id(session.page.context.browser)
+
+
+def kill_browser(pool: BrowserPool, session: BrowserSession) -> None:
+    """Kill the browser of a session, all of its processes at once."""
+    process = next(
+        place.process
+        for place in pool._places
+        if place.process and place.process._browser is session.page.context.browser
+    )
+    for pid in process.processes():
+        with contextlib.suppress(psutil.Error):
+            if "chrom" in psutil.Process(pid).exe():
+                psutil.Process(pid).kill()
+
+
+async def test_a_burst_is_shared_by_all_browsers():
+    async with BrowserPool(BrowserSettings(processes=2)) as pool:
+        sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(8)))
+        shares = [browser_of(session) for session in sessions]
+        assert sorted(shares.count(browser) for browser in set(shares)) == [4, 4]
+        await asyncio.gather(*(session.close() for session in sessions[:3]))
+        more = [await pool.session(SMALL) for _ in range(3)]
+        shares = [browser_of(session) for session in (*sessions[3:], *more)]
+        assert sorted(shares.count(browser) for browser in set(shares)) == [4, 4]
+        pids = pool.processes()
+    assert alive(pids) == []
+
+
+async def test_a_browser_is_replaced_after_so_many_contexts_and_ends_with_its_last():
+    async with BrowserPool(BrowserSettings(contexts_per_process=3)) as pool:
+        old = [await pool.session(SMALL) for _ in range(3)]
+        before = pool.processes()
+        fresh = await pool.session(SMALL)
+        assert len({browser_of(session) for session in old}) == 1
+        assert browser_of(fresh) != browser_of(old[0])
+        assert [await session.evaluate("() => 1") for session in (*old, fresh)] == [1, 1, 1, 1]
+        for session in old[:2]:
+            await session.close()
+        assert await old[2].evaluate("() => 2") == 2, "it works until its last session closes"
+        await old[2].close()
+        assert await gone(before)
+        assert await fresh.evaluate("() => 3") == 3
+
+
+async def test_a_crowd_gets_exactly_so_many_contexts_of_each_browser():
+    async with BrowserPool(BrowserSettings(contexts_per_process=4)) as pool:
+        sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(10)))
+        shares = [browser_of(session) for session in sessions]
+        assert sorted(shares.count(browser) for browser in set(shares)) == [2, 4, 4]
+        everything = pool.processes()
+    assert alive(everything) == []
+
+
+async def test_an_old_browser_takes_no_new_session():
+    async with BrowserPool(BrowserSettings(process_minutes=0.0005)) as pool:
+        first = await pool.session(SMALL)
+        await asyncio.sleep(0.05)
+        second = await pool.session(SMALL)
+        assert browser_of(first) != browser_of(second)
+        assert await first.evaluate("() => 1") == 1
+
+
+async def test_a_context_ends_at_its_cap_whatever_is_done_with_it():
+    async with BrowserPool(BrowserSettings()) as pool:
+        short = SessionOptions(width=100, height=100, action_timeout=20.0, life_seconds=1.0)
+        session = await pool.session(short)
+        with pytest.raises(BoundaryError, match="cap") as failure:
+            await session.evaluate("() => new Promise(() => {})")
+        assert failure.value.kind is FailureKind.EPISODE_TIMEOUT
+        with pytest.raises(BoundaryError):
+            await session.screenshot()
+        await session.close()
+        assert pool._places[0].process.sessions == 0
+        other = await pool.session(SMALL)
+        assert await other.evaluate("() => 1") == 1
+
+
+@pytest.mark.parametrize(("webgl", "there"), [("on", True), ("off", False), ("auto", True)])
+async def test_webgl_is_there_unless_it_is_switched_off(webgl, there):
+    async with BrowserPool(BrowserSettings(webgl=webgl)) as pool:
+        session = await pool.session(SMALL)
+        drawn = await session.evaluate("() => !!document.createElement('canvas').getContext('webgl')")
+        assert drawn is there
+        await session.close()
+
+
+async def test_a_browser_that_dies_takes_only_its_own_episodes():
+    async with BrowserPool(BrowserSettings(processes=2)) as pool:
+        sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(4)))
+        victim = sessions[0]
+        others = [session for session in sessions if browser_of(session) != browser_of(victim)]
+        waiting = asyncio.create_task(victim.evaluate("() => new Promise(() => {})"))
+        await asyncio.sleep(0.1)
+        kill_browser(pool, victim)
+        with pytest.raises(BoundaryError) as failure:
+            await waiting
+        assert failure.value.kind is FailureKind.BROWSER_CRASHED
+        assert [await session.evaluate("() => 1") for session in others] == [1, 1]
+        again = await asyncio.gather(*(pool.session(SMALL) for _ in range(4)))
+        assert [await session.evaluate("() => 1") for session in again] == [1, 1, 1, 1]
+        everything = pool.processes()
+    assert alive(everything) == []
+
+
+async def test_closing_the_pool_ends_sessions_that_are_at_work():
+    async with BrowserPool(BrowserSettings()) as pool:
+        session = await pool.session(SMALL)
+        busy = asyncio.create_task(session.evaluate("() => { for (;;); }"))
+        await asyncio.sleep(0.1)
+        pids = pool.processes()
+    assert alive(pids) == []
+    with pytest.raises(BoundaryError):
+        await busy
+    await session.close()
+
+
+async def test_a_remote_browser_is_used_by_its_address_and_not_ended():
+    async with BrowserPool(BrowserSettings()) as local:
+        address = await asyncio.to_thread(local._places[0].process._address)
+        host = address.removeprefix("ws://").split("/")[0]
+        async with BrowserPool(BrowserSettings(cdp_urls=(f"http://{host}",))) as remote:
+            session = await remote.session(SMALL)
+            assert await session.evaluate("() => 1 + 1") == 2
+            assert (await session.screenshot()).startswith(b"\x89PNG")
+            await session.close()
+        mine = await local.session(SMALL)
+        assert await mine.evaluate("() => 3") == 3

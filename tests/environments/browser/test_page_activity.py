@@ -1,0 +1,126 @@
+"""What a page's events say of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from webgym_cli.environments.browser.page_activity import Traffic
+
+MAIN = "frame-1"
+
+
+@pytest.fixture
+def traffic():
+    return Traffic(MAIN)
+
+
+def asks(traffic, number, kind="XHR"):
+    traffic.note("Network.requestWillBeSent", {"requestId": str(number), "type": kind})
+
+
+def test_a_navigation_from_its_wish_to_its_document(traffic):
+    assert not traffic.navigating and not traffic.busy
+    traffic.note("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "currentTab"})
+    assert traffic.navigating and traffic.busy
+    # What Chrome tells in between says nothing of the end.
+    for event in ("Page.frameScheduledNavigation", "Page.frameStartedLoading", "Page.frameClearedScheduledNavigation"):
+        traffic.note(event, {"frameId": MAIN})
+        assert traffic.navigating
+    traffic.note("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "differentDocument"})
+    traffic.note("Page.frameNavigated", {"frame": {"id": MAIN}})
+    assert not traffic.navigating
+
+
+@pytest.mark.parametrize("end", ["Page.frameStoppedLoading", "stop"])
+def test_a_navigation_may_come_to_nothing(traffic, end):
+    traffic.note("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "reload"})
+    assert traffic.navigating
+    traffic.stop() if end == "stop" else traffic.note(end, {"frameId": MAIN})
+    assert not traffic.navigating
+
+
+@pytest.mark.parametrize(
+    ("event", "params"),
+    [
+        ("Page.frameRequestedNavigation", {"frameId": "other", "disposition": "currentTab"}),
+        ("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "newTab"}),
+        ("Page.frameRequestedNavigation", {"frameId": MAIN, "disposition": "download"}),
+        ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "sameDocument"}),
+        ("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "historySameDocument"}),
+        ("Page.loadEventFired", {"timestamp": 1}),
+        ("Network.dataReceived", {"requestId": "1"}),
+    ],
+)
+def test_what_is_no_navigation_of_the_page(traffic, event, params):
+    traffic.note(event, params)
+    assert not traffic.busy
+
+
+@pytest.mark.parametrize("kind", ["Document", "XHR", "Fetch", "Script", "Stylesheet"])
+def test_requests_that_change_what_is_seen_are_awaited(traffic, kind):
+    asks(traffic, 1, kind)
+    asks(traffic, 2, kind)
+    assert traffic.busy and not traffic.navigating
+    traffic.note("Network.loadingFinished", {"requestId": "1"})
+    assert traffic.busy
+    traffic.note("Network.loadingFailed", {"requestId": "2"})
+    assert not traffic.busy
+
+
+@pytest.mark.parametrize("kind", ["Image", "Media", "Ping", "WebSocket", "EventSource"])
+def test_other_requests_are_not(traffic, kind):
+    asks(traffic, 1, kind)
+    assert not traffic.busy
+
+
+def test_a_mark_and_a_new_document_forget_requests(traffic):
+    asks(traffic, 1)
+    traffic.mark()
+    assert not traffic.busy
+    asks(traffic, 2)
+    traffic.note("Page.frameNavigated", {"frame": {"id": MAIN}})
+    assert not traffic.busy
+    asks(traffic, 3)
+    traffic.note("Page.frameNavigated", {"frame": {"id": "other"}})
+    assert traffic.busy
+
+
+def test_a_flood_of_requests_is_followed_in_part(traffic):
+    for number in range(5000):
+        asks(traffic, number)
+    for number in range(500):
+        traffic.note("Network.loadingFinished", {"requestId": str(number)})
+    assert not traffic.busy
+
+
+async def test_waiting_ends_with_the_next_event_or_in_time(traffic):
+    waiting = asyncio.ensure_future(traffic.change(60))
+    await asyncio.sleep(0)
+    asks(traffic, 1)
+    await asyncio.wait_for(waiting, 5)
+    await traffic.change(0.01)
+
+
+async def test_leaving_is_told_to_whoever_waits_for_it(traffic):
+    leaving = asyncio.ensure_future(traffic.leave())
+    await asyncio.sleep(0)
+    asks(traffic, 1)
+    await asyncio.sleep(0)
+    assert not leaving.done()
+    traffic.note("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "differentDocument"})
+    await asyncio.wait_for(leaving, 5)
+    await asyncio.wait_for(traffic.leave(), 5)
+
+
+async def test_a_further_document_is_told_to_whoever_waits_for_it(traffic):
+    assert traffic.documents == 0
+    waiting = asyncio.ensure_future(traffic.beyond(0))
+    await asyncio.sleep(0)
+    traffic.note("Page.frameNavigated", {"frame": {"id": "other"}})
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    traffic.note("Page.frameNavigated", {"frame": {"id": MAIN}})
+    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(traffic.beyond(0), 5)

@@ -1,0 +1,164 @@
+"""The browser pool: isolated sessions, deadlines, named errors, and no process left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.errors import BoundaryError, RoleError
+from webgym_cli.records.failure import FailureKind
+
+pytestmark = pytest.mark.browser
+
+SMALL = SessionOptions(width=200, height=150, action_timeout=1.0, navigation_timeout=5.0)
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+async def failure_of(doing) -> FailureKind:
+    with pytest.raises(BoundaryError) as failure:
+        await doing
+    return failure.value.kind
+
+
+async def test_sessions_are_isolated(browsers: BrowserPool, tmp_path: Path):
+    page = tmp_path / "page.html"
+    page.write_text("<title>one</title>")
+    one, two = await browsers.session(SMALL), await browsers.session(SMALL)
+    await asyncio.gather(one.goto(page.as_uri()), two.goto(page.as_uri()))
+    await one.evaluate("() => { localStorage.setItem('k', 'v'); }")
+    assert await one.evaluate("() => localStorage.getItem('k')") == "v"
+    assert await two.evaluate("() => localStorage.getItem('k')") is None
+    assert await one.evaluate("() => document.title") == "one" and one.url == page.as_uri()
+    assert (await one.screenshot()).startswith(b"\x89PNG")
+    await asyncio.gather(one.close(), two.close())
+    await one.close()
+
+
+async def test_errors_are_named(browsers: BrowserPool):
+    session = await browsers.session(SMALL)
+    assert session.pristine
+    assert await failure_of(session.goto("http://127.0.0.1:9/")) is FailureKind.NAVIGATION_FAILED
+    assert not session.pristine
+    assert await failure_of(session.evaluate("() => new Promise(() => {})")) is FailureKind.PAGE_TIMEOUT
+    assert await failure_of(session.evaluate("() => { throw new Error('no'); }")) is FailureKind.ENVIRONMENT_ERROR
+    await session.close()
+    assert await failure_of(session.screenshot()) is FailureKind.BROWSER_CRASHED
+
+
+async def test_a_page_that_hangs_does_not_hold_the_episode(browsers: BrowserPool):
+    session = await browsers.session(SMALL)
+    started = time.monotonic()
+    assert await failure_of(session.evaluate("() => { for (;;); }")) is FailureKind.PAGE_TIMEOUT
+    assert await failure_of(session.screenshot()) is FailureKind.PAGE_TIMEOUT
+    await session.close()
+    assert time.monotonic() - started < 15
+
+
+async def test_a_crashed_page_is_named(browsers: BrowserPool):
+    session = await browsers.session(SMALL)
+    inspector = await session.page.context.new_cdp_session(session.page)
+    crash = asyncio.create_task(inspector.send("Page.crash"))
+    assert await failure_of(session.evaluate("() => new Promise(() => {})")) is FailureKind.BROWSER_CRASHED
+    assert await failure_of(session.screenshot()) is FailureKind.BROWSER_CRASHED
+    crash.cancel()
+    await session.close()
+    session = await browsers.session(SMALL)
+    assert await session.evaluate("() => 1 + 1") == 2
+    await session.close()
+
+
+async def test_only_one_browser_is_started_again(chromium: str):
+    async with BrowserPool(BrowserSettings()) as pool:
+        first = pool.processes()
+        for pid in first:
+            with contextlib.suppress(psutil.Error):
+                if "chrom" in psutil.Process(pid).exe():
+                    psutil.Process(pid).kill()
+        sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(4)))
+        assert len({id(session.page.context.browser) for session in sessions}) == 1
+        assert [await session.evaluate("() => 2") for session in sessions] == [2, 2, 2, 2]
+        everything = [*first, *pool.processes()]
+    assert alive(everything) == []
+
+
+async def test_a_driver_that_dies_is_replaced(chromium: str):
+    async with BrowserPool(BrowserSettings()) as pool:
+        session: BrowserSession = await pool.session(SMALL)
+        first = pool.processes()
+        driver = next(pid for pid in first if psutil.Process(pid).ppid() == os.getpid())
+        os.kill(driver, signal.SIGKILL)
+        assert await failure_of(session.goto("about:blank")) is FailureKind.BROWSER_CRASHED
+        session = await pool.session(SMALL)
+        assert await session.evaluate("() => 3") == 3
+        everything = pool.processes()
+    assert alive([*first, *everything]) == []
+
+
+PARENT = """
+import asyncio, sys
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.options import SessionOptions
+
+async def main():
+    async with BrowserPool(BrowserSettings()) as pool:
+        await pool.session(SessionOptions(width=100, height=100))
+        print(*pool.processes(), flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["kill", "kill with the driver", "interrupt"])
+def test_nothing_outlives_a_killed_parent(chromium: str, how: str):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) > 3
+    # An interrupt from a terminal reaches the whole process group, a kill only the parent.
+    if how == "interrupt":
+        os.killpg(parent.pid, signal.SIGINT)
+    elif how == "kill":
+        os.kill(parent.pid, signal.SIGKILL)
+    else:
+        drivers = [pid for pid in pids if psutil.Process(pid).ppid() == parent.pid]
+        for pid in (parent.pid, *drivers):
+            os.kill(pid, signal.SIGKILL)
+    parent.wait(30)
+    deadline = time.monotonic() + 20
+    while alive(pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert alive(pids) == []
+    parent.stdout.close()
+
+
+async def test_a_browser_that_can_not_start(tmp_path: Path):
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\necho 'missing library' >&2\nexit 3\n")
+    broken.chmod(0o755)
+    with pytest.raises(RoleError, match="can't be started"):
+        async with BrowserPool(BrowserSettings(executable=str(broken))):
+            raise AssertionError("it started")

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from tests.environments.fixture_sites.driving import launch
+from tests.environments.fixture_sites.visiting import Visitor
+from webgym_cli.environments.fixture_sites.server import SiteServer
+
+
+@pytest_asyncio.fixture(scope="session")
+async def sites():
+    """All sites, without knobs."""
+    async with SiteServer() as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="session")
+async def chromium(sites):
+    """A Chromium in which the hosts of the sites exist."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await launch(playwright, sites)
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+def visit(sites):
+    """Starts an episode and returns its visitor."""
+    started = []
+
+    def start(task: str, seed: int = 0) -> Visitor:
+        visitor = Visitor(sites, task, seed)
+        started.append(visitor)
+        return visitor
+
+    yield start
+    for visitor in started:
+        visitor.leave()

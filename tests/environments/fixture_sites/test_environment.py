@@ -1,0 +1,123 @@
+"""The fixture sites as an environment: scored, seeded, isolated, and solved by their expert in both modes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.environments.visits import HASTY
+from webgym_cli.config.load import load
+from webgym_cli.environments.fixture_sites.environment import SitesPool
+from webgym_cli.environments.fixture_sites.faults import Knobs
+from webgym_cli.environments.registry import make_pool
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.source import open_tasks
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
+
+MODES = list(InteractionMode)
+
+
+@pytest.fixture(scope="module")
+async def pools() -> AsyncIterator[dict[InteractionMode, SitesPool]]:
+    made = {mode: SitesPool(load(overrides=list(HASTY)), mode) for mode in MODES}
+    for pool in made.values():
+        await pool.__aenter__()
+    yield made
+    for pool in made.values():
+        await pool.__aexit__(None, None, None)
+
+
+def task(name: str) -> Task:
+    return open_tasks(f"sites:{name}").task(0)
+
+
+async def solve(environment, which: Task, seed: int, limit: int = 40):
+    """Let the expert act; return the instruction, its actions, the score and the errors."""
+    instruction, _ = await environment.reset(which, seed)
+    actions, errors = [], []
+    for _ in range(limit):
+        action = await environment.expert_action()
+        actions.append(action)
+        if action.name is ActionName.ANSWER:
+            return instruction, actions, await environment.answer(action.text or ""), errors
+        errors.append((await environment.step(action)).action_error)
+    raise AssertionError("the expert did not finish")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["shop-cart", "mail-write", "wiki-mayor", "booking-room"])
+async def test_the_expert_solves_tasks_in_both_modes(pools, mode, name):
+    environment = pools[mode].new()
+    _, actions, score, errors = await solve(environment, task(name), 3)
+    await environment.close()
+    assert (score.source, score.value) == ("environment", 1.0), score.detail
+    assert not any(errors)
+    pointed = [action for action in actions if action.element_id is not None or action.coordinate is not None]
+    assert pointed and all((action.coordinate is None) == (mode is InteractionMode.SET_OF_MARKS) for action in pointed)
+
+
+async def test_the_same_seed_is_the_same_episode(pools):
+    pool = pools[InteractionMode.SET_OF_MARKS]
+
+    async def shown(seed):
+        environment = pool.new()
+        instruction, view = await environment.reset(task("shop-cart"), seed)
+        briefed = environment.briefed(task("shop-cart"))
+        await environment.close()
+        return instruction, view.png, view.elements, briefed.rubric
+
+    one, same, other = await shown(5), await shown(5), await shown(6)
+    assert one == same
+    assert one[0] != other[0]
+    assert one[3]
+
+
+async def test_a_wrong_answer_is_worth_nothing(pools):
+    environment = pools[InteractionMode.COORDINATES].new()
+    await environment.reset(task("wiki-mayor"), 1)
+    score = await environment.answer("certainly not this")
+    assert score.value == 0.0 and score.detail
+    await environment.close()
+
+
+async def test_episodes_beside_one_another_do_not_meet(pools):
+    pool = pools[InteractionMode.SET_OF_MARKS]
+    environments = [pool.new() for _ in range(3)]
+    solved = await asyncio.gather(
+        *(solve(environment, task("shop-cart"), seed) for seed, environment in enumerate(environments))
+    )
+    assert [score.value for _, _, score, _ in solved] == [1.0, 1.0, 1.0]
+    assert pool.server.live == 3
+    await asyncio.gather(*(environment.close() for environment in environments))
+    assert pool.server.live == 0
+
+
+async def test_a_reset_that_fails_leaves_no_episode_behind():
+    pool = SitesPool(load(overrides=list(HASTY)), InteractionMode.COORDINATES, Knobs(error_rate=1.0))
+    async with pool:
+        environment = pool.new()
+        with pytest.raises(BoundaryError) as failure:
+            await environment.reset(task("shop-cart"), 0)
+        assert failure.value.kind is FailureKind.NAVIGATION_FAILED
+        await environment.close()
+        assert pool.server.live == 0
+
+
+async def test_sites_are_reached_through_the_same_gate(pools):
+    environment = pools[InteractionMode.COORDINATES].new()
+    await environment.reset(task("shop-cart"), 0)
+    result = await environment.step(
+        Action(name=ActionName.NAVIGATE, url=f"http://{pools[InteractionMode.COORDINATES].server.address}/")
+    )
+    assert "private address" in result.action_error
+    await environment.close()
+
+
+def test_the_registry_knows_it():
+    assert isinstance(make_pool(load(), "sites"), SitesPool)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.environments.fixture_sites.driving import drive, launch, visitor
+from webgym_cli.config.rollout import MaxSteps
+from webgym_cli.environments.fixture_sites.experts import site_expert, solvers
+from webgym_cli.environments.fixture_sites.faults import Knobs
+from webgym_cli.environments.fixture_sites.server import SiteServer
+from webgym_cli.environments.fixture_sites.tasks import find_task, site_tasks
+from webgym_cli.errors import UsageError
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.trajectory import Element
+
+TASKS = site_tasks()
+
+
+def test_every_task_has_its_expert():
+    assert list(solvers()) == [task.id for task in TASKS]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+async def test_the_expert_solves_its_task_on_any_seed(sites, chromium, task):
+    limit = getattr(MaxSteps(), task.band.value)
+    driven = await asyncio.gather(*(solve(sites, chromium, task, seed, limit) for seed in (0, 1, 2)))
+    if task.id == "booking-ferry":  # the terms fill more than a screen
+        assert all(ActionName.SCROLL in {action.name for action in one.actions} for one in driven)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("task", ["shop-order", "mail-reply", "booking-ferry"])
+async def test_the_expert_gets_over_pages_that_fail_or_come_blank(task):
+    from playwright.async_api import async_playwright
+
+    knobs = Knobs(error_rate=0.25, blank_rate=0.3)
+    async with SiteServer(knobs=knobs) as server, async_playwright() as playwright:
+        browser = await launch(playwright, server)
+        driven = await solve(server, browser, find_task(task).task, 0, 60)
+        await browser.close()
+    assert 500 in driven.statuses
+    assert ActionName.NAVIGATE in {action.name for action in driven.actions}  # a page that stayed blank
+
+
+def scene(*names: str, role: str = "link") -> list[Element]:
+    return [Element(id=at, role=role, name=name, box=(0, 0, 9, 9)) for at, name in enumerate(names)]
+
+
+def test_the_expert_says_that_it_is_blocked_and_reloads_what_stays_blank():
+    expert = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
+    assert expert.next("http://shop.test/", [], "") == Action(name="wait", seconds=1)
+    assert expert.next("http://shop.test/", [], "") == Action(name="navigate", url="http://shop.test/")
+    again = expert.next("http://shop.test/", scene("Home", "Try again"), "Something went wrong")
+    assert again == Action(name="click", element_id=1)
+    blocked = expert.next("http://shop.test/", [], "Verify you are human")
+    assert (blocked.name, "blocked" in blocked.text) == (ActionName.ANSWER, True)
+
+
+def test_the_expert_scrolls_for_what_is_out_of_sight_and_gives_up_in_the_end():
+    expert = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
+    category = find_task("shop-cheapest").draw(0).values["category"]
+    scrolled = [expert.next("http://shop.test/", scene("Home"), "Home").direction for _ in range(6)]
+    assert scrolled == ["down"] * 4 + ["up"] * 2
+    found = expert.next("http://shop.test/", scene("Home", category), "Home")
+    assert found == Action(name="click", element_id=1)
+    lost = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
+    with pytest.raises(LookupError, match=f"shows no element that is called '{category}'"):
+        for _ in range(50):
+            lost.next("http://shop.test/", scene("Home"), "Home")
+
+
+def test_the_expert_waits_for_text_and_has_no_more_to_say_after_its_answer():
+    expert = site_expert("mail-unread", site_instruction("mail-unread"))
+    fields = scene("User name", "Password", role="textbox")
+    assert expert.next("http://mail.test/login", fields, "Log in").element_id == 0
+    assert expert.next("http://mail.test/login", fields, "Log in").text.endswith("\n")
+    assert expert.next("http://mail.test/login", fields, "Log in") == Action(name="wait", seconds=1)
+    told = expert.next("http://mail.test/folder/inbox", fields, "Inbox (12 unread)")
+    assert told == Action(name="answer", text="12")
+    with pytest.raises(LookupError, match="already given"):
+        expert.next("http://mail.test/folder/inbox", fields, "Inbox (12 unread)")
+
+
+def test_an_unknown_task_and_a_foreign_instruction_are_refused():
+    with pytest.raises(UsageError, match="no task 'shop-nothing'"):
+        site_expert("shop-nothing", "Do it.")
+    with pytest.raises(LookupError, match="not understood"):
+        site_expert("shop-cart", "Do it.")
+
+
+def site_instruction(task: str) -> str:
+    found = find_task(task)
+    return found.asked(found.draw(0))
+
+
+async def solve(sites, chromium, task, seed, limit):
+    token = sites.start_episode(task, seed)
+    page = await visitor(chromium, token)
+    driven = await drive(page, task.start_url, site_expert(task.id, sites.instruction(token)), limit)
+    await page.context.close()
+    assert driven.errors == []
+    assert driven.actions[-1].name is ActionName.ANSWER, (seed, driven.actions)
+    assert sites.score(token, driven.answer) == (1.0, "all facts hold"), seed
+    sites.end_episode(token)
+    return driven

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import asyncio
+import re
+import tracemalloc
+
+import aiohttp
+import pytest
+
+from tests.environments.fixture_sites.visiting import Visitor, request
+from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS
+from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer, serve_forever
+from webgym_cli.environments.fixture_sites.tasks import find_task, site_tasks
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+
+PATHS = {
+    "shop-tidy-cart": [
+        "/",
+        "/category/desk?sort=-price",
+        "/search?q=&page=2",
+        "/deals",
+        "/cart",
+        "/orders",
+        "/checkout",
+    ],
+    "mail-reply": ["/login", "/folder/inbox", "/search?q=meeting", "/message/3", "/compose?reply=3", "/contacts"],
+    "wiki-river": ["/", "/list/cities", "/list/people?sort=Born", "/search?q=market", "/changes", "/watchlist"],
+    "booking-trip": ["/", "/rooms", "/bookings"],
+}
+
+
+async def pages(visitor: Visitor) -> list[str]:
+    """Return the site's pages, each once, the links of the first ones followed."""
+    if visitor.site_task.host == "mail.test":
+        await visitor.log_in()
+    found = [await visitor.get(path) for path in PATHS[visitor.site_task.id]]
+    assert {page.status for page in found} == {200}
+    links = {link for page in found for link in re.findall(r'href="(/[^"]+)"', page.body)}
+    more = [await visitor.get(link.replace("&amp;", "&")) for link in sorted(links)]
+    assert {page.status for page in more} <= {200, 302, 303}
+    return [page.body for page in (*found, *more)]
+
+
+@pytest.mark.parametrize("host", SITE_HOSTS)
+@pytest.mark.parametrize("token", [None, "guessed"])
+async def test_a_site_is_closed_without_an_episode(sites, host, token):
+    page = await request(sites, "GET", host, "/", token)
+    assert page.status == 403
+    assert "only open during an episode" in page.text
+
+
+async def test_an_ended_episode_is_forgotten(sites):
+    token = sites.start_episode(find_task("shop-cart").task, 1)
+    live = sites.live
+    assert (await request(sites, "GET", "shop.test", "/", token)).status == 200
+    sites.end_episode(token)
+    sites.end_episode(token)
+    assert sites.live == live - 1
+    assert (await request(sites, "GET", "shop.test", "/", token)).status == 403
+    for ask in (sites.instruction, sites.rubric, sites.reference_answer):
+        with pytest.raises(KeyError):
+            ask(token)
+    with pytest.raises(KeyError):
+        sites.score(token, "done")
+
+
+async def test_hosts_are_told_apart_by_name_and_a_port_behind_it_does_not_matter(visit, sites):
+    visitor = visit("shop-cart")
+    titles = [(await visitor.get("/", host)).text.split()[0] for host in ("shop.test", "wiki.test", "booking.test")]
+    assert len(set(titles)) == 3
+    assert await visitor.get("/", "SHOP.test:8080") == await visitor.get("/")
+    assert (await visitor.get("/", "example.com")).status == 404
+    assert set(SITE_HOSTS) | {"lab.test"} <= set(HOSTS)
+
+
+@pytest.mark.parametrize("task", PATHS)
+async def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(visit, task):
+    one, same, other = [await pages(visit(task, seed)) for seed in (5, 5, 6)]
+    assert one == same
+    assert one != other
+    assert visit(task, 5).token not in "".join(one)
+
+
+@pytest.mark.parametrize("task", PATHS)
+async def test_pages_are_light_and_ask_nobody_else(visit, task):
+    for body in await pages(visit(task, 7)):
+        assert len(body.encode()) < 30_000
+        assert not re.search(r'<[^>]*(?:src|href|action)="(?:https?:)?//', body)
+
+
+async def test_episodes_do_not_see_each_other(visit):
+    one, other = visit("shop-cart", 3), visit("shop-cart", 3)
+    product = one.values["product"].lower().replace(" ", "-")
+    colour = re.search(r"<option>(\w+)</option>", (await one.get(f"/product/{product}")).body)[1]
+    added = await one.post("/cart/add", product=product, count=one.values["count"], colour=colour)
+    assert added.location == "/cart"
+    assert one.score() == 1.0
+    assert other.score() == 0.0
+    assert "Your cart is empty" in (await other.get("/cart")).text
+    again = visit("shop-cart", 3)
+    assert again.server.instruction(again.token) == one.server.instruction(one.token)
+    assert again.score() == 0.0
+
+
+async def test_tokens_are_long_and_never_twice(sites):
+    task = find_task("wiki-mayor").task
+    tokens = [sites.start_episode(task, 0) for _ in range(50)]
+    assert len(set(tokens)) == 50
+    assert min(map(len, tokens)) >= 32
+    for token in tokens:
+        sites.end_episode(token)
+
+
+def test_thousands_of_episodes_cost_little():
+    server = SiteServer()
+    tasks = site_tasks()
+    tracemalloc.start()
+    try:
+        for seed in range(5000):
+            server.start_episode(tasks[seed % len(tasks)], seed)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert server.live == 5000
+    assert used < 5000 * 2048
+
+
+def test_only_tasks_of_the_sites_are_started():
+    server = SiteServer()
+    with pytest.raises(UsageError, match="for the environment web"):
+        server.start_episode(Task(id="shop-cart", environment="web"), 0)
+    with pytest.raises(UsageError, match=r"no task 'shop-nothing'; there are: shop-cheapest, "):
+        server.start_episode(Task(id="shop-nothing", environment="sites"), 0)
+
+
+async def test_a_port_that_is_taken_is_a_usage_error(sites):
+    port = int(sites.address.partition(":")[2])
+    with pytest.raises(UsageError, match=f"port {port} of 127.0.0.1 can't be listened on"):
+        await SiteServer(port=port).__aenter__()
+
+
+def test_the_address_is_only_known_while_it_serves():
+    with pytest.raises(RuntimeError):
+        _ = SiteServer().address
+
+
+async def test_leaving_ends_what_hangs():
+    async with SiteServer() as server, aiohttp.ClientSession() as session:
+        url = f"http://{server.address}/endless.gif"
+        async with session.get(url, headers={"Host": "lab.test"}) as response:
+            assert await response.content.readany() == b"GIF89a"
+            await server.__aexit__(None, None, None)
+            assert await response.read() == b""
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
+async def test_other_methods_are_refused(sites, visit, method):
+    assert (await request(sites, method, "shop.test", "/", visit("shop-cart").token)).status == 405
+
+
+async def test_odd_requests_get_a_page_and_change_nothing(sites, visit):
+    visitor = visit("shop-tidy-cart")
+    assert (await visitor.get("/cart/add")).status == 405
+    assert (await visitor.post("/")).status == 405
+    assert (await visitor.get("/nowhere")).status == 404
+    assert (await visitor.get("/search?q=%00%ff&page=-1&sort=odd")).status == 200
+    assert (await visitor.post("/cart/add", product="nothing")).status == 404
+    headers = {"Host": "shop.test", "Cookie": f"{EPISODE_COOKIE}={visitor.token}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for kind, status in (("application/x-www-form-urlencoded; charset=nonsense", 400), ("text/plain", 404)):
+            url = f"http://{sites.address}/cart/update"
+            async with session.post(url, data=b"product=\xff", headers={"Content-Type": kind}) as response:
+                assert response.status == status
+        async with session.post(url, data={"product": "x" * 300_000}) as response:
+            assert response.status == 413
+    assert len(visitor.state.cart) == 3
+
+
+async def test_people_start_and_score_episodes_at_the_door():
+    async with SiteServer(door=True) as server:
+        listed = await request(server, "GET", "shop.test", "/_/")
+        assert "shop-cheapest" in listed.body and "mail-reply" not in listed.body
+        for form, status in (({"seed": "x"}, 400), ({"seed": "1", "task": "nothing"}, 400)):
+            assert (await request(server, "POST", "shop.test", "/_/start", None, form)).status == status
+        wrong_site = {"seed": "1", "task": "mail-reply"}
+        assert (await request(server, "POST", "shop.test", "/_/start", None, wrong_site)).status == 400
+        assert server.live == 0
+        headers, form = {"Host": "shop.test"}, {"seed": "1", "task": "shop-cheapest"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(
+                f"http://{server.address}/_/start", data=form, headers=headers, allow_redirects=False
+            ) as response,
+        ):
+            token = response.cookies[EPISODE_COOKIE].value
+            assert response.cookies[EPISODE_COOKIE]["httponly"]
+        answer = server.reference_answer(token).replace(" ", "+")
+        assert "1.0: all facts hold" in (await request(server, "GET", "shop.test", f"/_/?answer={answer}", token)).text
+        await request(server, "POST", "shop.test", "/_/start", token, form)
+        assert server.live == 1
+
+
+async def test_there_is_no_door_for_agents(visit):
+    visitor = visit("shop-cheapest")
+    assert (await visitor.get("/_/")).status == 404
+    assert (await visitor.post("/_/start", task="shop-cheapest", seed="1")).status == 404
+
+
+async def test_it_serves_people_until_cancelled():
+    started = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_forever(0, started=started.set_result))
+    address = await started
+    url, headers = f"http://{address}/_/", {"Host": "wiki.test"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        async with session.get(url) as response:
+            assert "Start an episode" in await response.text()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await session.get(url)

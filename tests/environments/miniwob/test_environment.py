@@ -1,0 +1,141 @@
+"""MiniWoB: every page starts, a seed repeats, and what a policy may not do is answered and not raised."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+
+import psutil
+import pytest
+from PIL import Image
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.environments.base import View
+from webgym_cli.environments.miniwob.environment import MiniWobPool, browser_for_pages, expert_tasks, page_names
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+
+pytestmark = pytest.mark.browser
+
+WITHOUT_ELEMENTS = {"chase-circle", "drag-items-grid", "hover-shape"}
+"""Nothing on these pages is clicked."""
+
+
+async def first(pool: MiniWobPool, page: str, seed: int) -> tuple[str, View]:
+    environment = pool.new()
+    try:
+        return await environment.reset(Task(id=page), seed)
+    finally:
+        await environment.close()
+
+
+@pytest.mark.parametrize(("webgl", "started"), [("auto", "off"), ("on", "on"), ("off", "off")])
+def test_miniwob_starts_its_browser_without_webgl_unless_it_is_asked_for(webgl, started):
+    assert browser_for_pages(BrowserSettings(webgl=webgl)).webgl == started
+
+
+async def test_every_page_starts(marked: MiniWobPool):
+    names = page_names()
+    assert len(names) == 130
+    gate = asyncio.Semaphore(8)
+
+    async def start(name: str) -> tuple[str, View]:
+        async with gate:
+            return await first(marked, name, 1)
+
+    for name, (instruction, view) in zip(names, await asyncio.gather(*map(start, names)), strict=True):
+        assert instruction and "\n" not in instruction, name
+        assert view.url.endswith(f"/{name}.html") and view.title, name
+        assert Image.open(io.BytesIO(view.png)).size == (160, 210), name
+        assert [element.id for element in view.elements] == list(range(len(view.elements))), name
+        assert bool(view.elements) != (name in WITHOUT_ELEMENTS), name
+
+
+@pytest.mark.parametrize("page", ["click-test-2", "click-dialog-2", "email-inbox", "choose-date", "click-shades"])
+async def test_a_seed_is_the_same_episode_everywhere(marked: MiniWobPool, page: str):
+    before = await first(marked, page, 7)
+    await first(marked, "login-user", 3)
+    assert await first(marked, page, 7) == before
+    async with MiniWobPool(Settings(), InteractionMode.SET_OF_MARKS) as other:
+        assert await first(other, page, 7) == before
+    assert (await first(marked, page, 8))[1].png != before[1].png
+
+
+async def test_coordinates_mode_shows_the_bare_page(pointed: MiniWobPool, marked: MiniWobPool):
+    bare = await first(pointed, "click-button", 5)
+    numbered = await first(marked, "click-button", 5)
+    assert bare[0] == numbered[0]
+    assert bare[1].elements == () and numbered[1].elements
+    assert bare[1].png != numbered[1].png
+
+
+async def test_what_is_refused_is_told_to_the_policy(marked: MiniWobPool):
+    environment = marked.new()
+    try:
+        _, view = await environment.reset(Task(id="click-test-2"), 1)
+        count = len(view.elements)
+        for action, reason in (
+            (Action(name=ActionName.CLICK, element_id=99), f"no element 99; they are numbered 0 to {count - 1}"),
+            (Action(name=ActionName.NAVIGATE, url="https://example.org"), "can't be left"),
+            (Action(name=ActionName.GO_BACK), "nothing to go back to"),
+        ):
+            result = await environment.step(action)
+            assert result.action_error and reason in result.action_error
+            assert not result.done and result.view == view
+    finally:
+        await environment.close()
+
+
+async def test_the_end_and_its_score(marked: MiniWobPool):
+    environment = marked.new()
+    try:
+        await environment.reset(Task(id="click-test-2"), 1)
+        unsolved = await environment.answer("done")
+        assert unsolved is not None and unsolved.value == 0.0
+        _, view = await environment.reset(Task(id="click-test-2"), 1)
+        wrong = next(element for element in view.elements if element.name == "TWO")
+        result = await environment.step(Action(name=ActionName.CLICK, element_id=wrong.id))
+        assert result.done and result.view is None and result.score is not None
+        assert (result.score.source, result.score.value) == ("environment", -1.0)
+        assert await environment.answer("done") == result.score
+        assert (await environment.step(Action(name=ActionName.WAIT, seconds=0))).done
+    finally:
+        await environment.close()
+        await environment.close()
+
+
+async def test_unknown_pages_and_pages_without_an_expert(marked: MiniWobPool):
+    with pytest.raises(UsageError, match="no MiniWoB page 'click-tset'"):
+        await first(marked, "click-tset", 1)
+    environment = marked.new()
+    try:
+        await environment.reset(Task(id="tic-tac-toe"), 1)
+        with pytest.raises(UsageError, match="click-button-sequence"):
+            await environment.expert_action()
+    finally:
+        await environment.close()
+    assert "tic-tac-toe" not in expert_tasks() and set(expert_tasks()) <= set(page_names())
+
+
+async def test_a_browser_that_dies_is_a_failure_and_is_replaced(chromium: str):
+    async with MiniWobPool(Settings(), InteractionMode.COORDINATES) as pool:
+        running = [pool.new() for _ in range(3)]
+        for environment in running:
+            await environment.reset(Task(id="click-test"), 1)
+        for pid in pool.browsers.processes():
+            with contextlib.suppress(psutil.Error):
+                if "chrom" in psutil.Process(pid).exe():
+                    psutil.Process(pid).kill()
+        for environment in running:
+            with pytest.raises(BoundaryError) as failure:
+                await environment.step(Action(name=ActionName.SCROLL, direction="down"))
+            assert failure.value.kind is FailureKind.BROWSER_CRASHED
+            await environment.close()
+        views = await asyncio.gather(*(environment.reset(Task(id="click-test"), 1) for environment in running))
+        assert all(view.png == views[0][1].png for _, view in views)
+        pids = pool.browsers.processes()
+    assert not [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]

@@ -1,0 +1,159 @@
+"""The expert for questions: what it reads of a record, how it spreads its calls over the turns, what it answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from webgym_cli.config.agent import AgentSettings
+from webgym_cli.environments.tools.oracle import calculations, next_action, require_workings
+from webgym_cli.errors import UsageError
+from webgym_cli.records.action import ActionName
+from webgym_cli.tasks.format import read_task
+from webgym_cli.tools import tool
+from webgym_cli.tools.answer import answer
+from webgym_cli.tools.arithmetic import evaluate, written
+from webgym_cli.tools.calculator import calculator
+
+GSM8K = {
+    "id": "clips",
+    "question": "Natalia sold 48 clips in April, and half as many in May. How many altogether?",
+    "answer": "In May she sold 48/2 = <<48/2=24>>24 clips.\nTogether 48+24 = <<48+24=72>>72 clips.\n#### 72",
+}
+LIMITS = AgentSettings(max_turns=3)
+
+
+def task(**fields):
+    return read_task({"id": "t", "question": "Q", **fields})
+
+
+def played(question, limits=LIMITS):
+    """Return the expressions of each turn, and the answer, of an episode with a calculator that works."""
+    turns, results = [], []
+    for _ in range(limits.max_turns):
+        action = next_action(question, results, limits)
+        if action.name is ActionName.ANSWER:
+            return turns, action.text
+        turns.append([call.arguments["expression"] for call in action.calls])
+        results += [written(evaluate(expression)) for expression in turns[-1]]
+    raise AssertionError("no turn was left for the answer")
+
+
+def test_the_annotations_of_gsm8k_are_calculated_one_a_turn():
+    assert played(read_task(GSM8K)) == ([["48/2"], ["48+24"]], "The answer is \\boxed{72}.")
+
+
+def test_annotations_that_are_no_arithmetic_are_passed_over():
+    worked = "Half is <<2x=10>>, so <<10/2=5>>5, doubled <<5 * $2 = 10>>10. #### $10.00"
+    assert played(task(answer=worked)) == ([["10/2"], ["5 * $2"]], "The answer is \\boxed{10}.")
+
+
+@pytest.mark.parametrize(
+    ("expression", "turns"),
+    [("6*7", [["6*7"]]), (["6*7"], [["6*7"]]), (["2*3", "6*7"], [["2*3"], ["6*7"]])],
+)
+def test_a_field_has_one_calculation_or_several(expression, turns):
+    assert played(task(answer="42", expression=expression)) == (turns, "The answer is \\boxed{42}.")
+
+
+def test_a_field_goes_before_annotations():
+    assert calculations(task(**{**GSM8K, "expression": "48*1.5"})) == ("48*1.5",)
+    assert calculations(task(**{**GSM8K, "expression": None})) == ("48/2", "48+24")
+
+
+@pytest.mark.parametrize(
+    ("count", "turns", "calls", "sizes"),
+    [
+        (2, 3, 16, [1, 1]),
+        (1, 5, 16, [1]),
+        (5, 3, 16, [1, 4]),
+        (5, 3, 3, [2, 3]),
+        (6, 3, 3, [3, 3]),
+        (5, 4, 2, [1, 2, 2]),
+        (4, 2, 16, [4]),
+    ],
+)
+def test_more_calculations_than_turns_are_made_several_in_the_last_ones(count, turns, calls, sizes):
+    expressions = [f"{number}+1" for number in range(count)]
+    limits = AgentSettings(max_turns=turns, max_tool_calls=calls)
+    made, said = played(task(answer=count, expression=expressions), limits)
+    assert [len(turn) for turn in made] == sizes
+    assert [expression for turn in made for expression in turn] == expressions
+    assert said == f"The answer is \\boxed{{{count}}}."
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "stated"),
+    [
+        ("1,000", "1000", "1000"),
+        ("50%", "0.5", "0.5"),
+        (3.0, "3", "3"),
+        ("3.33", "3.333333333", "3.33"),
+        ("72", "Error: stopped after 5 s", "72"),
+        ("\\frac{1}{3}", "0.5", "\\frac{1}{3}"),
+        (["7", "seven"], "8", "7"),
+        ("So it is. #### 1,250", "7", "1,250"),
+        (" Paris ", "1", "Paris"),
+    ],
+)
+def test_the_last_result_is_stated_where_it_is_the_answer(answer, result, stated):
+    action = next_action(task(answer=answer, expression="1"), [result], LIMITS)
+    assert (action.name, action.text) == (ActionName.ANSWER, f"The answer is \\boxed{{{stated}}}.")
+
+
+def refused(fields, limits=LIMITS, tools=(calculator, answer)):
+    with pytest.raises(UsageError) as caught:
+        require_workings([read_task(GSM8K), *(task(**each) for each in fields)], tools, limits)
+    return str(caught.value), caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"answer": "72"}, r"its record has no field expression, and no answer with annotated calculations"),
+        ({"answer": "It is <<2*3=6>>6."}, "and #### at its end"),
+        ({"answer": "<<x=5>> #### 5"}, "no field expression"),
+        ({}, "no field expression"),
+        ({"expression": "1+1"}, "its record has no answer that is a text or a number"),
+        ({"expression": "1+1", "answer": []}, "its record has no answer that is a text or a number"),
+        ({"expression": "1+1", "answer": True}, "its record has no answer that is a text or a number"),
+        ({"expression": [], "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
+        ({"expression": 2, "answer": "2"}, "expression: a text, or a list of texts that is not empty, is needed"),
+        ({"expression": ["1", 2], "answer": "2"}, "expression: a text, or a list of texts"),
+        ({"expression": ["1", "1/0"], "answer": "2"}, "expression '1/0' has no value: division by zero"),
+        ({"expression": ["1+1"] * 33, "answer": "2"}, "its calculations (33) and the answer need more than"),
+    ],
+)
+def test_a_task_that_it_cannot_solve_is_named_with_the_reason(fields, reason):
+    said, hint = refused([fields])
+    assert said.startswith("task t: ")
+    assert reason in said
+    assert "\n" not in said + hint
+    assert "--policy vllm" in hint
+
+
+def test_the_turns_that_are_needed_are_told():
+    assert refused([{"expression": ["1"] * 33, "answer": 1}])[1].startswith("-s agent.max_turns=4, or ")
+    assert "more than agent.max_turns=1 turns" in refused([], AgentSettings(max_turns=1))[0]
+
+
+def test_how_many_tasks_have_no_expert_is_said():
+    said, _ = refused([{"id": "first"}, {"id": "second", "answer": "2"}, {"id": "first"}])
+    assert said.startswith("task first: ")
+    assert said.endswith(" (2 such of 3)")
+
+
+@tool(name="calculator")
+def other(sum: str) -> str:
+    """Calculate in another way."""
+    return sum
+
+
+@pytest.mark.parametrize("tools", [(), (answer,), (other,)])
+def test_without_the_calculator_there_is_no_expert(tools):
+    said, hint = refused([], tools=tools)
+    assert said == "task clips: its expert needs the tool calculator, which is not among agent.tools"
+    assert hint.startswith("-s 'agent.tools=[\"calculator\"]'")
+
+
+def test_what_it_can_solve_is_not_refused():
+    require_workings([read_task(GSM8K), task(answer="2", expression="1+1")], [answer, calculator], LIMITS)

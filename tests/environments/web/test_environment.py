@@ -1,0 +1,316 @@
+"""The open web: what each odd thing that pages do looks like to an episode."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.environments.visits import SmallWeb, Visit, small_web
+from webgym_cli.environments.browser.cdp import DirectConnection
+from webgym_cli.environments.browser.observe import MAX_ELEMENTS
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.action import ActionName
+from webgym_cli.records.failure import FailureKind
+
+pytestmark = pytest.mark.browser
+
+LAB = "http://lab.test"
+ODD = "http://odd.test"
+
+
+async def refused(visit: Visit, url: str) -> BoundaryError:
+    with pytest.raises(BoundaryError) as failure:
+        await visit.open(url)
+    return failure.value
+
+
+# --- popups
+
+
+@pytest.mark.parametrize("opener", ["Open a window", "Open in a new tab"])
+async def test_a_popup_becomes_the_page_and_going_back_closes_it(visit: Visit, opener: str):
+    await visit.open(f"{LAB}/popup")
+    view = await visit.click(opener)
+    assert view.url.startswith(f"{LAB}/popup-child?by=") and view.title == "Popup"
+    assert "Close this window" in visit.names
+    view = await visit.back()
+    assert (view.url, view.title, visit.error) == (f"{LAB}/popup", "Popups", None)
+    await visit.click(opener)
+    assert visit.view.title == "Popup"
+
+
+async def test_a_popup_that_closes_itself_gives_its_opener_back(visit: Visit):
+    await visit.open(f"{LAB}/popup")
+    await visit.click("Open a window")
+    view = await visit.click("Close this window")
+    assert (view.url, visit.error) == (f"{LAB}/popup", None)
+    assert "opened" in await visit.text()
+
+
+async def test_a_page_may_open_a_popup_by_itself(visit: Visit):
+    assert (await visit.open(f"{LAB}/popup?auto=1")).title == "Popup"
+
+
+async def test_popups_have_popups_and_the_last_is_the_page(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/nest"] = "<title>n</title><a href='/nest' target=_blank>deeper</a>"
+    await visit.open(f"{ODD}/nest")
+    for _ in range(3):
+        await visit.click("deeper")
+    assert len(visit.session.pages) == 4
+    for _ in range(3):
+        await visit.back()
+        assert visit.error is None
+    assert len(visit.session.pages) == 1
+    await visit.back()
+    assert visit.error == "there is no page to go back to"
+
+
+async def test_a_storm_of_popups_is_bounded(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/leaf"] = "<title>leaf</title>leaf"
+    local_web.odd.pages["/storm"] = (
+        "<title>storm</title><button onclick=\"for (let i = 0; i < 20; i++) window.open('/leaf')\">Rage</button>"
+    )
+    await visit.open(f"{ODD}/storm")
+    view = await visit.click("Rage")
+    assert view.title in ("leaf", "storm")
+    assert len(visit.session.pages) <= 10
+    view = await visit.wait()
+    assert view.png.startswith(b"\x89PNG")
+
+
+async def test_a_popup_that_is_slow_to_come(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/opener"] = f"<title>o</title><a href='{LAB}/slow?seconds=1' target=_blank>slow</a>"
+    await visit.open(f"{ODD}/opener")
+    await visit.click("slow")
+    assert (visit.view.title, visit.error) == ("A slow page", None)
+
+
+# --- dialogs
+
+
+async def test_dialogs_are_accepted_and_told_once(visit: Visit):
+    await visit.open(f"{LAB}/dialogs")
+    assert visit.view.notices == ()
+    for name, told, left in (
+        ("Alert", "alert: A message from the page", "alert closed"),
+        ("Confirm", "confirm: Do you agree?", "confirm true"),
+        ("Prompt", "prompt: Your name?", "prompt nobody"),
+    ):
+        view = await visit.click(name)
+        assert view.notices == (f"The page opened a dialog, which was accepted: {told}",)
+        assert left in await visit.text()
+    assert (await visit.wait()).notices == ()
+
+
+async def test_a_guarded_page_can_be_left(visit: Visit):
+    await visit.open(f"{LAB}/dialogs")
+    await visit.click("Guard this page")
+    view = await visit.click("Leave")
+    assert view.url == f"{LAB}/"
+    assert [notice for notice in view.notices if "beforeunload" in notice]
+    await visit.open(f"{LAB}/dialogs")
+    await visit.click("Guard this page")
+    view = await visit.navigate(f"{LAB}/late")
+    assert (view.title, visit.error) == ("Late content", None)
+
+
+async def test_a_dialog_before_anything_else(visit: Visit):
+    view = await visit.open(f"{LAB}/dialogs?auto=1")
+    assert view.notices == ("The page opened a dialog, which was accepted: alert: A message before anything else",)
+    assert "alert closed" in await visit.text()
+
+
+async def test_a_page_of_endless_dialogs_does_not_hold_the_episode(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/alerts"] = "<title>a</title><button onclick='for (;;) alert(1)'>Nag</button>"
+    await visit.open(f"{ODD}/alerts")
+    with pytest.raises(BoundaryError) as failure:
+        await visit.click("Nag")
+    assert failure.value.kind is FailureKind.PAGE_TIMEOUT
+    assert len(visit.session.pages.dialogs) <= 25
+
+
+# --- downloads
+
+
+def written(pool, text: str) -> list[Path]:
+    """Return the files with this text that the browser may have written."""
+    folders = [Path.home() / "Downloads"]
+    for pid in pool.browsers.processes():
+        for argument in psutil.Process(pid).cmdline():
+            if argument.startswith("--user-data-dir="):
+                profile = Path(argument.partition("=")[2])
+                folders += [profile, *profile.parent.glob("playwright-artifacts-*")]
+    found = [path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
+    return [path for path in [*found, *Path.cwd().glob("*.txt")] if text.encode() in path.read_bytes()]
+
+
+async def test_a_download_is_refused_and_told_and_the_episode_goes_on(visit: Visit, local_web: SmallWeb):
+    await visit.open(f"{LAB}/download")
+    told = ("The page offered the file report.txt, which was not downloaded",)
+    view = await visit.click("Download the report")
+    assert (view.url, view.notices, visit.error) == (f"{LAB}/download", told, None)
+    view = await visit.navigate(f"{LAB}/file.txt")
+    assert view.url == f"{LAB}/download" and view.notices == told
+    assert f"{LAB}/file.txt can't be loaded" in visit.error
+    assert (await visit.click("Download the report")).notices == told
+    assert written(local_web.pool, "A downloaded file.") == []
+
+
+async def test_a_start_page_that_is_a_download_can_not_be_shown(visit: Visit):
+    assert (await refused(visit, f"{LAB}/file.txt")).kind is FailureKind.NAVIGATION_FAILED
+
+
+async def test_a_page_may_download_by_itself(visit: Visit):
+    view = await visit.open(f"{LAB}/download?auto=1")
+    assert view.title == "Downloads"
+    assert view.notices == ("The page offered the file report.txt, which was not downloaded",)
+
+
+# --- pages that take their time
+
+
+async def test_a_page_that_never_finishes_loading_is_seen_and_not_waited_for_twice(visit: Visit):
+    view = await visit.open(f"{LAB}/endless")
+    assert view.title == "A page that never finishes" and "Back to the laboratory" in visit.names
+    assert await visit.ask("() => document.readyState") != "complete"
+    first = await visit.ask("() => performance.now()")
+    await visit.wait()
+    second = await visit.ask("() => performance.now()")
+    assert second - first < 3000
+    assert (await visit.click("Back to the laboratory")).url == f"{LAB}/"
+
+
+async def test_a_document_that_never_ends_is_seen_as_far_as_it_came(visit: Visit):
+    view = await visit.open(f"{ODD}/stream")
+    assert view.title == "Half" and visit.names == ["Here"]
+    await visit.click("Here")
+    assert visit.error is None
+
+
+async def test_a_slow_first_byte_within_the_deadline(visit: Visit):
+    assert (await visit.open(f"{LAB}/slow?seconds=1.5")).title == "A slow page"
+    view = await visit.navigate(f"{LAB}/slow?seconds=1")
+    assert (view.title, visit.error) == ("A slow page", None)
+
+
+async def test_a_start_page_beyond_the_deadline(visit: Visit):
+    failure = await refused(visit, f"{LAB}/slow?seconds=60")
+    assert failure.kind is FailureKind.NAVIGATION_FAILED
+
+
+async def test_an_address_that_does_not_answer_in_time_is_the_policy_s_experience(visit: Visit):
+    await visit.open(f"{LAB}/history")
+    began = time.monotonic()
+    view = await visit.navigate(f"{LAB}/slow?seconds=8")
+    spent = time.monotonic() - began
+    assert "can't be loaded" in visit.error
+    assert (view.title, view.url) == ("Pages by pushState", f"{LAB}/history")
+    assert spent < 6, "it waited for the same page twice"
+    await visit.click("Next page")
+    assert "page 2" in await visit.text()
+
+
+async def test_a_link_that_does_not_answer_in_time_is_told(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/links"] = f"<title>links</title><a href='{LAB}/slow?seconds=60'>slow</a> <button>b</button>"
+    await visit.open(f"{ODD}/links")
+    view = await visit.click("slow")
+    assert (view.title, visit.error) == ("links", "the page did not load within 3 s")
+    await visit.click("b")
+    assert visit.view.title == "links"
+
+
+async def test_late_content_comes_with_waiting(visit: Visit):
+    await visit.open(f"{LAB}/late")
+    await visit.wait(2)
+    assert "Late button" in visit.names
+    await visit.click("Late button")
+    assert "pressed" in visit.names
+
+
+async def test_an_endless_animation_does_not_hold_the_observation(visit: Visit):
+    view = await visit.open(f"{LAB}/spinner")
+    assert view.title == "Loading without end"
+    assert (await visit.wait()).notices == ()
+
+
+# --- what an action sets off is waited for
+
+
+async def test_a_form_that_takes_a_second_to_answer(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/form"] = (
+        "<title>form</title><form method=post action=/slow-form><input name=a aria-label=a><button>Send</button></form>"
+    )
+    await visit.open(f"{ODD}/form")
+    view = await visit.click("Send")
+    assert (view.title, visit.names, visit.error) == ("Thanks", ["Done"], None)
+    await visit.back()
+    view = await visit.act(ActionName.TYPE, element_id=visit.find("a"), text="x\n")
+    assert view.title == "Thanks"
+
+
+async def test_an_answer_to_a_script_s_request_is_waited_for(visit: Visit, local_web: SmallWeb):
+    local_web.odd.slow_seconds = 0.4
+    script = "fetch('/slow-data').then((r) => r.json()).then((j) => { this.textContent = j.text; })"
+    local_web.odd.pages["/data"] = f'<title>data</title><button id=b onclick="{script}">Fetch</button>'
+    try:
+        await visit.open(f"{ODD}/data")
+        await visit.click("Fetch")
+        assert visit.names == ["fetched"]
+    finally:
+        local_web.odd.slow_seconds = 1.0
+
+
+# --- blank and heavy pages
+
+
+async def test_a_start_page_that_stays_blank_is_no_start_page(visit: Visit):
+    failure = await refused(visit, f"{LAB}/blank")
+    assert failure.kind is FailureKind.NAVIGATION_FAILED and "stays blank" in str(failure)
+
+
+async def test_a_later_blank_page_is_what_there_is_to_see(visit: Visit):
+    await visit.open(f"{LAB}/history")
+    view = await visit.navigate(f"{LAB}/blank")
+    assert (view.url, view.elements, visit.error) == (f"{LAB}/blank", (), None)
+    assert (await visit.back()).title == "Pages by pushState"
+
+
+@pytest.mark.parametrize("nodes", [10_000, 100_000])
+async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
+    asked = []
+    call = DirectConnection.call
+
+    async def noted(self, method, params=None, session=""):
+        asked.append(method)
+        return await call(self, method, params, session)
+
+    monkeypatch.setattr(DirectConnection, "call", noted)
+    async with small_web("browser.navigation_timeout=60", "browser.action_timeout=60") as web:
+        visit = web.visit()
+        view = await visit.open(f"{LAB}/heavy?nodes={nodes}")
+        assert 0 < len(view.elements) <= MAX_ELEMENTS
+        await visit.act(ActionName.SCROLL, direction="down")
+        assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
+        await visit.environment.close()
+    assert {method.partition(".")[0] for method in asked} <= {"Runtime", "Page", "Input", "Target", "Network"}
+
+
+async def test_the_list_stops_at_its_limits(visit: Visit, local_web: SmallWeb):
+    many = "".join(f"<button style='width:20px;height:10px;padding:0'>{n}</button>" for n in range(500))
+    local_web.odd.pages["/many"] = f"<title>many</title><div style='font-size:6px'>{many}</div>"
+    fixed = "<button style='position:fixed;top:0;left:0'>{}</button>"
+    ballast = "<i></i>" * 30_000
+    local_web.odd.pages["/deep"] = f"<title>deep</title>{fixed.format('early')}{ballast}{fixed.format('too late')}"
+    assert len((await visit.open(f"{ODD}/many")).elements) == MAX_ELEMENTS
+    await visit.open(f"{ODD}/deep")
+    assert "too late" not in visit.names
+
+
+async def test_a_megabyte_of_text_is_seen_like_any_page(visit: Visit):
+    view = await visit.open(f"{LAB}/huge-text")
+    assert len(view.title) < 200 and len(view.elements) <= MAX_ELEMENTS
+    await visit.act(ActionName.SCROLL, direction="down")
+    assert await visit.ask("() => scrollY") > 0

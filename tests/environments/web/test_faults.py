@@ -1,0 +1,269 @@
+"""The open web: pages that shut out, break, change while they are looked at, or lie; and what episodes share."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.environments.visits import SmallWeb, Visit
+from webgym_cli.environments.web import environment as web_module
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.action import ActionName
+from webgym_cli.records.failure import FailureKind
+
+pytestmark = pytest.mark.browser
+
+LAB = "http://lab.test"
+ODD = "http://odd.test"
+
+
+async def refused(visit: Visit, url: str) -> BoundaryError:
+    with pytest.raises(BoundaryError) as failure:
+        await visit.open(url)
+    return failure.value
+
+
+async def crash(visit: Visit) -> None:
+    """Crash the page's process and wait until that is known."""
+    page = visit.session.page
+    inspector = await page.context.new_cdp_session(page)
+    async with page.expect_event("crash"):
+        ordered = asyncio.create_task(inspector.send("Page.crash"))  # nobody is left to answer
+    ordered.cancel()
+    await asyncio.gather(ordered, return_exceptions=True)
+
+
+# --- start pages
+
+
+async def test_a_site_that_shuts_the_browser_out_is_blocked(visit: Visit, monkeypatch):
+    monkeypatch.setattr(web_module, "_CHALLENGE_SECONDS", 0.2)
+    failure = await refused(visit, f"{LAB}/captcha")
+    assert failure.kind is FailureKind.SITE_BLOCKED and "403" in str(failure)
+
+
+async def test_a_site_that_only_checks_the_browser_is_not(visit: Visit):
+    assert (await visit.open(f"{ODD}/check")).title == "Inside"
+
+
+async def test_a_captcha_later_is_what_there_is_to_see(visit: Visit):
+    await visit.open(f"{LAB}/history")
+    view = await visit.navigate(f"{LAB}/captcha")
+    assert (view.url, visit.error) == (f"{LAB}/captcha", None)
+
+
+async def test_a_start_page_with_an_error_is_no_start_page(visit: Visit):
+    failure = await refused(visit, f"{LAB}/error")
+    assert failure.kind is FailureKind.NAVIGATION_FAILED and "500" in str(failure)
+    await visit.open(f"{LAB}/history")
+    assert (await visit.navigate(f"{LAB}/error")).url == f"{LAB}/error"
+
+
+@pytest.mark.parametrize("url", ["http://no-such-host.invalid/", f"{ODD}/hang-up", "https://odd.test/"])
+async def test_a_start_page_that_can_not_be_reached(visit: Visit, url: str):
+    assert (await refused(visit, url)).kind is FailureKind.NAVIGATION_FAILED
+
+
+async def test_redirects_are_followed_and_loops_end(visit: Visit):
+    assert (await visit.open(f"{LAB}/redirect?to=/redirect?to=/late")).url == f"{LAB}/late"
+    assert (await visit.navigate(f"{LAB}/redirect?to=http://other.test/framed")).title == "Inside a frame"
+    loop = f"{ODD}/away?to=/away%3Fto=/away"  # the last one lacks its query and is an error
+    await visit.navigate(f"{ODD}/away?to={loop}")
+    assert visit.view.png
+
+
+async def test_nobody_has_solved_the_open_web(visit: Visit):
+    await visit.open(f"{LAB}/history")
+    with pytest.raises(UsageError, match="no expert"):
+        await visit.environment.expert_action()
+    assert await visit.environment.answer("x") is None
+
+
+# --- moving about
+
+
+async def test_pages_by_push_state_have_a_history(visit: Visit):
+    await visit.open(f"{LAB}/history")
+    for _ in range(2):
+        await visit.click("Next page")
+    assert "page 3" in await visit.text()
+    await visit.back()
+    assert "page 2" in await visit.text() and visit.error is None
+    await visit.back()
+    assert "page 1" in await visit.text()
+    view = await visit.back()
+    assert (view.title, visit.error) == ("Pages by pushState", "there is no page to go back to")
+
+
+async def test_what_lies_ahead_in_history_is_no_past(visit: Visit):
+    await visit.open(f"{LAB}/history")
+    await visit.navigate(f"{LAB}/late")
+    assert (await visit.back()).title == "Pages by pushState"
+    assert (await visit.back()).title == "Pages by pushState"
+    assert visit.error == "there is no page to go back to"
+
+
+async def test_a_page_that_does_not_come_again_is_told(visit: Visit):
+    await visit.open(f"{ODD}/once")
+    await visit.navigate(f"{LAB}/history")
+    view = await visit.back()
+    assert visit.error.startswith("the page before can't be loaded")
+    assert view.title == "Pages by pushState"
+    await visit.click("Next page")
+    assert visit.error is None
+
+
+async def test_history_without_addresses_can_be_gone_back_too(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/states"] = (
+        "<title>states</title><button onclick=\"history.pushState({}, ''); document.title = 'pushed'\">push</button>"
+        "<script>addEventListener('popstate', () => { document.title = 'popped'; })</script>"
+    )
+    await visit.open(f"{ODD}/states")
+    await visit.click("push")
+    view = await visit.back()
+    assert (view.title, visit.error) == ("popped", None)
+
+
+async def test_frames_of_the_same_origin_are_listed_and_those_of_another_are_seen(visit: Visit):
+    await visit.open(f"{LAB}/iframe")
+    assert "Press in lab.test" in visit.names and "Press in other.test" not in visit.names
+    await visit.click("Press in lab.test")
+    assert "pressed" in visit.names
+    box = "document.querySelectorAll('iframe')[1].getBoundingClientRect()"
+    x, y = await visit.ask(f"() => [{box}.x, {box}.y]")
+    before = visit.view.png
+    await visit.act(ActionName.CLICK, coordinate=((x + 80) / 1.28, (y + 130) / 0.768))
+    assert visit.error is None and visit.view.png != before
+
+
+# --- pages that break
+
+
+async def test_a_page_that_blocks_for_ever_ends_its_episode_and_no_other(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/block"] = "<title>b</title><button onclick='for (;;);'>Freeze</button>"
+    local_web.odd.pages["/frozen"] = "<title>f</title><p>text</p><script>for (;;);</script>"
+    await visit.open(f"{ODD}/block")
+    with pytest.raises(BoundaryError) as failure:
+        await visit.click("Freeze")
+    assert failure.value.kind is FailureKind.PAGE_TIMEOUT
+    assert (await refused(visit, f"{ODD}/frozen")).kind is FailureKind.PAGE_TIMEOUT
+    await visit.environment.close()
+    other = local_web.visit()
+    assert (await other.open(f"{ODD}/block")).title == "b"
+
+
+async def test_a_page_that_crashes_ends_its_episode_and_no_other(visit: Visit, local_web: SmallWeb):
+    await visit.open(f"{LAB}/history")
+    other = local_web.visit()
+    await other.open(f"{LAB}/history")
+    await crash(visit)
+    with pytest.raises(BoundaryError) as failure:
+        await visit.wait()
+    assert failure.value.kind is FailureKind.BROWSER_CRASHED
+    await other.click("Next page")
+    assert "page 2" in await other.text()
+    assert (await visit.open(f"{LAB}/history")).title == "Pages by pushState"
+
+
+async def test_a_page_that_reloads_itself_again_and_again_is_observed(visit: Visit, local_web: SmallWeb):
+    script = "setTimeout(() => location.reload(), 150)"
+    local_web.odd.pages["/restless"] = f"<title>restless</title><button>b</button><script>{script}</script>"
+    view = await visit.open(f"{ODD}/restless")
+    assert view.title == "restless"
+    for _ in range(3):
+        view = await visit.wait()
+        assert view.url == f"{ODD}/restless" and visit.error is None  # it may be seen before it has a title
+
+
+async def test_a_page_that_never_stays_ends_its_own_episode_at_most(visit: Visit, local_web: SmallWeb):
+    """It reloads some hundred times a second: whether it can be drawn in between is luck, that it ends is not."""
+    local_web.odd.pages["/flees"] = "<title>flees</title><button>b</button><script>location.reload()</script>"
+    await visit.open(f"{LAB}/history")
+    try:
+        view = await visit.navigate(f"{ODD}/flees")
+        assert view.url == f"{ODD}/flees" and view.png
+    except BoundaryError as failure:
+        assert failure.kind is FailureKind.PAGE_TIMEOUT, failure
+    await visit.environment.close()
+    local_web.odd.hits.clear()
+    assert (await local_web.visit().open(f"{LAB}/late")).title == "Late content"
+    assert local_web.odd.hits == [], "it reloads no more"
+
+
+async def test_a_page_that_moves_on_while_it_is_looked_at(visit: Visit, local_web: SmallWeb):
+    script = "setTimeout(() => { location.href = '/arrived' }, 60)"
+    local_web.odd.pages["/arrived"] = "<title>arrived</title><button>there</button>"
+    local_web.odd.pages["/leaving"] = f"<title>leaving</title><h1>bye</h1><script>{script}</script>"
+    await visit.open(f"{ODD}/leaving")
+    view = await visit.wait(0.5)
+    assert (view.url, view.title, visit.names) == (f"{ODD}/arrived", "arrived", ["there"])
+
+
+async def test_a_page_may_give_its_parts_the_browser_s_names(visit: Visit, local_web: SmallWeb):
+    names = "".join(f"<img name={name} alt=x>" for name in ("title", "body", "fonts", "images", "readyState"))
+    local_web.odd.pages["/names"] = f"<title>named</title><h1>text</h1><form name=forms>{names}</form>"
+    view = await visit.open(f"{ODD}/names")
+    assert view.title == "named"
+    await visit.wait()
+
+
+# --- what episodes share: nothing
+
+
+async def stored(visit: Visit) -> list[str]:
+    """Return what the page of the laboratory shows of its four stores."""
+    await visit.wait()
+    return await visit.ask("() => Array.from(document.querySelectorAll('td'), (cell) => cell.textContent)")
+
+
+@pytest.mark.parametrize("ending", ["closes", "crashes"])
+async def test_no_storage_outlives_its_episode(visit: Visit, local_web: SmallWeb, ending: str):
+    await visit.open(f"{LAB}/storage")
+    await visit.click("Write")
+    assert await stored(visit) == ["note=kept", "kept", "kept", "kept"]
+    await visit.navigate(f"{LAB}/storage")
+    assert await stored(visit) == ["note=kept", "kept", "kept", "kept"], "within an episode it stays"
+    beside = local_web.visit()
+    await beside.open(f"{LAB}/storage")
+    assert await stored(beside) == ["empty"] * 4
+    if ending == "crashes":
+        await crash(visit)
+    await visit.environment.close()
+    after = local_web.visit()
+    await after.open(f"{LAB}/storage")
+    assert await stored(after) == ["empty"] * 4
+
+
+async def test_the_cache_does_not_outlive_its_episode(visit: Visit, local_web: SmallWeb):
+    async def fetched(by: Visit) -> int:
+        local_web.odd.hits.clear()
+        await by.ask("() => fetch('/cached').then((answer) => answer.text())")
+        return local_web.odd.hits.count("GET /cached")
+
+    local_web.odd.pages["/empty"] = "<title>e</title>text"
+    await visit.open(f"{ODD}/empty")
+    assert [await fetched(visit), await fetched(visit)] == [1, 0]
+    other = local_web.visit()
+    await other.open(f"{ODD}/empty")
+    assert await fetched(other) == 1
+
+
+async def test_an_environment_starts_over_with_each_reset(visit: Visit):
+    await visit.open(f"{LAB}/storage")
+    await visit.click("Write")
+    await visit.open(f"{LAB}/storage")
+    assert await stored(visit) == ["empty"] * 4
+    await visit.environment.close()
+    await visit.environment.close()
+
+
+# --- page text is data
+
+
+async def test_a_page_full_of_orders_is_a_page(visit: Visit):
+    view = await visit.open(f"{LAB}/injection")
+    assert (view.title, view.notices) == ("Notes of a visitor", ())
+    assert [name for name in visit.names if "<image>" in name and "<|im_end|>" in name]
+    view = await visit.click("Continue") if "Continue" in visit.names else await visit.wait()
+    assert (view.url, visit.error) == (f"{LAB}/injection", None)

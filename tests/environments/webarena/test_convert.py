@@ -1,0 +1,91 @@
+import json
+
+import pytest
+
+from tests.environments.webarena.webarena_records import ADDRESSES, DUMMY, record
+from webgym_cli.environments.webarena.convert import convert_webarena
+from webgym_cli.errors import UsageError
+
+
+def converted(path):
+    found = convert_webarena(path, ADDRESSES)
+    return [task.id for task in found.tasks], [(bad.file, bad.line, bad.reason) for bad in found.bad]
+
+
+def written(path, text):
+    path.write_text(text)
+    return path
+
+
+RECORDS = [record(task_id=number) for number in range(3)]
+FILES = {
+    "a list": (json.dumps(RECORDS), ["0", "1", "2"]),
+    "a list that is laid out": (json.dumps(RECORDS, indent=2), ["0", "1", "2"]),
+    "one a line": ("".join(f"{json.dumps(one)}\n\n" for one in RECORDS), ["0", "1", "2"]),
+    "one": (json.dumps(RECORDS[1]), ["1"]),
+    "one that is laid out": ("\ufeff" + json.dumps(RECORDS[1], indent=2), ["1"]),
+}
+
+
+@pytest.mark.parametrize(("text", "ids"), FILES.values(), ids=FILES)
+def test_a_file_in_every_shape(tmp_path, text, ids):
+    assert converted(written(tmp_path / "raw.json", text)) == (ids, [])
+
+
+def test_a_folder_in_the_order_of_its_numbers(tmp_path):
+    for number in (10, 2, 1):
+        written(tmp_path / f"{number}.json", json.dumps(record(task_id=number)))
+    written(tmp_path / "notes.txt", "{")
+    assert converted(tmp_path) == (["1", "2", "10"], [])
+
+
+def test_generated_ones_too(tmp_path):
+    lines = [{"task": "Find it", "web": "oss"}, record(task_id=None, eval=DUMMY, intent="Do it")]
+    found = convert_webarena(written(tmp_path / "new.jsonl", "\n".join(map(json.dumps, lines))), ADDRESSES)
+    assert [(task.instruction, task.extra["generated"]) for task in found.tasks] == [("Find it", True), ("Do it", True)]
+
+
+def test_every_bad_record_is_told_with_its_number(tmp_path):
+    bad = [
+        record(task_id=0),
+        record(sites=["bank"]),
+        [],
+        record(task_id=0),
+        record(task_id=4, start_url="__HOMEPAGE__"),
+    ]
+    path = written(tmp_path / "raw.json", json.dumps(bad))
+    ids, told = converted(path)
+    assert ids == ["0"]
+    assert [line for _, line, _ in told] == [2, 3, 4, 5]
+    reasons = [reason for _, _, reason in told]
+    assert reasons[0].startswith("sites.0: Input should be 'shopping'")
+    assert reasons[1] == "a task must be a JSON object"
+    assert reasons[2] == f"task_id: 0 is the one of {path}:1 too"
+    assert reasons[3].endswith("the address of __HOMEPAGE__ is not known (give the address of the site homepage)")
+
+
+@pytest.mark.parametrize(("text", "line"), [("[{}", 1), (f"{json.dumps(RECORDS[0])}\n{{\n", 2)])
+def test_what_is_no_json_is_told_too(tmp_path, text, line):
+    _, told = converted(written(tmp_path / "raw.json", text))
+    assert [(number, reason[:8]) for _, number, reason in told] == [(line, "not JSON")]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "[]"])
+def test_a_file_without_records_is_an_error(tmp_path, text):
+    with pytest.raises(UsageError, match="no record in the file"):
+        converted(written(tmp_path / "raw.json", text))
+
+
+def test_tasks_that_requests_decide_about_are_refused_at_the_first(tmp_path):
+    verified = {"task_id": 7, "intent": "Buy", "start_urls": ["__SHOPPING__"], "eval": [{"evaluator": "x"}]}
+    path = written(tmp_path / "verified.json", json.dumps([record(task_id=1), verified, verified]))
+    with pytest.raises(UsageError, match=r"verified\.json:2: a task of webarena-verified, which is scored by") as error:
+        convert_webarena(path, ADDRESSES)
+    assert "test.raw.json" in error.value.hint
+
+
+def test_what_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(UsageError, match=r"none\.json: can't be read: No such file"):
+        converted(tmp_path / "none.json")
+    with pytest.raises(UsageError, match=r"there is no \*\.json in the folder"):
+        converted(tmp_path)

@@ -1,0 +1,197 @@
+import pytest
+
+from tests.environments.webarena.webarena_pages import FORUM, SHOP, FakeJudge, FakePages, pages, strings, target, url
+from webgym_cli.environments.webarena.evaluation import Grade, grade, require_known
+from webgym_cli.environments.webarena.locators import HelperName
+from webgym_cli.errors import UsageError
+from webgym_cli.records.webarena import EvalType, Evaluation
+
+URL, STRING, HTML = EvalType.URL_MATCH, EvalType.STRING_MATCH, EvalType.PROGRAM_HTML
+VALUE = "document.querySelector('#q').value"
+RUN = f"() => ({VALUE})"
+CART = f"{SHOP}/cart"
+
+
+async def scored(evaluation, answer="", at=None, judge=None):
+    return await grade(evaluation, intent="Do it", answer=answer, pages=at or FakePages(), judge=judge)
+
+
+async def rewarded(*targets, at=None, judge=None):
+    return (await scored(pages(*targets), at=at, judge=judge)).reward
+
+
+@pytest.mark.parametrize(("answer", "reward"), [("It is 5", 1.0), ("It is 50", 0.0), ("", 0.0), (None, 0.0)])
+async def test_an_answer(answer, reward):
+    assert await scored(strings(must_include=["5"]), answer) == Grade(reward, {STRING: reward})
+
+
+@pytest.mark.parametrize("evaluation", [strings(must_exclude=["5"]), strings(exact_match=""), strings(fuzzy_match="x")])
+async def test_who_was_stopped_has_not_answered_whatever_the_rule(evaluation):
+    assert (await scored(evaluation, None, judge=FakeJudge(True))).reward == 0.0
+
+
+async def test_the_last_address():
+    assert (await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/sales/7"))).reward == 1.0
+    assert (await scored(url(f"{SHOP}/sales"), at=FakePages(f"{SHOP}/cart"))).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "address", "html", "parts"),
+    [
+        ("yes", SHOP, "hat", {URL: 1.0, STRING: 1.0, HTML: 1.0}),
+        ("yes", SHOP, "cap", {URL: 1.0, STRING: 1.0, HTML: 0.0}),
+        ("no", SHOP, "hat", {URL: 1.0, STRING: 0.0}),
+        ("yes", FORUM, "hat", {URL: 0.0}),
+    ],
+)
+async def test_the_score_is_the_product_and_ends_at_the_first_zero(answer, address, html, parts):
+    evaluation = Evaluation(
+        eval_types=["program_html", "string_match", "url_match"],
+        reference_answers={"exact_match": "yes", "must_include": None},
+        reference_url=SHOP,
+        url_note="GOLD in PRED",
+        program_html=[target(CART, must_include=["hat"])],
+    )
+    found = await scored(evaluation, answer, FakePages(f"{address}/x", {CART: html}))
+    assert found == Grade(float(all(parts.values())), parts)
+
+
+DUMMY = {
+    "eval_types": ["string_match"],
+    "reference_answers": {"exact_match": "N/A"},
+    "reference_url": "",
+    "program_html": [],
+    "string_note": "",
+    "reference_answer_raw_annotation": "",
+}
+
+
+@pytest.mark.parametrize("evaluation", [None, Evaluation(**DUMMY)])
+@pytest.mark.parametrize("answer", ["N/A", "n/a", "5", "", None])
+async def test_a_generated_task_has_no_score_even_for_the_dummys_own_answer(evaluation, answer):
+    assert await scored(evaluation, answer) is None
+
+
+@pytest.mark.parametrize("real", [{"string_note": "There is none"}, {"reference_answer_raw_annotation": "N/A"}])
+async def test_a_task_that_really_can_not_be_done_has_a_score(real):
+    evaluation = Evaluation(**{**DUMMY, **real})
+    assert (await scored(evaluation, "N/A")).reward == 1.0
+    assert (await scored(evaluation, "5")).reward == 0.0
+
+
+async def test_alternatives_in_a_page_are_alternatives():
+    """VisualAgentBench looked for the text ` |OR| ` itself (task 103)."""
+    wanted = target(CART, must_include=["red hat |OR| blue hat"])
+    assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Blue hat</b>"})) == 1.0
+    assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Green hat</b>"})) == 0.0
+
+
+async def test_all_texts_of_an_alternative_in_a_page():
+    wanted = target(CART, must_include=["red hat |AND| blue hat"])
+    assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Blue hat</b><b>red hat</b>"})) == 1.0
+    assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Blue hat</b>"})) == 0.0
+
+
+async def test_entities_of_a_whole_page_are_characters():
+    at = FakePages(contents={CART: "<b>Salt &amp; pepper</b>"})
+    assert await rewarded(target(CART, must_include=["salt & pepper"]), at=at) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"), [("Red", "red"), (5, "5"), (5.0, "5"), (0.5, "0.5"), (True, "true"), ("", ""), ([1], "[1]")]
+)
+async def test_what_a_script_gives_is_written_as_javascript_does(value, wanted):
+    assert await rewarded(target("last", VALUE, exact_match=wanted), at=FakePages(values={RUN: value})) == 1.0
+
+
+@pytest.mark.parametrize("values", [{}, {RUN: None}], ids=["fails", "null"])
+@pytest.mark.parametrize("rules", [{"exact_match": ""}, {"exact_match": "None"}, {"must_exclude": ["x"]}])
+async def test_a_page_without_the_element_scores_0_whatever_the_rule(values, rules):
+    """A failed script was an empty text, and null the word None: both could score 1."""
+    assert await rewarded(target("last", VALUE, **rules), at=FakePages(values=values)) == 0.0
+
+
+async def test_the_last_page_is_looked_at_before_others_are_opened():
+    """What was typed and never sent would be gone; and `last` would be another page."""
+    at = FakePages(f"{SHOP}/form", {CART: "hat", f"{SHOP}/form": "typed"}, {RUN: "typed"})
+    targets = [target(CART, must_include=["hat"]), target("last", VALUE, exact_match="typed")]
+    assert await rewarded(*targets, at=at) == 1.0
+    assert at.done == [f"run {RUN}", f"open {CART}"]
+
+
+async def test_a_helpers_last_address_is_the_one_where_the_episode_ended():
+    post = f"{FORUM}/f/books/12/"
+    at = FakePages(f"{post}title/-/comment/3", {CART: "hat", post: "thanks"})
+    targets = [
+        target(CART, must_include=["hat"]),
+        target("func:reddit_get_post_url('__last_url__')", must_include=["thanks"]),
+    ]
+    assert await rewarded(*targets, at=at) == 1.0
+    assert at.done == [f"open {CART}", f"open {post}"]
+
+
+async def test_a_helper_that_finds_nothing_scores_0_and_opens_nothing():
+    for address in ("func:reddit_get_post_url('__last_url__')", "func:shopping_get_latest_order_url()"):
+        at = FakePages(f"{FORUM}/f/books")
+        assert await rewarded(target(address, must_exclude=["x"]), at=at) == 0.0
+        assert at.done == []
+
+
+async def test_helpers_ask_the_site():
+    order = f"{SHOP}/order/7"
+    at = FakePages(
+        contents={order: "paid"},
+        said={(HelperName.LATEST_ORDER, None): order, (HelperName.MEMBER_ROLE, "yjlou"): "Developer"},
+    )
+    role = target("last", "func:gitlab_get_project_memeber_role(__page__, 'yjlou')", exact_match="developer")
+    latest = target("func:shopping_get_latest_order_url()", must_include=["paid"])
+    assert await rewarded(role, latest, at=at) == 1.0
+    nobody = target("last", "func:gitlab_get_project_memeber_role(__page__, 'koush')", exact_match="developer")
+    assert await rewarded(nobody, at=at) == 0.0
+
+
+async def test_preparations_run_first_and_may_fail():
+    opened = "() => { document.body.click() }"
+    for values in ({RUN: "a"}, {RUN: "a", opened: None}):
+        at = FakePages(values=values)
+        assert await rewarded(target("last", VALUE, ["document.body.click()"], exact_match="a"), at=at) == 1.0
+        assert at.done == [f"run {opened}", f"run {RUN}"]
+
+
+async def test_a_judge_reads_what_a_page_holds():
+    judge, at = FakeJudge(True), FakePages(values={RUN: "Please refund it"})
+    assert await rewarded(target("last", VALUE, fuzzy_match=["refund", "broke"]), at=at, judge=judge) == 1.0
+    assert [(asked.intent, asked.reference, asked.answer) for asked in judge.asked] == [
+        ("Do it", "refund, broke", "Please refund it")
+    ]
+
+
+async def test_without_a_judge_a_fuzzy_task_is_an_error():
+    with pytest.raises(UsageError, match="needs a judge"):
+        await scored(strings(fuzzy_match=["x"]), "y")
+
+
+UNKNOWN = {
+    "a locator": (pages(target("last", "eval(x)", must_include="x")), "program_html.0: locator: 'eval"),
+    "a second url": (
+        pages(target(CART, must_include="x"), target("func:f()", must_include="x")),
+        r"program_html.1: 'func:f\(\)': there is no such helper",
+    ),
+    "a comparison": (strings(required_values=["about 5"]), "reference_answers.required_values: 'about 5' is no"),
+    "a comparison in a page": (
+        pages(target(CART, required_values=["~5"])),
+        "program_html.0.required_contents.required_values: '~5'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("evaluation", "reason"), UNKNOWN.values(), ids=UNKNOWN)
+async def test_an_unknown_form_is_an_error_before_anything_is_looked_at(evaluation, reason):
+    at = FakePages()
+    with pytest.raises(ValueError, match=reason):
+        await scored(evaluation, "5", at)
+    assert at.done == []
+
+
+def test_places_that_no_part_looks_at_need_not_be_known():
+    require_known(Evaluation(**{**DUMMY, "program_html": [target("last", "eval(x)", must_include="x")]}))

@@ -1,0 +1,95 @@
+import pytest
+
+from tests.environments.webarena.webarena_pages import FORUM, SHOP, target
+from webgym_cli.environments.webarena.locators import BadPlace, Helper, HelperName, Place, Script, post_url, read_place
+
+ROLE = HelperName.MEMBER_ROLE
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        (target(must_include="x"), Place(None, None, ())),
+        (target(f"{SHOP}/cart", " ", must_include="x"), Place(f"{SHOP}/cart", None, ())),
+        (
+            target("last", "document.querySelector('[name=\"q\"').value", must_include="x"),
+            Place(None, Script("() => (document.querySelector('[name=\"q\"').value)"), ()),
+        ),
+        (
+            target("last", "[...document.links].map(link => link.href).join(' ');", must_include="x"),
+            Place(None, Script("() => ([...document.links].map(link => link.href).join(' '))"), ()),
+        ),
+        (
+            target("last", "document.title", ["document.body.click()"], must_include="x"),
+            Place(None, Script("() => (document.title)"), (Script("() => { document.body.click() }"),)),
+        ),
+        (
+            target("func:shopping_get_latest_order_url()", "", must_include="x"),
+            Place(Helper(HelperName.LATEST_ORDER), None, ()),
+        ),
+        (
+            target("func:reddit_get_post_url('__last_url__')", "", must_include="x"),
+            Place(Helper(HelperName.POST_URL, "__last_url__"), None, ()),
+        ),
+        (
+            target("last", "func:gitlab_get_project_memeber_role(__page__, 'yjlou')", must_include="x"),
+            Place(None, Helper(ROLE, "yjlou"), ()),
+        ),
+        (
+            target("last", 'func:shopping_get_sku_latest_review_rating("B00")', must_include="x"),
+            Place(None, Helper(HelperName.REVIEW_RATING, "B00"), ()),
+        ),
+    ],
+)
+def test_the_forms_that_tasks_use(given, place):
+    assert read_place(given) == place
+
+
+def test_the_prefix_of_a_function_is_taken_off_and_not_its_letters():
+    place = read_place(target("last", "lambda:(a => document.title)()", must_include="x"))
+    assert place.locator == Script("(a => document.title)()")
+    assert read_place(target("last", "lambda: abab => 1", must_include="x")).locator == Script("abab => 1")
+
+
+@pytest.mark.parametrize(
+    ("url", "locator", "reason"),
+    [
+        ("first", "", "url: 'first' is neither"),
+        ("__SHOP__/cart", "", "url: '__SHOP__/cart' is neither"),
+        ("javascript:alert(1)", "", "url: 'javascript:alert"),
+        ("func:shopping_get_sku_latest_review_author('B00')", "", "gives no address"),
+        ("last", "func:shopping_get_latest_order_url()", "gives an address, no content"),
+        ("last", "window.x", r"locator: 'window.x' is none of: empty, document\., "),
+        ("last", "//div[@id='x']", "locator: .//div"),
+        ("last", "func:__import__('os').system('true')", "there is no such helper; there are: shopping_get_latest"),
+        ("last", "func:open", "no function call"),
+        ("func:shopping_get_latest_order_url", "", "no function call"),
+        ("func:shopping_get_latest_order_url('x')", "", "it takes nothing"),
+        ("func:shopping_get_latest_order_url() + 'x'", "", "it takes nothing"),
+        ("func:reddit_get_post_url(__last_url__)", "", "it takes a text"),
+        ("func:reddit_get_post_url(url='x')", "", "it takes a text"),
+        ("last", "func:gitlab_get_project_memeber_role('yjlou')", "it takes __page__ and a text"),
+        ("last", "func:gitlab_get_project_memeber_role(page, 'yjlou')", "it takes __page__ and a text"),
+        ("last", "func:gitlab_get_project_memeber_role(__page__, ['yjlou'])", "expected a text in quotes"),
+    ],
+)
+def test_an_unknown_form_is_named(url, locator, reason):
+    with pytest.raises(BadPlace, match=reason):
+        read_place(target(url, locator, must_include="x"))
+
+
+@pytest.mark.parametrize(
+    ("address", "post"),
+    [
+        (f"{FORUM}/f/books/123/a-title", f"{FORUM}/f/books/123/"),
+        (f"{FORUM}/f/books/123/a-title/-/comment/9?x=1#c", f"{FORUM}/f/books/123/"),
+        (f"{FORUM}/f/books/123", f"{FORUM}/f/books/123/"),
+        (f"{FORUM}/f/books", None),
+        (f"{FORUM}/f/books/new", None),
+        (f"{FORUM}/submit/books", None),
+        (f"{FORUM}/", None),
+        ("about:blank", None),
+    ],
+)
+def test_the_post_of_a_page(address, post):
+    assert post_url(address) == post

@@ -1,0 +1,407 @@
+"""What the desk gives: addresses, logins, turns and resets; without a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import stat
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock, Timeout
+
+from tests.environments.webarena.webarena_mail import MailServer
+from webgym_cli.config.load import load
+from webgym_cli.environments.webarena.login_store import LoginStates, logins_of, sites_of
+from webgym_cli.environments.webarena.site_scheduler import (
+    SiteDesk,
+    claims,
+    isolation_in_words,
+    isolation_of,
+    require_sites,
+)
+from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.records.webarena import Site
+
+ADDRESSES = [f"webarena.{site}.url=http://10.0.0.1:{7000 + at}" for at, site in enumerate(Site)]
+
+
+def task(*sites, state=None, environment="webarena"):
+    extra = {"sites": list(sites), "storage_state": state}
+    return Task(id="t1", environment=environment, start_url="http://a.test", extra=extra)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return lambda *given: load((), [f"webarena.auth_folder={tmp_path / 'auth'}", *given])
+
+
+@pytest.fixture
+def states(settings):
+    return LoginStates.of(settings().webarena)
+
+
+@pytest.fixture
+def keep(states):
+    """Keep a login with one cookie."""
+
+    def keep(site, value="1", domain="10.0.0.1", name="id"):
+        cookie = {"name": name, "value": value, "domain": domain, "path": "/"}
+        origin = {"origin": f"http://{site}.test", "localStorage": []}
+        states.save(site, {"cookies": [cookie], "origins": [origin]})
+
+    return keep
+
+
+# --- addresses
+
+
+def test_placeholders_become_addresses_without_a_slash_too_many(settings):
+    desk = SiteDesk(settings("webarena.shopping.url=http://h.test:7770/", "webarena.map.url=http://[::1]:3000"))
+    assert desk.address("__SHOPPING__/a __MAP__ __OTHER__") == "http://h.test:7770/a http://[::1]:3000 __OTHER__"
+    assert desk.hosts == ("h.test", "::1")
+    with pytest.raises(SettingsError, match=r"webarena\.reddit\.url is empty"):
+        desk.address("__REDDIT__/f/books")
+
+
+def test_what_tasks_lack_is_told_with_task_site_and_setting(settings, keep):
+    tasks = [task("shopping", state="./.auth/shopping_state.json")]
+    with pytest.raises(SettingsError, match=r"task t1: webarena\.shopping\.url is empty"):
+        require_sites(settings(), tasks)
+    with pytest.raises(UsageError, match="WEBARENA_SHOPPING_PASSWORD is not set: shopping needs the password of emma"):
+        require_sites(settings(*ADDRESSES), tasks)
+    with pytest.raises(MissingStageError, match="the login of shopping is of no use: missing") as missing:
+        require_sites(settings(*ADDRESSES, "webarena.login=manual"), tasks)
+    assert missing.value.hint == "webgym login shopping"
+    keep(Site.SHOPPING)
+    require_sites(settings(*ADDRESSES, "webarena.login=manual"), tasks)
+    require_sites(settings(*ADDRESSES), tasks)
+    require_sites(settings(), [task("shopping", environment="web")])
+
+
+def test_a_password_is_enough_where_we_may_log_in(settings, monkeypatch):
+    monkeypatch.setenv("WEBARENA_SHOPPING_PASSWORD", "x")
+    require_sites(settings(*ADDRESSES), [task("shopping", state="shopping_state.json")])
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (task("bank"), "task t1: sites: there is no site 'bank'"),
+        (task("map", state="./.auth/bank_state.json"), "task t1: storage_state: there is no site 'bank'"),
+        (task("map", state="cookies.json"), "task t1: storage_state: 'cookies.json' is not named like"),
+        (task("map", state="map_state.json"), "webarena.map: nobody logs in there"),
+    ],
+)
+def test_a_task_that_names_no_site_is_refused(settings, bad, words):
+    with pytest.raises(UsageError, match=words):
+        require_sites(settings(*ADDRESSES), [bad])
+
+
+def test_sites_that_take_one_at_a_time_are_for_one_machine(settings):
+    ray = [*ADDRESSES, "rollout.executor=ray"]
+    with pytest.raises(SettingsError, match=r"task t1: reddit takes one episode at a time \(webarena.reddit.isol"):
+        require_sites(settings(*ray), [task("map", "reddit")])
+    require_sites(settings(*ray), [task("map")])
+    require_sites(settings(*ray, "webarena.reddit.isolation=parallel"), [task("map", "reddit")])
+
+
+def test_sites_and_their_isolation_are_told_in_one_order(settings):
+    chosen = settings("webarena.reddit.isolation=reset", "webarena.reddit.reset=/bin/true")
+    tasks = [task("map", "reddit"), task("gitlab", "map"), task("shopping", environment="web")]
+    assert sites_of(tasks[1]) == (Site.GITLAB, Site.MAP)
+    assert isolation_of(chosen, tasks) == {Site.REDDIT: "reset", Site.GITLAB: "serial", Site.MAP: "parallel"}
+    words = "sites: reddit one at a time, after a reset; gitlab one at a time; map any number of episodes"
+    assert isolation_in_words(isolation_of(chosen, tasks)) == words
+    assert claims(chosen, tasks[0]) == {Site.REDDIT}
+    assert claims(chosen, tasks[2]) == frozenset()
+
+
+# --- logins on disk
+
+
+def test_a_login_of_several_sites_is_made_of_theirs(settings, states, keep):
+    pair = task("gitlab", "reddit", state="./.auth/gitlab.reddit_state.json")
+    assert logins_of(pair) == (Site.GITLAB, Site.REDDIT)
+    keep(Site.GITLAB, name="lab")
+    keep(Site.REDDIT, name="forum")
+    desk = SiteDesk(settings())
+    path = desk.storage_state(pair)
+    assert path == states.folder / "gitlab.reddit_state.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    joined = json.loads(path.read_text())
+    assert [cookie["name"] for cookie in joined["cookies"]] == ["lab", "forum"]
+    assert [origin["origin"] for origin in joined["origins"]] == ["http://gitlab.test", "http://reddit.test"]
+    keep(Site.REDDIT, name="forum", value="2")
+    assert [cookie["value"] for cookie in json.loads(desk.storage_state(pair).read_text())["cookies"]] == ["1", "2"]
+    assert desk.storage_state(task("gitlab", state="gitlab_state.json")) == states.folder / "gitlab_state.json"
+    assert desk.storage_state(task("gitlab")) is None
+
+
+def test_two_sites_that_overwrite_each_others_login_are_refused(settings, keep):
+    keep(Site.SHOPPING, value="a", name="PHPSESSID")
+    keep(Site.REDDIT, value="b", name="PHPSESSID")
+    words = "shopping and reddit keep their logins in the same cookie 'PHPSESSID' of the host 10.0.0.1"
+    with pytest.raises(UsageError, match=words):
+        SiteDesk(settings()).storage_state(task(state="shopping.reddit_state.json"))
+    keep(Site.REDDIT, value="b", name="PHPSESSID", domain="10.0.0.2")
+    assert SiteDesk(settings()).storage_state(task(state="shopping.reddit_state.json"))
+
+
+def test_a_login_that_is_missing_or_too_old_fails_the_episode(settings, states, keep):
+    desk, shopping = SiteDesk(settings("webarena.login_hours=2")), task(state="shopping_state.json")
+    with pytest.raises(BoundaryError, match="the login of shopping is missing") as failed:
+        desk.storage_state(shopping)
+    assert (failed.value.kind, failed.value.hint) == (FailureKind.ENVIRONMENT_ERROR, "webgym login shopping")
+    keep(Site.SHOPPING)
+    path = desk.storage_state(shopping)
+    os.utime(path, (0, time.time() - 3 * 3600))
+    with pytest.raises(BoundaryError, match=r"the login of shopping is expired \(3.0 hours old\)"):
+        desk.storage_state(shopping)
+    path.write_text("[]")
+    with pytest.raises(BoundaryError, match="the login of shopping is unreadable"):
+        desk.storage_state(shopping)
+
+
+# --- turns
+
+PAIR = (Site.SHOPPING, Site.GITLAB)
+
+
+class Episodes:
+    """Episodes on sites, each of which stays until it is told to go; notes who is there."""
+
+    def __init__(self, desk):
+        self.desk, self.there, self.order = desk, set(), []
+        self.tasks = []
+
+    def start(self, name, *sites, desk=None):
+        go, came = asyncio.Event(), asyncio.Event()
+
+        async def stay():
+            async with (desk or self.desk).turn(sites):
+                self.there.add(name)
+                self.order.append(name)
+                came.set()
+                await go.wait()
+                self.there.discard(name)
+
+        running = asyncio.create_task(stay())
+        self.tasks.append(running)
+        return running, came, go
+
+
+@pytest.fixture
+async def episodes(settings):
+    made = Episodes(SiteDesk(settings()))
+    yield made
+    for running in made.tasks:
+        running.cancel()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
+
+
+async def calm():
+    """Let everything go on that can, files included."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_serial_site_is_one_episodes_in_the_order_in_which_they_came(episodes):
+    first, second, third = (episodes.start(name, Site.REDDIT) for name in "abc")
+    other, shared = episodes.start("d", Site.GITLAB), episodes.start("e", Site.MAP)
+    await asyncio.gather(*(came.wait() for _, came, _ in (first, other, shared)))
+    await calm()
+    assert episodes.there == {"a", "d", "e"}
+    for running, following in ((first, second), (second, third)):
+        running[2].set()
+        await following[1].wait()
+    assert [name for name in episodes.order if name in "abc"] == ["a", "b", "c"]
+
+
+async def test_sites_that_may_be_shared_are(episodes):
+    many = [episodes.start(str(number), Site.MAP, Site.WIKIPEDIA) for number in range(5)]
+    await asyncio.gather(*(came.wait() for _, came, _ in many))
+    assert len(episodes.there) == 5
+
+
+async def test_several_sites_are_taken_in_one_order_so_nobody_waits_for_each_other(episodes):
+    many = [episodes.start(str(at), *(PAIR if at % 2 else PAIR[::-1])) for at in range(6)]
+    for _, _, go in many:
+        go.set()
+    await asyncio.wait_for(asyncio.gather(*(running for running, _, _ in many)), 60)
+    assert sorted(episodes.order) == list("012345")
+
+
+async def test_whoever_gives_up_waiting_holds_nothing(episodes):
+    first, second, third = (episodes.start(name, *PAIR) for name in "abc")
+    await first[1].wait()
+    await calm()
+    second[0].cancel()
+    first[2].set()
+    await third[1].wait()
+    assert episodes.there == {"c"}
+    third[0].cancel()  # in the middle of its episode
+    fourth = episodes.start("d", *PAIR)
+    await fourth[1].wait()
+
+
+async def test_desks_of_one_folder_take_turns(episodes, settings):
+    """As two runs do: the lock is a file's."""
+    first, second = (episodes.start(name, Site.REDDIT) for name in "ac")
+    await first[1].wait()
+    third = episodes.start("b", Site.REDDIT, desk=SiteDesk(settings()))
+    elsewhere = SiteDesk(settings("webarena.auth_folder=" + str(LoginStates.of(settings().webarena).folder / "other")))
+    other = episodes.start("x", Site.REDDIT, desk=elsewhere)
+    await other[1].wait()
+    assert episodes.there == {"a", "x"}
+    next_ = FileLock(LoginStates.of(settings().webarena).folder / "reddit.next")
+    await asyncio.wait_for(_until_held(next_), 30)
+    first[2].set()  # "c" of the same desk is not handed the site: "b" waits at the file for longer
+    await third[1].wait()
+    assert not second[1].is_set()
+    third[2].set()
+    await second[1].wait()
+
+
+async def _until_held(lock):
+    while True:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return
+        lock.release()
+        await asyncio.sleep(0.01)  # who takes a file's lock tells nobody
+
+
+HOLDER = """
+import asyncio, sys
+from webgym_cli.config.load import load
+from webgym_cli.environments.webarena.site_scheduler import SiteDesk
+from webgym_cli.records.webarena import Site
+
+async def hold():
+    async with SiteDesk(load((), ["webarena.auth_folder=" + sys.argv[1]])).turn([Site.REDDIT]):
+        print("here", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(hold())
+"""
+
+
+async def test_a_process_that_dies_gives_its_site_back(episodes, settings, states):
+    command = (sys.executable, "-c", HOLDER, str(states.folder))
+    holder = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert await holder.stdout.readline() == b"here\n"
+    waiting = episodes.start("a", Site.REDDIT)
+    await calm()
+    assert episodes.there == set()
+    holder.kill()
+    await holder.wait()
+    await asyncio.wait_for(waiting[1].wait(), 30)
+
+
+async def test_a_folder_that_is_none_is_named(settings, tmp_path):
+    (tmp_path / "file").write_text("")
+    desk = SiteDesk(settings(f"webarena.auth_folder={tmp_path / 'file'}"))
+    with pytest.raises(StoreError, match="file: can't be made") as refused:
+        async with desk.turn([Site.REDDIT]):
+            raise AssertionError("the episode began")
+    assert refused.value.hint == "choose another webarena.auth_folder"
+    (tmp_path / "auth" / "reddit.lock").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"reddit\.lock: can't be locked"):
+        async with SiteDesk(settings()).turn([Site.REDDIT]):
+            raise AssertionError("the episode began")
+
+
+# --- resets
+
+
+@pytest.fixture
+async def mail():
+    async with MailServer() as server:
+        yield server
+
+
+@pytest.fixture
+def resetting(settings, mail):
+    """A desk whose reddit is reset by a hook before each episode."""
+
+    def make(hook, *given):
+        site = [f"webarena.reddit.url={mail.url}", "webarena.reddit.isolation=reset", f"webarena.reddit.reset={hook}"]
+        return SiteDesk(settings(*site, *given))
+
+    return make
+
+
+async def test_a_site_is_reset_before_each_episode_by_its_address(resetting, mail):
+    desk = resetting(f"{mail.url}/reset")
+    for done in (1, 2):
+        async with desk.turn([Site.REDDIT]):
+            assert mail.resets == done
+
+
+async def test_a_site_is_reset_by_a_command(resetting, tmp_path):
+    words = shlex.join([sys.executable, "-c", "import pathlib; pathlib.Path('note').open('a').write('x')"])
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        desk = resetting(words)
+        for done in ("x", "xx"):
+            async with desk.turn([Site.REDDIT]):
+                assert (tmp_path / "note").read_text() == done
+    finally:
+        os.chdir(before)
+
+
+@pytest.mark.parametrize(
+    ("hook", "given", "words"),
+    [
+        (
+            "sh -c 'echo no disk; exit 3'",
+            (),
+            r"the reset of reddit failed: .* ended with 3: no disk; log: .*reddit.res",
+        ),
+        ("no-such-program", (), "ended with 127: can't start no-such-program"),
+        ("sh -c 'oh", (), "No closing quotation"),
+        ("sleep 60", ("webarena.reset_timeout=0.5",), "the reset of reddit failed: took longer than 0.5 s"),
+        ("http://127.0.0.1:1/reset", (), "can't be reached"),
+    ],
+)
+async def test_a_reset_that_fails_is_the_environments_error_and_gives_the_site_back(resetting, hook, given, words):
+    desk = resetting(hook, *given)
+    for _ in range(2):
+        with pytest.raises(BoundaryError, match=words) as failed:
+            async with asyncio.timeout(60), desk.turn([Site.REDDIT]):
+                raise AssertionError("the episode began")
+        assert failed.value.kind is FailureKind.ENVIRONMENT_ERROR
+        assert "webarena.re" in failed.value.hint
+
+
+async def test_a_hook_that_says_no_is_told_with_its_status(resetting, mail):
+    mail.reset_status = 500
+    with pytest.raises(BoundaryError, match="/reset answers with status 500"):
+        async with resetting(f"{mail.url}/reset").turn([Site.REDDIT]):
+            raise AssertionError("the episode began")
+
+
+async def test_a_reset_is_done_when_the_site_answers_again(resetting, mail):
+    mail.status = 503
+    desk = resetting("/bin/true")
+    began = asyncio.Event()
+
+    async def episode():
+        async with desk.turn([Site.REDDIT]):
+            began.set()
+
+    running = asyncio.create_task(episode())
+    await asyncio.wait_for(mail.came.wait(), 30)
+    assert not began.is_set()
+    mail.status = 200
+    await asyncio.wait_for(running, 30)
+    assert began.is_set()

@@ -1,0 +1,268 @@
+import pytest
+
+from tests.environments.webarena.webarena_records import ADDRESSES, DUMMY, evaluation, record
+from webgym_cli.environments.webarena.tasks import evaluation_of, read_config
+from webgym_cli.records.task import Task
+from webgym_cli.records.webarena import EvalType, Site, UrlRule
+from webgym_cli.tasks.format import BadTask, parse_task
+
+
+def read(**changes):
+    return read_config(record(**changes), ADDRESSES)
+
+
+def without(*names):
+    return {name: item for name, item in record().items() if name not in names}
+
+
+def scored_by(**changes):
+    return evaluation_of(read(eval=evaluation(**changes)))
+
+
+def test_a_record():
+    kept = {name: item for name, item in record().items() if name not in ("task_id", "intent", "start_url")}
+    assert read() == Task(
+        id="12",
+        instruction="Which hat is cheapest?",
+        start_url="http://shop.test:7770",
+        environment="webarena",
+        reference_answer="It is the blue hat.",
+        extra={**kept, "start_urls": ["http://shop.test:7770"], "generated": False},
+    )
+
+
+def test_a_task_file_gives_it_back():
+    task = read(remark={"by": "us"})
+    again = parse_task(task.model_dump_json().encode())
+    assert again == task
+    assert again.extra["remark"] == {"by": "us"}
+    assert evaluation_of(again) == evaluation_of(task)
+
+
+@pytest.mark.parametrize(
+    ("start_url", "tabs"),
+    [
+        ("__REDDIT__/f/books", ["http://forum.test:9999/f/books"]),
+        ("__SHOPPING_ADMIN__", ["http://shop.test:7780/admin"]),
+        ("__SHOPPING__/a.html |AND| __MAP__", ["http://shop.test:7770/a.html", "http://map.test:3000"]),
+        (" https://example.com/ ", ["https://example.com/"]),
+    ],
+)
+def test_every_tab_has_its_address(start_url, tabs):
+    task = read(start_url=start_url)
+    assert (task.start_url, task.extra["start_urls"]) == (tabs[0], tabs)
+
+
+def test_addresses_are_filled_in_everywhere():
+    target = {"url": "__GITLAB__/a", "locator": "", "required_contents": {"must_include": ["__WIKIPEDIA__/b"]}}
+    task = read(
+        intent="Post __REDDIT__/f/nyc",
+        eval=evaluation(
+            eval_types=["url_match", "program_html"],
+            reference_url="__REDDIT__/f/nyc |OR| __MAP__",
+            program_html=[target],
+            url_note="GOLD in PRED",
+        ),
+    )
+    found = evaluation_of(task)
+    assert task.instruction == "Post http://forum.test:9999/f/nyc"
+    assert found.reference_url == "http://forum.test:9999/f/nyc |OR| http://map.test:3000"
+    assert found.program_html[0].url == "http://lab.test:8023/a"
+    assert found.program_html[0].required_contents.must_include == ("http://wiki.test:8888/b",)
+
+
+def test_a_helpers_marks_and_other_words_stay():
+    locator = "func:gitlab_get_project_memeber_role(__page__, 'koush')"
+    target = {"url": "last", "locator": locator, "required_contents": {"exact_match": "Developer"}}
+    task = read(intent="Write __MY_WORD__", eval=evaluation(eval_types=["program_html"], program_html=[target]))
+    assert task.instruction == "Write __MY_WORD__"
+    assert evaluation_of(task).program_html[0].locator == locator
+
+
+def test_the_machine_of_the_authors_is_no_part_of_an_answer():
+    """Task 71 wants `ssh://git@localhost:2222/...`, whichever host GitLab has."""
+    answers = {
+        "exact_match": "git clone ssh://git@localhost:2222/a/b.git",
+        "must_include": ["ssh://git@old.test:2222/c"],
+    }
+    found = scored_by(reference_answers=answers).reference_answers
+    assert found.exact_match == "git clone ssh://git@lab.test:2222/a/b.git"
+    assert found.must_include == ("ssh://git@lab.test:2222/c",)
+
+
+@pytest.mark.parametrize(
+    ("answers", "rules"),
+    [
+        ({"exact_match": "Yes"}, {"exact_match": "Yes"}),
+        ({"must_include": ["a", "b |OR| c"]}, {"must_include": ("a", "b |OR| c")}),
+        ({"must_include": "yjlou"}, {"must_include": ("yjlou",)}),
+        ({"must_exclude": ["a"]}, {"must_exclude": ("a",)}),
+        ({"one_of": ["a", "b"]}, {"one_of": ("a", "b")}),
+        ({"required_values": [">= 3"]}, {"required_values": (">= 3",)}),
+        ({"fuzzy_match": "N/A"}, {"fuzzy_match": ("N/A",)}),
+        ({"fuzzy_match": ["N/A"]}, {"fuzzy_match": ("N/A",)}),
+        ({"fuzzy_match": ["a", "b"], "exact_match": None}, {"fuzzy_match": ("a", "b")}),
+    ],
+)
+def test_every_shape_of_an_answer(answers, rules):
+    assert scored_by(reference_answers=answers).reference_answers.model_dump(exclude_none=True) == rules
+
+
+@pytest.mark.parametrize("answers", [None, {}, {"exact_match": None}])
+def test_answers_may_be_missing_where_none_is_looked_at(answers):
+    found = scored_by(eval_types=["url_match"], reference_url="__MAP__", reference_answers=answers, program_html=None)
+    assert (found.reference_answers, found.program_html, found.url_note) == (None, (), UrlRule.EXACT)
+
+
+def test_remarks_of_the_authors_are_kept_and_not_read():
+    task = read(eval=evaluation(annotation_note="hard", url_note=None, string_note=None))
+    assert task.extra["eval"]["annotation_note"] == "hard"
+    assert evaluation_of(task).eval_types == (EvalType.STRING_MATCH,)
+
+
+@pytest.mark.parametrize("given", [DUMMY, None])
+def test_a_generated_task_has_no_score_of_its_own(given):
+    task = read(eval=given, intent_template="", instantiation_dict={})
+    assert (task.extra["generated"], task.reference_answer, evaluation_of(task)) == (True, None, None)
+
+
+def test_a_task_that_can_not_be_done_says_why_and_is_no_generated_one():
+    task = read(eval={**DUMMY, "string_note": "There is none"})
+    assert task.extra["generated"] is False
+    assert evaluation_of(task).reference_answers.exact_match == "N/A"
+
+
+@pytest.mark.parametrize(
+    ("web", "site", "start", "state"),
+    [
+        ("cms", "shopping_admin", "http://shop.test:7780/admin", "./.auth/shopping_admin_state.json"),
+        ("oss", "shopping", "http://shop.test:7770", "./.auth/shopping_state.json"),
+        ("gitlab", "gitlab", "http://lab.test:8023", "./.auth/gitlab_state.json"),
+        ("map", "map", "http://map.test:3000", None),
+    ],
+)
+def test_a_generated_instruction(web, site, start, state):
+    task = read_config({"task": "Do it", "web": web, "seed": "x"}, ADDRESSES)
+    assert (task.instruction, task.start_url, task.environment) == ("Do it", start, "webarena")
+    assert len(task.id) == 16
+    assert task.extra == {
+        "sites": [site],
+        "require_login": state is not None,
+        "storage_state": state,
+        "seed": "x",
+        "start_urls": [start],
+        "generated": True,
+    }
+
+
+def test_without_a_number_the_id_is_of_the_content():
+    ids = {
+        read_config(value, ADDRESSES).id
+        for value in (without("task_id"), without("task_id"), {**record(), "task_id": None})
+    }
+    assert len(ids) == 2
+    assert {len(each) for each in ids} == {16}
+
+
+BAD = {
+    "no intent": (without("intent"), "intent: Field required"),
+    "a blank intent": (record(intent=" "), "intent: a text that is not empty"),
+    "no sites": (record(sites=[]), "sites: Tuple should have at least 1 item"),
+    "an unknown site": (record(sites=["shopping", "shop"]), "sites.1: Input should be 'shopping'"),
+    "a truth as number": (record(task_id=True), "task_id: a whole number or a text"),
+    "no start": (without("start_url"), "start_url: Field required"),
+    "a start that is no address": (record(start_url="shop"), "start_url: 'shop' is no address"),
+    "an empty tab": (record(start_url="__MAP__ |AND| "), "start_url: '' is no address"),
+    "an unknown placeholder": (record(start_url="__BANK__"), "start_url: '__BANK__' is no address"),
+    "a site without an address": (record(start_url="__HOMEPAGE__"), "start_url: the address of __HOMEPAGE__"),
+    "no place on earth": (record(geolocation={"latitude": 91, "longitude": 0}), "geolocation.latitude: Input"),
+    "half a place": (record(geolocation={"latitude": 9}), "geolocation.longitude: Field required"),
+    "an unknown type": (record(eval=evaluation(eval_types=["page_image_query"])), "eval.eval_types.0: Input should be"),
+    "no type": (record(eval=evaluation(eval_types=[])), "eval.eval_types: Tuple should have at least 1"),
+    "an unknown rule": (
+        record(eval=evaluation(reference_answers={"regex": "a"})),
+        "eval.reference_answers.regex: Extra inputs",
+    ),
+    "no rule": (
+        record(eval=evaluation(reference_answers={"exact_match": None})),
+        "eval: string_match needs reference_answers, which is empty: every episode would do",
+    ),
+    "an empty list": (
+        record(eval=evaluation(reference_answers={"must_include": []})),
+        "eval.reference_answers: must_include: an empty text",
+    ),
+    "an empty alternative": (
+        record(eval=evaluation(reference_answers={"must_include": ["a |OR| "]})),
+        "eval.reference_answers: must_include: an empty text",
+    ),
+    "no wanted address": (
+        record(eval=evaluation(eval_types=["url_match"])),
+        "eval: url_match needs reference_url, which is empty",
+    ),
+    "an empty wanted address": (
+        record(eval=evaluation(eval_types=["url_match"], reference_url="__MAP__ |OR| ")),
+        "eval: reference_url: addresses with",
+    ),
+    "two addresses at once": (
+        record(eval=evaluation(eval_types=["url_match"], reference_url="__MAP__ |AND| __REDDIT__")),
+        "eval: reference_url: addresses with",
+    ),
+    "a wanted address that is none": (
+        record(eval=evaluation(eval_types=["url_match"], reference_url="the cart")),
+        "eval.reference_url: 'the cart' is no address",
+    ),
+    "an unknown rule for addresses": (
+        record(eval=evaluation(eval_types=["url_match"], reference_url="__MAP__", url_note="PRED in GOLD")),
+        "eval.url_note: Input should be 'EXACT' or 'GOLD in PRED'",
+    ),
+    "no page": (
+        record(eval=evaluation(eval_types=["program_html"])),
+        "eval: program_html needs program_html, which is empty",
+    ),
+    "an unknown locator": (
+        record(
+            eval=evaluation(
+                eval_types=["program_html"],
+                program_html=[{"url": "last", "locator": "#x", "required_contents": {"exact_match": "a"}}],
+            )
+        ),
+        r"eval.program_html.0: locator: '#x' is none of",
+    ),
+    "a field too many in a place": (
+        record(
+            eval=evaluation(
+                program_html=[{"url": "last", "locator": "", "image": "x", "required_contents": {"exact_match": "a"}}]
+            )
+        ),
+        "eval.program_html.0.image: Extra inputs",
+    ),
+    "a generated one elsewhere": ({"task": "Do it", "web": "bank"}, "web: 'bank' is none of cms, oss"),
+    "a generated one without text": ({"task": " ", "web": "map"}, "intent: a text that is not empty"),
+    "infinity": (record(weight=float("inf")), "the record can't be stored"),
+    "half a character": (record(intent="\ud800"), "the record can't be stored"),
+}
+
+
+@pytest.mark.parametrize(("value", "reason"), BAD.values(), ids=BAD)
+def test_a_bad_record_names_its_field(value, reason):
+    with pytest.raises(BadTask) as raised:
+        read_config(value, ADDRESSES)
+    assert reason in str(raised.value)
+
+
+def test_what_is_missing_is_said_with_its_remedy():
+    with pytest.raises(BadTask) as raised:
+        read_config(record(start_url="__GITLAB__"), {Site.SHOPPING: "http://shop.test"})
+    assert raised.value.advice == "give the address of the site gitlab"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"eval_types": []}, "eval.eval_types"),
+        (evaluation(reference_answers={"required_values": ["?"]}), "eval.reference"),
+    ],
+)
+def test_a_task_file_with_a_bad_evaluation_is_no_score(given, reason):
+    with pytest.raises(BadTask, match=reason):
+        evaluation_of(Task(id="1", environment="webarena", extra={"eval": given}))

@@ -1,0 +1,79 @@
+"""A person's own queries: answered, or refused in DuckDB's words; nothing is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.inspect.buffers import attempt, made
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.inspect.user_sql import VIEWS, ask, plain
+from webgym_cli.store.index.query import open_index
+
+
+@pytest.fixture
+def run(tmp_path):
+    return made(tmp_path / "run", attempt(0, "a", solved=True), attempt(1, "b", solved=False))
+
+
+def rows(run, sql):
+    with open_index(run) as index:
+        return [{name: plain(value) for name, value in row.items()} for row in ask(run, index, sql)]
+
+
+def test_any_select_is_answered(run):
+    assert rows(run, "SELECT site, count(*) AS n FROM trajectories GROUP BY ALL ORDER BY site") == [
+        {"site": "a.test", "n": 1},
+        {"site": "b.test", "n": 1},
+    ]
+    assert rows(run, "FROM stored SELECT max(started_at) AS newest") == [{"newest": "2026-01-02T03:04:05"}]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_table_can_be_asked_and_described(run, view):
+    names = [row["column_name"] for row in rows(run, f"DESCRIBE {view}")]
+    assert all(list(row) == names for row in rows(run, f"FROM {view}"))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["", "DROP VIEW steps", "COPY stored TO 'x.csv'", "SELECT 1; SELECT 2", "SET threads = 1", "ATTACH 'x.db'",
+     "INSERT INTO stored SELECT * FROM stored"],
+)  # fmt: skip
+def test_what_is_no_single_select_is_refused(run, sql, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="one SELECT"):
+        rows(run, sql)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELEC 1", 'syntax error at or near "SELEC"'),
+        ("SELECT sit FROM stored", 'Candidate bindings: "site"'),
+        ("SELECT * FROM step", "Did you mean"),
+        ("SELECT task::INT FROM stored", "Could not convert string 'a'"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run, sql, words):
+    with pytest.raises(UsageError) as caught:
+        rows(run, sql)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "trajectories, stored, steps, judgements, damage" in caught.value.hint
+
+
+def test_a_damaged_index_is_not_the_askers_fault(run):
+    with open_index(run) as index:
+        for file in run.index.rglob("*.parquet"):
+            file.write_bytes(b"no parquet at all")
+        with pytest.raises(StoreError) as caught:
+            list(ask(run, index, "SELECT * FROM steps"))
+    assert "--reindex" in caught.value.hint
+
+
+def test_values_are_json(run):
+    (row,) = rows(
+        run, "SELECT {'a': [1, 2.5::DECIMAL(3, 1)]} AS s, DATE '2026-01-02' AS d, 'nan'::DOUBLE AS n, MAP {1: NULL} m"
+    )
+    assert row == {"s": {"a": [1, 2.5]}, "d": "2026-01-02", "n": None, "m": {"1": None}}

@@ -1,0 +1,228 @@
+"""Which stages a loop goes through, in which order, and what ends it. The stages themselves are told what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.records.made import published, trajectory
+from webgym_cli.config.load import load
+from webgym_cli.errors import BelowThresholdError, JobError, UsageError
+from webgym_cli.loop.loop import Loop, Phase, plan_loop
+from webgym_cli.store.buffer import append
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.metrics import events, record
+from webgym_cli.store.run import RunDir, create_or_open
+
+
+class Served:
+    """A server that notes when it was stopped."""
+
+    def __init__(self):
+        self.stops = 0
+
+    async def stop(self):
+        self.stops += 1
+
+
+class Stages:
+    """A pipeline whose stages note their call; a training makes the next version, unless it is told to fail."""
+
+    def __init__(self, run, settings, rates=(), fail=()):
+        self.run, self.settings = run, settings
+        self.serving = Served()
+        self.calls, self.shown = [], []
+        self._rates, self._fail = dict(enumerate(rates)), list(fail)
+
+    def sink(self, event):
+        self.shown.append(event)
+
+    def record(self, event, message=""):
+        record(self.run, event)
+
+    async def collect(self, split, policy, episodes=None):
+        number = version(self.run)
+        self.calls.append((split.value, number, policy, episodes))
+        self._fails(f"{split}-{number}")
+        return {"event": "rollout", "iteration": number, "success_rate": self._rates.get(number, 0.0)}
+
+    async def prepare(self):
+        self.calls.append(("prepare", version(self.run)))
+        self._fails("prepare")
+
+    async def train(self):
+        number = version(self.run)
+        self.calls.append(("train", number))
+        self._fails("train")
+        published(self.run, self.settings, number + 1)
+
+    def _fails(self, stage):
+        if self._fail and self._fail[0] == stage:
+            self._fail.pop(0)
+            raise JobError(f"{stage} broke")
+
+
+@pytest.fixture
+def run(tmp_path):
+    directory = RunDir(tmp_path / "run")
+    create_or_open(directory, load(["demo"], SETTINGS))
+    return directory
+
+
+SETTINGS = ["rollout.episodes=8", "loop.demonstration_iterations=1", "loop.demonstration_episodes=4"]
+
+
+async def ran(run, *, rates=(), fail=(), **options):
+    """Run a loop over told stages and return them and its failures."""
+    settings = load(["demo"], SETTINGS)
+    stages = Stages(run, settings, rates, fail)
+    loop = Loop(plan_loop(run, settings, **options), stages)
+    evaluations = await loop.execute()
+    return stages, loop.failures, evaluations
+
+
+async def test_an_iteration_is_evaluate_collect_prepare_train_and_the_last_policy_is_evaluated(run):
+    stages, failures, evaluations = await ran(run, iterations=2)
+    assert stages.calls == [
+        ("test", 0, "vllm", None),
+        ("train", 0, "oracle", 4),
+        ("prepare", 0),
+        ("train", 0),
+        ("test", 1, "vllm", None),
+        ("train", 1, "vllm", 8),
+        ("prepare", 1),
+        ("train", 1),
+        ("test", 2, "vllm", None),
+    ]
+    assert [event["iteration"] for event in evaluations] == [0, 1, 2]
+    assert failures == []
+
+
+async def test_run_again_it_only_does_what_is_missing(run):
+    await ran(run, iterations=1)
+    assert (await ran(run, iterations=1))[0].calls == []
+    assert [call[:2] for call in (await ran(run, iterations=2))[0].calls] == [
+        ("train", 1),
+        ("prepare", 1),
+        ("train", 1),
+        ("test", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("every", "evaluated"), [(0, []), (1, [0, 1, 2, 3, 4, 5]), (2, [0, 2, 4, 5]), (3, [0, 3, 5]), (9, [0, 5])]
+)
+async def test_every_nth_policy_and_the_last_are_evaluated(run, every, evaluated):
+    _, _, evaluations = await ran(run, iterations=5, eval_every=every)
+    assert [event["iteration"] for event in evaluations] == evaluated
+
+
+async def test_the_rollout_phase_neither_prepares_nor_trains(run):
+    stages, _, _ = await ran(run, phase=Phase.ROLLOUT, iterations=3)
+    assert stages.calls == [("test", 0, "vllm", None), ("train", 0, "oracle", 4)]
+    assert version(run) == 0
+
+
+async def test_the_update_phase_neither_evaluates_nor_rolls_out(run):
+    stages, _, _ = await ran(run, phase=Phase.UPDATE, iterations=3)
+    assert stages.calls == [("prepare", 0), ("train", 0)]
+    assert version(run) == 1
+
+
+async def test_both_phases_in_turn_are_a_loop(run):
+    for _ in range(2):
+        await ran(run, phase=Phase.ROLLOUT, iterations=2)
+        await ran(run, phase=Phase.UPDATE, iterations=2)
+    await ran(run, phase=Phase.ROLLOUT, iterations=2)
+    assert version(run) == 2
+    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 1, 2]
+    assert (await ran(run, phase=Phase.UPDATE, iterations=2))[0].calls == []
+
+
+async def test_an_evaluation_that_is_good_enough_ends_it(run):
+    stages, _, evaluations = await ran(run, iterations=5, rates=(0.1, 0.6, 0.9), until=0.5)
+    assert [event["success_rate"] for event in evaluations] == [0.1, 0.6]
+    assert stages.calls[-1] == ("test", 1, "vllm", None)
+
+
+async def test_a_last_evaluation_below_the_threshold_is_code_5(run):
+    with pytest.raises(BelowThresholdError, match=r"0\.3 is below --min-success 0\.5"):
+        await ran(run, iterations=1, rates=(0.9, 0.3), min_success=0.5)
+    assert version(run) == 1
+
+
+@pytest.mark.parametrize("options", [{"eval_every": 0}, {"phase": Phase.UPDATE}])
+@pytest.mark.parametrize("threshold", ["until", "min_success"])
+async def test_a_threshold_without_evaluations_is_wrong_usage(run, options, threshold):
+    with pytest.raises(UsageError, match="this loop makes none"):
+        await ran(run, iterations=1, **{threshold: 0.5}, **options)
+
+
+@pytest.mark.parametrize("stage", ["test-0", "train-0", "prepare", "train"])
+async def test_a_stage_that_fails_ends_it_and_the_next_run_takes_it_up(run, stage):
+    with pytest.raises(JobError, match="broke"):
+        await ran(run, iterations=1, fail=[stage])
+    assert version(run) == 0
+    stages, _, _ = await ran(run, iterations=1)
+    assert version(run) == 1
+    assert (("test", 0, "vllm", None) in stages.calls) == (stage == "test-0")
+
+
+async def test_going_on_after_a_failed_training_collects_as_much_again(run):
+    settings = load(["demo"], SETTINGS)
+    stages = Stages(run, settings, fail=["train", "train"])
+    loop = Loop(plan_loop(run, settings, iterations=4, keep_going=True, eval_every=0), stages)
+    with pytest.raises(JobError):  # four rounds, two trainings
+        await loop.execute()
+    assert version(run) == 2
+    assert [call for call in stages.calls if len(call) == 4] == [
+        ("train", 0, "oracle", 4),
+        ("train", 0, "oracle", 8),
+        ("train", 0, "oracle", 12),
+        ("train", 1, "vllm", 8),
+    ]
+    assert [(lost["stage"], lost["iteration"], lost["code"]) for lost in loop.failures] == [("update", 0, 4)] * 2
+    assert stages.shown == loop.failures
+    assert stages.serving.stops == 2
+
+
+async def test_going_on_ends_with_the_last_error_if_the_run_did_not_get_there(run):
+    with pytest.raises(JobError, match="train broke"):
+        await ran(run, iterations=2, fail=["train"], keep_going=True)
+    assert version(run) == 1
+
+
+async def test_going_on_past_a_failed_evaluation_reaches_the_end(run):
+    _, failures, evaluations = await ran(run, iterations=2, fail=["test-1"], keep_going=True)
+    assert [lost["stage"] for lost in failures] == ["evaluation"]
+    assert [event["iteration"] for event in evaluations] == [0, 2]
+
+
+async def test_wrong_settings_are_never_gone_past(run):
+    class Wrong(Stages):
+        async def prepare(self):
+            raise UsageError("no such thing")
+
+    settings = load(["demo"], SETTINGS)
+    with pytest.raises(UsageError):
+        await Loop(plan_loop(run, settings, iterations=2, keep_going=True), Wrong(run, settings)).execute()
+
+
+async def test_imported_demonstrations_are_imitated_and_no_expert_acts(run):
+    append(run, trajectory(0))
+    stages, _, _ = await ran(run, iterations=2, eval_every=0)
+    assert stages.calls == [("prepare", 0), ("train", 0), ("train", 1, "vllm", 8), ("prepare", 1), ("train", 1)]
+
+
+async def test_what_is_imported_later_stands_in_for_no_episode_of_the_policy(run):
+    append(run, trajectory(0, iteration=1))
+    stages, _, _ = await ran(run, iterations=2, eval_every=0)
+    assert [call for call in stages.calls if len(call) == 4] == [
+        ("train", 0, "oracle", 4),
+        ("train", 1, "vllm", 8),
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["tasks.train=nowhere.jsonl", "rollout.policy=nobody"])
+def test_a_plan_finds_wrong_tasks_and_policies(run, wrong):
+    with pytest.raises(UsageError):
+        plan_loop(run, load(["demo"], [wrong]))

@@ -1,0 +1,107 @@
+"""Whose verdict an outcome reward model is trained on, and which trajectories are left out."""
+
+import pytest
+
+from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.test_judgement import SCORED, WEB, by_orm, episode, judgement
+from webgym_cli.config.load import load
+from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
+from webgym_cli.prepare.orm.plan import OrmDrop, label_of, plan_orm_dataset, require_labels
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.run import RunDir
+
+TRUSTED = ("environment", "judge")
+BY_ORM = by_orm(0.9, trajectory="train-0000-00000", success=True)
+
+
+def verdict(made, said, sources=TRUSTED):
+    found = label_of(made, said, sources)
+    return found if isinstance(found, OrmDrop) else (found.done, found.source)
+
+
+def test_the_environment_goes_before_the_judge_and_the_model_itself_is_not_asked():
+    assert verdict(episode(SCORED), [judgement()]) == (False, "environment")
+    assert verdict(episode(SCORED), [judgement()], ("judge", "environment")) == (True, "judge")
+    assert verdict(episode(), [judgement(success=False), BY_ORM]) == (False, "judge")
+    assert verdict(episode(), [BY_ORM]) is OrmDrop.NO_VERDICT
+    assert verdict(episode(), [BY_ORM], ("judge", "orm")) == (True, "orm")
+
+
+def test_the_newest_judgement_counts_and_one_that_failed_says_nothing():
+    failed = judgement(failure=FailureKind.JUDGE_FAILED, failure_detail="down")
+    assert verdict(episode(), [judgement(), judgement(success=False)]) == (False, "judge")
+    assert verdict(episode(), [judgement(), failed]) is OrmDrop.NO_VERDICT
+
+
+def test_what_broke_and_what_did_nothing_is_left_out():
+    assert verdict(trajectory(outcome=CRASHED), [judgement()]) is OrmDrop.INFRASTRUCTURE
+    assert verdict(trajectory(steps=0), []) is OrmDrop.NO_STEPS
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Six episodes that were solved, two that were not, one that broke and one that nobody judged; one of a test."""
+    made = RunDir(tmp_path / "run")
+    for number in range(6):
+        append(made, trajectory(number, iteration=number % 2, outcome=SOLVED))
+    append(made, trajectory(6, outcome=UNSOLVED))
+    append(made, trajectory(7, task=WEB, outcome=SCORED))
+    append(made, trajectory(8, outcome=CRASHED))
+    append(made, trajectory(9, task=WEB, outcome=episode().outcome))
+    append(made, trajectory(0, split=Split.TEST, outcome=SOLVED))
+    return made
+
+
+def test_both_kinds_are_as_many_and_the_seed_decides_which(run):
+    plan = plan_orm_dataset(run, load())
+    assert [(one.done, one.source) for one in plan.chosen if not one.done] == [(False, "environment")] * 2
+    assert (plan.done, len(plan.chosen), plan.read) == (2, 4, (0, 1))
+    assert plan.dropped == {
+        "infrastructure_failure": 1, "no_steps": 0, "no_verdict": 1, "left_out_for_balance": 4, "too_long": 0,
+    }  # fmt: skip
+    assert plan_orm_dataset(run, load()).chosen == plan.chosen
+    others = [plan_orm_dataset(run, load(overrides=[f"seed={seed}"])).chosen for seed in range(1, 6)]
+    assert any(chosen != plan.chosen for chosen in others)
+
+
+def test_all_are_taken_where_balance_is_not_wanted_and_the_newest_iterations_only(run):
+    plan = plan_orm_dataset(run, load(overrides=["orm.balanced=false"]))
+    assert (plan.done, len(plan.chosen)) == (6, 8)
+    newest = plan_orm_dataset(run, load(overrides=["orm.balanced=false", "algorithm_config.last_n_iterations=1"]))
+    assert (newest.read, len(newest.chosen)) == ((1,), 3)
+    append_judgement(run, Split.TRAIN, 0, judgement(trajectory="train-0000-00009"))
+    assert plan_orm_dataset(run, load(overrides=["orm.balanced=false"])).dropped["no_verdict"] == 0
+
+
+def test_the_digest_tells_what_would_be_written(run):
+    plan, settings = plan_orm_dataset(run, load()), load()
+    assert plan.digest(settings) == plan_orm_dataset(run, load()).digest(load())
+    for other in ("algorithm_config.cutoff_len=99", "orm.system_prompt=Judge.", "algorithm_config.val_split_ratio=0.5"):
+        assert plan.digest(load(overrides=[other])) != plan.digest(settings)
+
+
+def test_one_kind_alone_is_refused_with_what_to_do(tmp_path):
+    made = RunDir(tmp_path / "run")
+    with pytest.raises(MissingStageError, match="no training trajectories"):
+        plan_orm_dataset(made, load())
+    append(made, trajectory(0))
+    with pytest.raises(WebGymError, match="1 x left_out_for_balance") as error:
+        require_labels(plan_orm_dataset(made, load()), made)
+    assert "orm.balanced=false" in error.value.hint
+    require_labels(plan_orm_dataset(made, load(overrides=["orm.balanced=false"])), made)
+
+
+def test_nobody_s_verdict_leads_to_the_judge(tmp_path):
+    made = RunDir(tmp_path / "run")
+    append(made, trajectory(0, task=WEB, outcome=episode().outcome))
+    with pytest.raises(WebGymError, match="1 x no_verdict") as error:
+        require_labels(plan_orm_dataset(made, load()), made)
+    assert error.value.hint == f"webgym judge {made.root}"
+
+
+def test_a_model_that_thinks_first_is_refused(run):
+    thinking = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking"])
+    with pytest.raises(SettingsError, match="answers with its first token"):
+        plan_orm_dataset(run, thinking)

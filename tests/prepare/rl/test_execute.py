@@ -1,0 +1,272 @@
+"""The batch as it is written: what the trainer reads, byte for byte, or nothing at all."""
+
+import hashlib
+import json
+import shutil
+
+import pytest
+
+from tests.prepare.rl_made import (
+    ANSWER,
+    CALL,
+    GREEDY,
+    PLAIN,
+    build_model,
+    episode,
+    line_of,
+    sampled,
+    served,
+    settings,
+    store,
+    talk,
+    write_plan,
+)
+from tests.records.made import CRASHED, UNSOLVED
+from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.errors import SettingsError, StoreError, WebGymError
+from webgym_cli.prepare.rl import execute as stage
+from webgym_cli.prepare.rl.drop_reasons import Masked
+from webgym_cli.prepare.rl.plan import plan_batch
+from webgym_cli.store.index.build import rebuild
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
+
+CHAINS = "agent.num_chains=2"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return build_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def tokens(model):
+    return ModelTokens(str(model))
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path / "run")
+
+
+def write(run, model, *overrides, sink=lambda event: None):
+    with_ = settings(model, CHAINS, *overrides)
+    with open_index(run) as index:
+        return stage.execute(plan_batch(run, with_, index), run, with_, sink)
+
+
+def files(run):
+    """The content of a batch; its training's name tells the time."""
+    found = {path.name: path.read_bytes() for path in (run.root / "rl_data").iterdir()}
+    told = json.loads(found.pop("rl.json"))
+    assert told.pop("model_name").startswith("model_20")
+    return found | {"rl.json": told}
+
+
+def lines(run, name):
+    return line_of(run.root / "rl_data" / name)
+
+
+def dropped(run):
+    return json.loads((run.root / "rl_data" / "dropped.json").read_text())
+
+
+@pytest.fixture
+def filled(run, tokens):
+    """Two groups of two: one solves, one doesn't; one with a picture, one that crashed."""
+    write_plan(run, *(episode(number, f"q{number // 2}") for number in range(4)))
+    store(run, served(talk(0), tokens), served(talk(1, outcome=UNSOLVED), tokens))
+    store(run, served(talk(2, CALL, ANSWER, pictures=(96,)), tokens), talk(3, outcome=CRASHED))
+    return run
+
+
+def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
+    data = write(filled, model)
+    rows, trajectories = lines(filled, "rows.jsonl"), lines(filled, "trajectories.jsonl")
+    assert trajectories == [
+        {"id": f"train-0000-0000{number}", "number": number, "group": number // 2, "reward": reward,
+         "task": f"q{number}", "policy": "base", "greedy": False}
+        for number, reward in enumerate([1.0, 0.0, 1.0, None])
+    ]  # fmt: skip
+    assert [(row["number"], row["group"], row["step"], row["steps"]) for row in rows] == [
+        (0, 0, 0, [0, 1]), (1, 0, 0, [0, 1]), (2, 1, 0, [0, 1]),
+    ]  # fmt: skip
+    for row in rows:
+        assert list(row) == [
+            "trajectory", "number", "group", "step", "steps", "input_ids", "mask", "logprobs", "images", "sizes",
+        ]  # fmt: skip
+        produced = [token for token, mine in zip(row["input_ids"], row["mask"], strict=True) if mine]
+        assert produced == [*sampled(tokens, CALL), *sampled(tokens, ANSWER)]
+        first, second = len(sampled(tokens, CALL)), len(sampled(tokens, ANSWER))
+        assert row["logprobs"] == [-1 / 8 - place / 1024 for place in range(first)] + [
+            -2 / 8 - place / 1024 for place in range(second)
+        ]
+    assert [row["sizes"] for row in rows] == [[], [], [[96, 32]]]
+    told = json.loads((filled.root / "rl_data" / "rl.json").read_text())
+    assert (told.pop("model_name"), len(told.pop("plan_digest"))) == (data.model_name, 64)
+    assert told == {
+        "schema": 1,
+        "iteration": 0,
+        "policy": str(model),
+        "model": str(model),
+        "sampling": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0, "logprobs": "processed"},
+        "trained": 3,
+        "rows": 3,
+        "tokens": sum(len(row["input_ids"]) for row in rows),
+        "trained_tokens": 3 * len(produced),
+        "digest": hashlib.sha256((filled.root / "rl_data" / "rows.jsonl").read_bytes()).hexdigest(),
+    }
+    assert stage.read_rl_data(filled) == data
+
+
+def test_pictures_are_named_by_their_files(filled, model):
+    write(filled, model)
+    sha256 = talk(2, CALL, ANSWER, pictures=(96,)).steps[1].observation.pictures[0].sha256
+    assert [row["images"] for row in lines(filled, "rows.jsonl")] == [
+        [], [], [str(filled.screenshots.resolve() / sha256[:2] / f"{sha256}.png")],
+    ]  # fmt: skip
+
+
+def test_a_row_a_step_where_turns_are_not_merged(filled, model):
+    merged = write(filled, model)
+    apart = write(filled, model, "rl.data.merge_turns=false")
+    assert (merged.rows, apart.rows) == (3, 6)
+    assert merged.trained_tokens == apart.trained_tokens
+    assert [(row["step"], row["steps"]) for row in lines(filled, "rows.jsonl")] == 3 * [(0, [0]), (1, [1])]
+    assert dropped(filled)["trained_steps"] == 6
+
+
+def test_the_same_trajectories_give_the_same_bytes(filled, model, tmp_path):
+    """Twice, over an index that was built anew, and over files that other writers wrote in another order."""
+    write(filled, model)
+    first = files(filled)
+    rebuild(filled)
+    write(filled, model)
+    assert files(filled) == first
+    part = filled.part("train", 0)
+    told = part.read_text().splitlines(keepends=True)
+    part.write_text("".join(told[2:]))
+    filled.part("train", 0, 1).write_text("".join(reversed(told[:2])))
+    write(filled, model)
+    assert files(filled) == first
+
+
+def changed(made, index, **changes):
+    steps = list(made.steps)
+    steps[index] = steps[index].model_copy(update=changes)
+    return made.model_copy(update={"steps": tuple(steps)})
+
+
+def test_what_can_not_be_proved_is_masked_and_counted(run, model, tokens):
+    whole = [served(talk(number), tokens) for number in range(4)]
+    other = whole[1].steps[1].generation.model_copy(update={"prompt_token_digest": token_digest([1])})
+    few = whole[2].steps[0].generation.model_copy(update={"logprobs": (-0.5,)})
+    write_plan(run, *(episode(number) for number in range(4)))
+    store(run, whole[0], changed(whole[1], 1, generation=other), changed(whole[2], 0, generation=few))
+    store(run, changed(whole[3], 1, prompt_digest="1" * 64))
+    events = []
+    data = write(run, model, sink=events.append)
+    assert [line["reward"] for line in lines(run, "trajectories.jsonl")] == [1.0, None, None, None]
+    assert {row["trajectory"] for row in lines(run, "rows.jsonl")} == {"train-0000-00000"}
+    reasons = ("prompt_changed", "prompt_tokens_changed", "logprobs_unusable")
+    expected = {reason.value: int(reason in reasons) for reason in Masked}
+    assert dropped(run)["masked"] == events[-1]["masked"] == expected
+    assert (dropped(run)["trained"], dropped(run)["trajectories"]) == (1, 4)
+    assert (events[-1]["event"], events[-1]["digest"]) == ("rl_data", data.digest)
+    assert [event["done"] for event in events if event["event"] == "rl_data_progress"] == [4]
+
+
+def test_another_tokenizer_than_the_server_s_leaves_nothing_and_what_was_there(filled, model, tmp_path):
+    write(filled, model)
+    before = files(filled)
+    other = shutil.copytree(model, tmp_path / "other")
+    template = (other / "chat_template.jinja").read_text()
+    (other / "chat_template.jinja").write_text(f"{template}Well:")
+    with pytest.raises(WebGymError, match=r"tokens of no trajectory can be told \(3 x prompt_tokens_changed\)"):
+        write(filled, other)
+    assert files(filled) == before
+    assert [path.name for path in filled.root.iterdir() if "rl_data" in path.name] == ["rl_data"]
+
+
+def test_log_probabilities_that_are_missing_leave_what_was_there(filled, model, tokens):
+    write(filled, model)
+    before = files(filled)
+    lines_ = filled.part("train", 0).read_text().splitlines()
+    value = json.loads(lines_[2])
+    value["steps"][0]["generation"]["logprobs"] = None
+    filled.part("train", 0).write_text("\n".join([*lines_[:2], json.dumps(value), lines_[3]]) + "\n")
+    with pytest.raises(SettingsError, match="step 0 of train-0000-00002 has no log-probabilities"):
+        write(filled, model)
+    assert files(filled) == before
+
+
+def test_a_picture_that_is_gone_masks_its_trajectory(filled, model):
+    write(filled, model)
+    (path,) = lines(filled, "rows.jsonl")[2]["images"]
+    with open(path, "wb") as file:
+        file.write(b"other")
+    assert write(filled, model).rows == 2
+    assert dropped(filled)["masked"]["image_missing"] == 1
+    assert [line["reward"] for line in lines(filled, "trajectories.jsonl")] == [1.0, 0.0, None, None]
+
+
+def test_a_row_that_is_too_long_masks_its_trajectory(filled, model):
+    write(filled, model)
+    longest = max(len(row["input_ids"]) for row in lines(filled, "rows.jsonl"))
+    assert write(filled, model, f"rl.data.max_row_tokens={longest}").rows == 3
+    assert write(filled, model, f"rl.data.max_row_tokens={longest - 1}").rows == 2
+    assert dropped(filled)["masked"]["too_long"] == 1
+
+
+def test_a_line_that_is_damaged_after_it_was_indexed_masks_its_trajectory(filled, model):
+    with_ = settings(model, CHAINS)
+    with open_index(filled) as index:
+        plan = plan_batch(filled, with_, index)
+        content = bytearray(filled.part("train", 0).read_bytes())
+        content[:1] = b"["
+        filled.part("train", 0).write_bytes(content)
+        events = []
+        data = stage.execute(plan, filled, with_, events.append)
+    assert data.rows == 2
+    assert dropped(filled)["masked"]["damaged"] == len(dropped(filled)["damaged_lines"]) == 1
+    assert events[0]["event"] == "damaged"
+
+
+def test_a_disk_that_refuses_is_told_in_one_line(filled, model):
+    (filled.root / ".rl_data.new").write_text("in the way")
+    with pytest.raises(StoreError, match=r"\.rl_data\.new: can't be written") as raised:
+        write(filled, model)
+    assert raised.value.hint
+    assert stage.read_rl_data(filled) is None
+
+
+def test_greedy_episodes_keep_their_reward_and_have_no_rows(run, model, tokens):
+    write_plan(run, *(episode(number, "a", greedy=number == 2) for number in range(3)))
+    store(run, served(talk(0), tokens), served(talk(1), tokens))
+    store(run, served(talk(2, outcome=UNSOLVED, sampling=GREEDY), tokens))
+    data = write(run, model, "agent.greedy_chain=true")
+    assert [(line["group"], line["reward"], line["greedy"]) for line in lines(run, "trajectories.jsonl")] == [
+        (0, 1.0, False), (0, 1.0, False), (0, 0.0, True),
+    ]  # fmt: skip
+    assert [row["number"] for row in lines(run, "rows.jsonl")] == [0, 1]
+    assert dropped(run)["greedy"] == 1
+    assert data.sampling == PLAIN
+
+
+def test_the_tiny_model_s_own_tokenizer_and_template(run, tiny_model_dir):
+    """A conversation with a picture of the real processor's size, in one row; web-like windows in several."""
+    own = ModelTokens(str(tiny_model_dir))
+    write_plan(run, episode(0), episode(1))
+    store(run, served(talk(0, CALL, CALL, ANSWER, pictures=(96, None)), own), served(talk(1), own))
+    data = write(run, tiny_model_dir)
+    rows = lines(run, "rows.jsonl")
+    assert [row["steps"] for row in rows] == [[0, 1, 2], [0, 1]]
+    text = own.tokenizer.decode(rows[1]["input_ids"], skip_special_tokens=False)
+    assert text.endswith(f"<|im_start|>assistant\n{ANSWER}<|im_end|>")
+    assert text.count("<|im_start|>assistant\n") == 2
+    produced = [token for token, mine in zip(rows[1]["input_ids"], rows[1]["mask"], strict=True) if mine]
+    assert own.tokenizer.decode(produced, skip_special_tokens=False) == f"{CALL}<|im_end|>{ANSWER}<|im_end|>"
+    pads = rows[0]["input_ids"].count(own.tokenizer.token_to_id("<|image_pad|>"))
+    assert pads == own.grid.tokens(96, 32) == 3
+    assert data.tokens == sum(len(row["mask"]) for row in rows)

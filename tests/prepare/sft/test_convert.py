@@ -1,0 +1,125 @@
+"""Samples of prompts with few images, and of models that think."""
+
+import pytest
+
+from tests.prepare.buffer import WordTokens, settings
+from tests.records.made import digested, shot, step, store_images, trajectory
+from webgym_cli.agent.prompt import LAYOUTS
+from webgym_cli.prepare.sft.convert import OPENING, TEMPLATE_TAIL, Converter
+from webgym_cli.prepare.sft.filters import Drop
+from webgym_cli.records.sample import IMAGE, Sample
+from webgym_cli.records.trajectory import Generation, PromptSpec
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+CALL = '<tool_call>{"name": "computer_use", "arguments": {"action": "go_back"}}</tool_call>'
+
+
+class CharacterTokens(WordTokens):
+    """One token a character, and a template that opens the thought, or does not."""
+
+    def __init__(self, opens):
+        self.opens = opens
+
+    def prompt_ids(self, messages, sizes):
+        return [0] * (100 * len(messages)) + (self.response_ids(OPENING) if self.opens else [])
+
+    def response_ids(self, text):
+        return [ord(character) for character in text]
+
+
+def converted(tmp_path, made, index, *, tokens=None, **limits):
+    run = RunDir(tmp_path / "run")
+    store_images(run, made)
+    with_ = settings(*[f"algorithm_config.{name}={value}" for name, value in limits.items()])
+    converter = Converter(with_, tokens or WordTokens(), ScreenshotStore(run.screenshots))
+    return converter.convert(made, index), converter
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+@pytest.mark.parametrize(("window", "limit", "images"), [(4, 1, 1), (4, 3, 3), (4, None, 5), (0, 3, 1), (1, 3, 2)])
+def test_a_sample_has_the_images_that_were_sent(tmp_path, version, window, limit, images):
+    spec = PromptSpec(version=version, history_window=window, max_images=limit)
+    sample, converter = converted(tmp_path, digested(trajectory(steps=6, prompt=spec)), 5)
+    assert isinstance(sample, Sample)
+    assert sample.images == tuple(shot(number).sha256 for number in range(6 - images, 6))
+    assert sum(message.content.count(IMAGE) for message in sample.messages) == images
+    words = sum(len(message.content.split()) for message in sample.messages[:-1])
+    response = len(sample.messages[-1].content.split())
+    assert sample.tokens == words + 40 * images + response + TEMPLATE_TAIL  # each image is 40 wide
+    assert converter.shortened == 0
+
+
+def test_an_image_that_was_not_sent_is_not_missed(tmp_path):
+    made = digested(trajectory(steps=6, prompt=PromptSpec(max_images=2)))
+    run = RunDir(tmp_path / "run")
+    store_images(run, made)
+    store = ScreenshotStore(run.screenshots)
+    for number in range(4):
+        store.path(shot(number).sha256).unlink()
+    assert isinstance(Converter(settings(), WordTokens(), store).convert(made, 5), Sample)
+    store.path(shot(4).sha256).unlink()
+    assert Converter(settings(), WordTokens(), store).convert(made, 5) is Drop.IMAGE_MISSING
+
+
+def test_a_picture_is_read_once(tmp_path, monkeypatch):
+    made = digested(trajectory(steps=6))
+    run = RunDir(tmp_path / "run")
+    store_images(run, made)
+    store, read = ScreenshotStore(run.screenshots), []
+    monkeypatch.setattr(store, "get", read.append)
+    converter = Converter(settings("algorithm_config.cutoff_len=16"), WordTokens(), store)
+    assert [converter.convert(made, index) for index in range(6)] == [Drop.TOO_LONG] * 6  # each with every window
+    assert sorted(read) == sorted(shot(number).sha256 for number in range(6))
+
+
+def test_a_shortened_window_keeps_the_newest_images(tmp_path):
+    made = digested(trajectory(steps=6, prompt=PromptSpec(max_images=2)))
+    whole, _ = converted(tmp_path, made, 5)
+    sample, converter = converted(tmp_path, made, 5, cutoff_len=whole.tokens - 1)
+    assert sample.images == whole.images == (shot(4).sha256, shot(5).sha256)
+    assert len(sample.messages) < len(whole.messages)
+    assert converter.shortened == 1
+
+
+# --- models that think
+
+THINKING = PromptSpec(thinking=True)
+RESPONSES = {
+    "opened in the prompt": (f"So.\n</think>\n\n{CALL}", f"So.\n</think>\n\n{CALL}", True),
+    "opened in the prompt, told apart by the server": (
+        f"{OPENING}So.\n</think>\n\n{CALL}",
+        f"So.\n</think>\n\n{CALL}",
+        True,
+    ),
+    "opened by the model": (f"{OPENING}So.\n</think>\n\n{CALL}", f"{OPENING}So.\n</think>\n\n{CALL}", False),
+}
+
+
+def thought(text, generated):
+    sampled = [*CharacterTokens(False).response_ids(generated), 7]  # and a stop token
+    return trajectory(steps=0, prompt=THINKING).model_copy(
+        update={"steps": (step(0, response=text, generation=Generation(token_ids=tuple(sampled))),)}
+    )
+
+
+@pytest.mark.parametrize(("text", "generated", "opens"), RESPONSES.values(), ids=RESPONSES)
+def test_a_sample_of_a_thinking_model_opens_its_thought(tmp_path, text, generated, opens):
+    """Prompt and response together are what was served, wherever the opening was written."""
+    sample, _ = converted(tmp_path, thought(text, generated), 0, tokens=CharacterTokens(opens))
+    assert isinstance(sample, Sample)
+    assert sample.messages[-1].content == f"{OPENING}So.\n</think>\n\n{CALL}"
+    assert sample.tokens == 200 + len(f"{OPENING}So.\n</think>\n\n{CALL}") + TEMPLATE_TAIL
+
+
+@pytest.mark.parametrize("generated", [f"So!\n</think>\n\n{CALL}", f"So.</think>{CALL}", f"o.\n</think>\n\n{CALL}"])
+def test_a_thought_that_was_sampled_otherwise_is_told(tmp_path, generated):
+    found, _ = converted(tmp_path, thought(f"So.\n</think>\n\n{CALL}", generated), 0, tokens=CharacterTokens(True))
+    assert found is Drop.RETOKENIZED
+
+
+def test_other_models_responses_stay_as_they_are(tmp_path):
+    text = f"So.</think>{CALL}"
+    made = thought(text, text).model_copy(update={"prompt": PromptSpec()})
+    sample, _ = converted(tmp_path, made, 0, tokens=CharacterTokens(False))
+    assert sample.messages[-1].content == text

@@ -1,0 +1,136 @@
+"""The dataset as it is written, with a model's tokenizer: the same bytes for the same seed, and what was left out."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.prepare.buffer import fill, settings
+from tests.records.made import CRASHED, UNSOLVED, trajectory
+from webgym_cli.errors import WebGymError
+from webgym_cli.prepare.sft.execute import execute, read_prepared
+from webgym_cli.prepare.sft.plan import plan_dataset
+from webgym_cli.records.task import Split
+from webgym_cli.store.index.build import rebuild
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
+
+TEMPLATE = (
+    "{% for message in messages %}{% if message.content is string %}{{ message.content }} "
+    "{% else %}{% for part in message.content %}{% if part.type == 'image' %} <|image_pad|> "
+    "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}"
+)
+MADE = [trajectory(number, steps=5, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(12)] + [
+    trajectory(12, outcome=UNSOLVED),
+    trajectory(13, outcome=CRASHED),
+]
+
+ALL = "algorithm_config.positive_samples_to_train=null"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model folder whose tokenizer has one token a word."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = Tokenizer(WordLevel({"?": 0, "<|image_pad|>": 1}, unk_token="?"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    sizes = {"patch_size": 16, "merge_size": 2, "size": {"shortest_edge": 65536, "longest_edge": 1310720}}
+    (folder / "preprocessor_config.json").write_text(json.dumps(sizes))
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path / "run")
+
+
+def chosen(model, *overrides):
+    return settings(
+        f"policy_config.base_model={model}",
+        "policy_config.template=qwen3_vl_nothink",
+        "algorithm_config.bf16=false",
+        "algorithm_config.deepspeed_config_filename=null",
+        "algorithm_config.positive_samples_to_train=25",
+        "algorithm_config.val_split_ratio=0.2",
+        "roles.device=cpu",
+        *overrides,
+    )
+
+
+def prepared(run, with_, sink=lambda event: None):
+    """Prepare, and return the bytes of the dataset's files."""
+    with open_index(run) as index:
+        record = execute(plan_dataset(run, with_, index), run, with_, sink)
+    assert read_prepared(run) == record
+    return record, {name: (run.dataset / f"finetune_{name}.json").read_bytes() for name in ("train", "val")}
+
+
+def test_the_same_seed_gives_the_same_bytes(run, model):
+    """Twice, over an index that was built anew, and over files that several writers wrote in another order."""
+    with_ = chosen(model, "filters.max_steps_per_trajectory=4")
+    fill(run, *MADE)
+    first, files = prepared(run, with_)
+    assert (first.train_samples > 0, first.val_samples > 0) == (True, True)
+    assert len(json.loads(files["train"])) + len(json.loads(files["val"])) == 25
+    assert prepared(run, with_)[1] == files
+    rebuild(run)
+    assert prepared(run, with_)[1] == files
+    shutil.rmtree(run.trajectories(Split.TRAIN))
+    for number, made in enumerate(reversed(MADE)):
+        fill(run, made, rank=number % 3)
+    again, others = prepared(run, with_)
+    assert others == files
+    assert (again.data_digest, again.plan_digest) == (first.data_digest, first.plan_digest)
+    assert prepared(run, chosen(model, "filters.max_steps_per_trajectory=4", "seed=1"))[1] != files
+
+
+def test_what_was_left_out_adds_up(run, model):
+    fill(run, *MADE)
+    with_ = chosen(model, "filters.max_steps_per_task=40")
+    events = []
+    record, _ = prepared(run, with_, events.append)
+    told = json.loads((run.dataset / "dropped.json").read_text())
+    assert told["samples"] == record.train_samples + record.val_samples == 25
+    assert told["samples_by_iteration"] == {"0": 25}
+    assert (told["trajectories_read"], told["steps_read"]) == (14, 64)
+    assert told["failures"] == {"browser_crashed": 1}
+    assert told["steps_of_dropped_trajectories"] == 4
+    assert told["dropped_steps"]["task_cap"] == 20
+    out = told["steps_of_dropped_trajectories"] + sum(told["dropped_steps"].values())
+    assert told["steps_read"] == out + told["samples"] + told["not_drawn_steps"]
+    assert told["over_cutoff_len"] == {
+        "cutoff_len": 16384,
+        "steps": 0,
+        "longest_tokens": 0,
+        "shortened": 0,
+        "left_out": 0,
+    }
+    assert [event for event in events if event["event"] == "over_cutoff_len"] == []
+    assert events[-1]["dropped_steps"]["too_long"] == 0
+
+
+def test_over_long_samples_are_reported(run, model):
+    fill(run, *MADE)
+    events = []
+    with pytest.raises(WebGymError, match=r"every drawn step was dropped \(60 x too_long\)"):
+        prepared(run, chosen(model, "algorithm_config.cutoff_len=16"), events.append)
+    assert not run.dataset.exists()
+    (event,) = [event for event in events if event["event"] == "over_cutoff_len"]
+    longest = event["longest_tokens"]
+    assert event["message"] == (
+        f"60 drawn steps have more tokens than algorithm_config.cutoff_len (16), the longest {longest}: "
+        "0 lost their oldest rounds, 60 were left out"
+    )
+    all_but_one = chosen(model, f"algorithm_config.cutoff_len={longest - 1}", ALL)
+    prepared(run, all_but_one)
+    told = json.loads((run.dataset / "dropped.json").read_text())["over_cutoff_len"]
+    # the fifth step of each of the twelve solved episodes is the longest; with a round less it fits
+    assert told == {
+        "cutoff_len": longest - 1, "steps": 12, "longest_tokens": longest, "shortened": 12, "left_out": 0,
+    }  # fmt: skip

@@ -1,0 +1,143 @@
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import SettingsError
+from webgym_cli.prepare.sft.train_config import train_config, wandb_env
+
+HOSTILE = ["plain", "a b", "it's; rm -rf ~", '$(id) `id` "x"', "line\nbreak", "=--x", "-n", "\\", "ünïcode 网"]
+
+
+def config(device="cuda", deepspeed=None, validation=False, samples=None, **sections):
+    settings = Settings.model_validate({"policy_config": {"template": "qwen3_vl_nothink"}} | sections)
+    places = {"dataset_dir": Path("/run/data"), "output_dir": Path("/run/checkpoints/model_x"), "model": "/m"}
+    return train_config(settings, **places, deepspeed=deepspeed, validation=validation, device=device, samples=samples)
+
+
+def test_holds_what_the_seed_documents():
+    made = config(deepspeed=Path("/run/data/deepspeed.json"))
+    wanted = {
+        "stage": "sft",
+        "do_train": True,
+        "finetuning_type": "full",
+        "mask_history": True,
+        "dataset": "webgym_training",
+        "template": "qwen3_vl_nothink",
+        "cutoff_len": 16384,
+        "per_device_train_batch_size": 3,
+        "gradient_accumulation_steps": 4,
+        "learning_rate": 1e-6,
+        "num_train_epochs": 2,
+        "warmup_steps": 30,
+        "lr_scheduler_type": "constant_with_warmup",
+        "bf16": True,
+        "save_steps": 999999,
+        "report_to": "wandb",
+        "run_name": "webgym-",
+        "deepspeed": "/run/data/deepspeed.json",
+        "overwrite_output_dir": False,
+    }
+    assert wanted.items() <= made.items()
+    assert "use_cpu" not in made
+
+
+def test_images_are_trained_in_the_size_that_is_served():
+    made = config(image={"image_min_pixels": 1000, "image_max_pixels": 2000})
+    assert (made["image_min_pixels"], made["image_max_pixels"]) == (1000, 2000)
+
+
+def test_survives_yaml():
+    made = config(validation=True)
+    assert yaml.safe_load(yaml.safe_dump(made)) == made
+    assert yaml.safe_load(yaml.safe_dump(config()))["eval_strategy"] == "no"
+
+
+def test_evaluates_only_when_asked_and_with_a_validation_set():
+    asked = {"do_eval": True}
+    assert config(validation=True, algorithm_config=asked)["eval_dataset"] == "webgym_validation"
+    for made in (config(algorithm_config=asked), config(validation=True)):
+        assert made["do_eval"] is False
+        assert made["eval_strategy"] == "no"
+        assert "eval_dataset" not in made
+
+
+def test_bf16_on_a_cpu_is_refused_with_the_way_out():
+    with pytest.raises(SettingsError) as caught:
+        config(device="cpu")
+    assert "-s algorithm_config.bf16=false" in caught.value.hint
+
+
+def test_cpu():
+    made = config(device="cpu", algorithm_config={"bf16": False})
+    assert made["use_cpu"] is True
+    assert made["dataloader_pin_memory"] is False
+    assert "use_cpu" not in config(device="cpu", deepspeed=Path("x"), algorithm_config={"bf16": False})
+
+
+def test_no_more_workers_than_samples_and_cores():
+    assert config(samples=1)["preprocessing_num_workers"] is None
+    assert (config(samples=10**6)["preprocessing_num_workers"] or 1) <= (os.cpu_count() or 1)
+
+
+def test_extra_wins():
+    made = config(train={"extra": {"cutoff_len": 7, "freeze_vision_tower": False, "use_dora": True}})
+    assert (made["cutoff_len"], made["freeze_vision_tower"]) == (7, False)
+    assert list(made)[-1] == "use_dora"
+
+
+def test_lora_is_written_under_llama_factorys_names():
+    adapter = {"lora_rank": 16, "lora_dropout": 0.1, "lora_target": "q_proj,v_proj"}
+    made = config(algorithm_config={"finetuning_type": "lora", **adapter, "freeze_vision_tower": False})
+    wanted = {"finetuning_type": "lora", **adapter, "lora_alpha": 32, "freeze_vision_tower": False}
+    assert wanted.items() <= made.items()
+    assert config(algorithm_config={"finetuning_type": "lora", "lora_alpha": 7})["lora_alpha"] == 7
+    assert not [key for key in config() if key.startswith("lora_")]
+
+
+def test_what_stays_frozen():
+    made = config()
+    assert (made["freeze_vision_tower"], made["freeze_multi_modal_projector"]) == (True, True)
+    assert made["freeze_language_model"] is False
+    with pytest.raises(SettingsError, match="nothing learns"):
+        config(algorithm_config={"freeze_language_model": True})
+
+
+def test_seeds():
+    assert config(seed=5)["data_seed"] == 5
+    assert config(seed=5, algorithm_config={"seed": 0})["data_seed"] == 0
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_wandb_env_survives_a_shell(name, tmp_path):
+    log = {"run_name": name, "project_name": name, "entity_name": name}
+    script = wandb_env(Settings.model_validate({"log_config": log}), run_id=name)
+    file = tmp_path / "wandb_env.sh"
+    file.write_text(script)
+    command = (
+        f'. {shlex.quote(str(file))}; printf "%s\\0" "$WANDB_PROJECT" "$WANDB_ENTITY" "$WANDB_RUN_NAME" "$WANDB_RUN_ID"'
+    )
+    said = subprocess.run(["sh", "-c", command], capture_output=True, check=True, cwd=tmp_path)
+    assert said.stdout.decode().split("\0")[:-1] == [name] * 4
+    assert os.listdir(tmp_path) == ["wandb_env.sh"]
+
+
+def test_wandb_env_leaves_out_what_is_not_known():
+    script = wandb_env(Settings(), run_id=None)
+    assert "WANDB_ENTITY" not in script
+    assert "WANDB_RUN_ID" not in script
+    assert "export WANDB_RESUME=allow\n" in script
+
+
+def test_wandb_env_never_holds_a_key(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "secret-key")
+    assert "secret-key" not in wandb_env(Settings(), run_id="x")
+
+
+def test_wandb_env_refuses_a_nul():
+    with pytest.raises(SettingsError):
+        wandb_env(Settings.model_validate({"log_config": {"run_name": "a\0b"}}), run_id=None)

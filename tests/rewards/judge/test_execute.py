@@ -1,0 +1,157 @@
+"""Judging stored trajectories again: what is stored, what is counted, and when it is hopeless."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.records.made import png
+from tests.records.test_judgement import SCORED
+from tests.rewards.cases import DOWN, GARBAGE, NO, YES, answered, judge_settings
+from webgym_cli.config.load import load
+from webgym_cli.errors import WebGymError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.rewards.judge.execute import Judging, judge_in_words
+from webgym_cli.rewards.judge.plan import JudgeQuery, Selection, plan_judging
+from webgym_cli.rewards.judge.scripted_server import Scripted
+from webgym_cli.store.buffer import append, judgements, scan
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+WRONG = "It was painted by Rembrandt in 1632."
+TRAIN = Split.TRAIN
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    for shade in range(3):
+        ScreenshotStore(made.screenshots).put(png(shade))
+    return made
+
+
+@pytest.fixture
+def judge_run(run, server):
+    """Judge what the run holds, and return the summary with the events in `events`."""
+    events = []
+
+    async def work(selection=None, **settings):
+        events.clear()
+        judging = judge_settings(server, **settings)
+        plan = plan_judging(run, judging, JudgeQuery(selection=selection))
+        return await Judging(plan, run, judging, events.append).execute()
+
+    work.events = events
+    return work
+
+
+def fill(run, *trajectories):
+    for made in trajectories:
+        append(run, made)
+
+
+def said(run):
+    return {name: [one.success for one in found] for name, found in judgements(run, TRAIN, 0).items()}
+
+
+async def test_each_verdict_is_stored_and_counted(run, judge_run):
+    fill(run, answered(0), answered(1, answer=WRONG), answered(2, outcome=SCORED))
+    summary = await judge_run()
+    assert said(run) == {"train-0000-00000": [True], "train-0000-00001": [False]}
+    assert [found.outcome.reward for found in scan(run, TRAIN, 0)] == [1.0, 0.0, 0.0]
+    known = {"judged": 2, "verdicts": 2, "successes": 1, "success_rate": 0.5, "judge_failed": 0, "site_blocked": 0}
+    assert summary.items() >= known.items()
+    assert summary["calls"] == 6 + 5  # blocking, two key points, claims, and both facts or the first that fails
+    done = [(event["done"], event["total"], event["event"]) for event in judge_run.events]
+    assert done == [(1, 2, "judgement"), (2, 2, "judgement")]
+    assert "1 of 2 solved" in judge_in_words(summary)
+
+
+async def test_the_same_again_asks_nothing(run, judge_run, server):
+    fill(run, answered(0))
+    await judge_run(Selection.ALL)
+    asked = len(server.asked)
+    summary = await judge_run(Selection.ALL)
+    assert (summary["judged"], len(server.asked), said(run)) == (0, asked, {"train-0000-00000": [True]})
+
+
+async def test_other_settings_judge_anew_and_agreement_is_told(run, judge_run, server):
+    fill(run, answered(0), answered(1), answered(2, answer=WRONG), answered(3, outcome=SCORED))
+    await judge_run()
+    server.script(NO, job="fact")
+    summary = await judge_run(Selection.ALL, check_claims=False, concurrency=1)
+    assert said(run)["train-0000-00000"] == [True, False]
+    assert summary["agreement_with_previous"] == {"both": 3, "same": 2, "rate": 0.6667}
+    assert summary["agreement_with_environment"] == {"both": 1, "same": 1, "rate": 1.0}
+    assert [found.outcome.reward for found in scan(run, TRAIN, 0)] == [0.0, 1.0, 0.0, 0.0]
+    assert "2 of 3 as judged before, 1 of 1 as their environment says" in judge_in_words(summary)
+
+
+async def test_what_can_not_be_read_is_stored_and_owed_again(run, judge_run, server):
+    fill(run, *(answered(number) for number in range(3)))
+    server.script(GARBAGE, YES, job="fact")
+    summary = await judge_run(concurrency=1)
+    assert (summary["judge_failed"], summary["verdicts"], summary["success_rate"]) == (1, 2, 1.0)
+    first = next(iter(scan(run, TRAIN, 0)))
+    assert (first.outcome.success, first.outcome.failure) == (None, FailureKind.JUDGE_FAILED)
+    summary = await judge_run()
+    assert (summary["judged"], said(run)["train-0000-00000"]) == (1, [None, True])
+
+
+async def test_a_judge_that_is_down_ends_it_and_what_was_judged_stays(run, judge_run, server):
+    fill(run, *(answered(number) for number in range(20)))
+    server.script(*[NO] * 2, *[DOWN] * 18, job="blocking")
+    with pytest.raises(WebGymError, match=r"8 judgements in a row failed: .*500") as caught:
+        await judge_run(concurrency=1)
+    assert "judge.base_url" in caught.value.hint
+    assert list(said(run).values()) == [[True]] * 2 + [[None]] * 8
+
+
+async def test_a_few_that_all_fail_are_an_error_too(run, judge_run, server):
+    fill(run, answered(0), answered(1))
+    server.script(GARBAGE, GARBAGE, job="blocking")
+    with pytest.raises(WebGymError, match="2 judgements in a row failed: blocking: the answer is not one JSON object"):
+        await judge_run()
+
+
+async def test_a_judge_that_is_down_takes_no_older_verdict_away(run, judge_run, server):
+    fill(run, answered(0), answered(1))
+    await judge_run()
+    server.script(DOWN, DOWN, job="blocking")
+    with pytest.raises(WebGymError, match="in a row failed"):
+        await judge_run(Selection.ALL, votes=1, temperature=0.5)
+    assert said(run) == {"train-0000-00000": [True], "train-0000-00001": [True]}
+    assert (await judge_run(Selection.ALL, temperature=0.5))["judged"] == 2
+
+
+async def test_a_lost_screenshot_fails_its_own_trajectory_only(run, judge_run):
+    fill(run, answered(0, shades=[0, 50]), answered(1))
+    summary = await judge_run()
+    assert (summary["judge_failed"], summary["successes"]) == (1, 1)
+    (failed,) = (event for event in judge_run.events if event["failure"])
+    assert "the screenshot can't be read" in failed["failure_detail"]
+
+
+async def test_cancelled_it_stores_what_was_finished(run, judge_run, server):
+    fill(run, answered(0), answered(1))
+    server.script(NO, Scripted(silent=True), job="blocking")
+    task = asyncio.create_task(judge_run(concurrency=1))
+    await server.arrived(2, "blocking")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert said(run) == {"train-0000-00000": [True]}
+
+
+async def test_no_more_trajectories_at_once_than_calls(run, judge_run, server):
+    fill(run, *(answered(number) for number in range(5)))
+    server.script(*[Scripted(silent=True)] * 3, job="blocking")
+    task = asyncio.create_task(judge_run(concurrency=3))
+    await server.arrived(3)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(server.arrived(4), 0.3)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

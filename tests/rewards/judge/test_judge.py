@@ -1,0 +1,400 @@
+"""The judge against a scripted server over real HTTP: order, votes, key points, and that it fails closed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+
+from tests.records.made import UNSOLVED, png
+from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, PICTURES, YES, answered, judge_settings, seen, web_task
+from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.errors import SettingsError, StoreError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import judged
+from webgym_cli.rewards.judge.judge import CLAIMS_QUESTION, Judge, distinct, settings_digest, spread
+from webgym_cli.rewards.judge.scripted_server import Scripted
+
+
+def jobs(server):
+    return [asked.job for asked in server.asked]
+
+
+async def test_a_right_answer_is_a_success_with_every_verdict(judge, server):
+    trajectory = answered(task=web_task(rubric=("The painter is Vermeer", "1665"), reference_answer=ANSWER))
+    found = await judge(trajectory, model="big", key_points_model="small", blocking_model="guard")
+    assert (found.success, found.failure, found.blocked, found.calls) == (True, None, False, 7)
+    assert [(fact.question, fact.passed, fact.votes) for fact in found.facts] == [
+        ("The painter is Vermeer", True, (True,)),
+        ("1665", True, (True,)),
+    ]
+    assert (found.claims.question, found.claims.passed) == (CLAIMS_QUESTION, True)
+    assert (found.reference.question, found.reference.passed) == (ANSWER, True)
+    assert all(verdict.reason for verdict in (*found.facts, found.claims, found.reference))
+    assert found.models == {"key_points": "small", "blocking": "guard", "verdict": "big"}
+    by_job = {asked.job: asked.request["model"] for asked in server.asked}
+    assert by_job == {"blocking": "guard", "key_point": "small", "claims": "big", "fact": "big", "reference": "big"}
+
+
+async def test_the_questions_come_in_their_order(judge, server):
+    await judge(answered(task=web_task(rubric=("Vermeer",), reference_answer=ANSWER)))
+    assert jobs(server) == ["blocking", "key_point", "key_point", "claims", "fact", "reference"]
+
+
+async def test_the_first_fact_that_fails_decides(judge, server):
+    found = await judge(answered(rubric=("The painter is Rembrandt", "The year is 1665")))
+    assert (found.success, [fact.passed for fact in found.facts]) == (False, [False])
+    assert jobs(server).count("fact") == 1
+
+
+async def test_a_claim_that_is_not_seen_fails_before_any_fact(judge, server):
+    server.script(NO, job="claims")
+    found = await judge(answered())
+    assert (found.success, found.claims.passed, found.facts) == (False, False, ())
+
+
+async def test_claims_need_not_be_checked(judge, server):
+    found = await judge(answered(), check_claims=False)
+    assert (found.success, found.claims) == (True, None)
+    assert "claims" not in jobs(server)
+
+
+async def test_a_wrong_answer_fails_by_its_reference(judge):
+    found = await judge(answered(task=web_task(reference_answer="Rubens")))
+    assert (found.success, found.facts, found.reference.passed) == (False, (), False)
+
+
+@pytest.mark.parametrize(
+    ("fact", "passed"), [("Named is Rubens |OR| Named is Vermeer", True), ("Named is Rubens |OR| 1700", False)]
+)
+async def test_one_alternative_of_a_fact_is_enough(judge, fact, passed):
+    assert (await judge(answered(rubric=(fact,)))).success is passed
+
+
+async def test_one_alternative_of_a_reference_is_enough(judge):
+    task = web_task(reference_answer="Rubens|OR|it was painted by vermeer in 1665")
+    assert (await judge(answered(task=task))).success is True
+
+
+async def test_without_rubric_and_reference_the_instruction_is_the_fact(judge, server):
+    found = await judge(answered(task=web_task(), instruction="name Vermeer"))
+    assert [fact.question for fact in found.facts] == ["The task was carried out: name Vermeer"]
+    assert found.success is True
+    assert jobs(server)[-2:] == ["claims", "fact"]
+
+
+async def test_an_unanswered_episode_is_asked_about_blocking_only(judge, server):
+    found = await judge(answered(outcome=UNSOLVED))
+    assert (found.success, found.blocked, jobs(server)) == (False, False, ["blocking"])
+
+
+@pytest.mark.parametrize("outcome", [UNSOLVED, answered().outcome], ids=["unanswered", "answered"])
+async def test_a_blocked_site_is_no_failure_of_the_agent(judge, server, outcome):
+    steps = (seen(0, 0), seen(1, 1, title="Please solve the CAPTCHA"))
+    found = await judge(trajectory := answered(outcome=outcome, steps=steps))
+    assert (found.success, found.failure, found.blocked) == (None, FailureKind.SITE_BLOCKED, True)
+    assert jobs(server) == ["blocking"]
+    after = judged(trajectory, found).outcome
+    assert (after.reward, after.success, after.failure) == (None, None, FailureKind.SITE_BLOCKED)
+
+
+FAIL_OPEN = [
+    "",
+    "FAILURE",
+    "NOT SUCCESS",
+    "2. Verdict: Not success",
+    "2. Verdict:\nNOT SUCCESS",
+    "2. Verdict:\nSUCCESS",
+    "SUCCESS",
+    "yes",
+    '"yes"',
+    "true",
+    "[]",
+    '{"reason": "seen", "verdict": "ye',
+    '{"reason": "seen"}',
+    '{"verdict": "yes"}',
+    '{"reason": "seen", "verdict": true}',
+    '{"reason": "seen", "verdict": "SUCCESS"}',
+    '{"reason": "seen", "verdict": null}',
+    '{"reason": "seen", "verdict": "yes", "final": "no"}',
+    '{"reason": "seen", "verdict": "no", "verdict": "yes"}',
+    f"{YES}{NO}",
+    f"{YES}\n{YES}",
+    f"The verdict: {YES}",
+    f"```json\n{YES}\n```\nBut in the end: no",
+    f"[{YES}]",
+    "[" * 50_000,
+]
+
+
+@pytest.mark.parametrize("job", ["blocking", "claims", "fact"])
+@pytest.mark.parametrize("reply", FAIL_OPEN, ids=lambda reply: repr(reply[:30]))
+async def test_what_can_not_be_read_is_judge_failed(judge, server, reply, job):
+    server.script(reply, job=job)
+    found = await judge(trajectory := answered())
+    assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
+    assert found.failure_detail.startswith(f"{job}: the answer is ")
+    outcome = judged(trajectory, found).outcome
+    assert (outcome.reward, outcome.success) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Scripted(YES, finish_reason="length"),
+        Scripted(YES, finish_reason="content_filter"),
+        Scripted(None),
+        Scripted(body=b"{half"),
+        Scripted(body=b""),
+        Scripted(body=b"{}"),
+        Scripted(body=b'{"choices": []}'),
+        Scripted(body=b'{"choices": [{}, {}]}'),
+        Scripted(body=b'{"choices": [{"finish_reason": "stop"}]}'),
+        Scripted(body=b"[1]"),
+        Scripted(body=b"null"),
+    ],
+    ids=str,
+)
+async def test_an_answer_that_is_cut_or_none_is_judge_failed(judge, server, reply):
+    server.script(reply, job="fact")
+    found = await judge(answered())
+    assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
+
+
+async def test_a_code_fence_around_the_answer_is_fine(judge, server):
+    server.script(f"```json\n{NO}\n```", job="claims")
+    assert (await judge(answered())).success is False
+
+
+async def test_half_a_character_in_a_reason_never_reaches_the_store(judge, server):
+    server.script('{"reason": "a\\ud800b", "verdict": "yes"}', job="fact")
+    assert (await judge(answered())).to_line().encode()
+
+
+async def test_what_can_not_be_read_is_asked_again_and_counted(judge, server):
+    server.script(GARBAGE, Scripted(YES, finish_reason="length"), YES, job="blocking")
+    found = await judge(answered(outcome=UNSOLVED), retries=2)
+    assert (found.failure, found.calls) == (FailureKind.SITE_BLOCKED, 3)
+
+
+async def test_repeats_have_an_end_whatever_is_wrong(judge, server):
+    server.script(GARBAGE, DOWN, GARBAGE, YES, job="blocking")
+    found = await judge(answered(outcome=UNSOLVED), retries=2)
+    assert (found.failure, found.calls) == (FailureKind.JUDGE_FAILED, 3)
+
+
+async def test_a_server_error_is_asked_again_then_unavailable(judge, server):
+    server.script(DOWN, DOWN, job="blocking")
+    assert (await judge(answered(outcome=UNSOLVED), retries=2)).calls == 3
+    server.script(DOWN, DOWN, job="blocking")
+    found = await judge(answered(), retries=1)
+    assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, True)
+    assert (found.calls, "500" in found.failure_detail) == (2, True)
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+async def test_a_refused_request_is_not_repeated(judge, server, status):
+    server.script(Scripted(status=status), job="blocking")
+    found = await judge(answered(), retries=2)
+    assert (found.failure, found.unavailable, found.calls) == (FailureKind.JUDGE_FAILED, True, 1)
+
+
+async def test_a_silent_judge_is_judge_failed_at_its_deadline(judge, server):
+    server.script(Scripted(silent=True), job="blocking")
+    found = await judge(answered(), timeout=0.2)
+    assert (found.failure, found.unavailable) == (FailureKind.JUDGE_FAILED, True)
+
+
+async def test_cancellation_passes(server):
+    server.script(Scripted(silent=True))
+    judge = Judge(judge_settings(server), PICTURES.__getitem__)
+    task = asyncio.create_task(judge.judge(answered()))
+    await server.arrived(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await judge.close()
+
+
+async def test_a_lost_screenshot_is_judge_failed_and_named(judge):
+    def lost(sha256):
+        raise StoreError(f"{sha256}.png: the screenshot can't be read")
+
+    found = await judge(answered(), images=lost)
+    assert (found.success, found.failure) == (None, FailureKind.JUDGE_FAILED)
+    assert "the screenshot can't be read" in found.failure_detail
+
+
+async def test_an_answer_without_a_screenshot_can_not_be_judged(judge):
+    found = await judge(answered(steps=()))
+    assert (found.success, found.failure, found.calls) == (None, FailureKind.JUDGE_FAILED, 0)
+
+
+async def test_only_screenshots_that_matter_are_shown_and_the_last_always(judge, server):
+    server.script(NO, YES, NO, job="key_point")
+    found = await judge(answered(shades=range(4)))
+    assert found.key_points in {(0, 3), (1, 3), (2, 3)}  # they are asked at once, so any of them may meet the YES
+    (fact, _) = (asked for asked in server.asked if asked.job == "fact")
+    shown = [base64.b64encode(png(index)).decode() for index in found.key_points]
+    assert [image.removeprefix("data:image/png;base64,") for image in fact.images] == shown
+
+
+async def test_a_screenshot_that_can_not_be_told_about_is_shown(judge, server):
+    server.script(GARBAGE, DOWN, Scripted(status=400), job="key_point")
+    found = await judge(answered(shades=range(4)))
+    assert (found.key_points, found.success) == ((0, 1, 2, 3), True)
+
+
+async def test_equal_screenshots_in_a_row_are_asked_once(judge, server):
+    found = await judge(answered(shades=[0, 0, 1, 0, 2, 2]))
+    assert found.key_points == (1, 2, 3, 5)
+    assert jobs(server).count("key_point") == 3
+
+
+async def test_the_newest_screenshots_are_shown_up_to_the_limit(judge, server):
+    found = await judge(answered(shades=range(6)), max_images=3, max_blocking_images=2)
+    assert found.key_points == (3, 4, 5)
+    blocking = next(asked for asked in server.asked if asked.job == "blocking")
+    assert [page["step"] for page in blocking.data["pages"]] == [1, 6]
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "expected"),
+    [
+        (0, 4, []),
+        (3, 4, [0, 1, 2]),
+        (4, 4, [0, 1, 2, 3]),
+        (10, 1, [9]),
+        (10, 2, [0, 9]),
+        (10, 4, [0, 3, 6, 9]),
+        (9, 5, [0, 2, 4, 6, 8]),
+    ],
+)
+def test_screenshots_are_spread_evenly(count, limit, expected):
+    assert spread(range(count), limit) == expected
+
+
+def test_the_last_of_equal_screenshots_stands_for_them():
+    assert distinct([seen(index, shade) for index, shade in enumerate([5, 5, 5, 6, 5])]) == [2, 3, 4]
+    assert distinct([]) == []
+
+
+@pytest.mark.parametrize(
+    ("votes", "success", "counted"),
+    [
+        ([YES, YES, NO], True, 2),
+        ([YES, NO, NO], False, 1),
+        ([YES, NO], False, 1),
+        ([YES, YES, NO, NO], False, 2),
+        ([YES, YES, GARBAGE], True, 2),
+        ([NO, NO, GARBAGE], False, 0),
+        ([NO, GARBAGE], False, 0),
+        ([NO, NO, YES, GARBAGE], False, 1),
+        ([YES, NO, GARBAGE], None, None),
+        ([YES, GARBAGE], None, None),
+        ([YES, YES, NO, GARBAGE], None, None),
+        ([GARBAGE, GARBAGE, YES], None, None),
+        ([NO, GARBAGE, GARBAGE], None, None),
+        ([GARBAGE, GARBAGE, GARBAGE], None, None),
+    ],
+    ids=str,
+)
+async def test_the_majority_decides_and_what_is_open_fails(judge, server, votes, success, counted):
+    server.script(*[NO] * len(votes), job="blocking")
+    server.script(*votes, job="fact")
+    found = await judge(answered(rubric=("Vermeer",)), votes=len(votes), check_claims=False)
+    assert found.success is success
+    if success is None:
+        assert (found.failure, found.facts) == (FailureKind.JUDGE_FAILED, ())
+    else:
+        (fact,) = found.facts
+        assert (fact.passed, sum(fact.votes)) == (success, counted)
+        assert fact.reason == ("seen" if success else "not seen")
+
+
+async def test_a_tie_about_blocking_is_no_block(judge, server):
+    server.script(YES, NO, job="blocking")
+    assert (await judge(answered(outcome=UNSOLVED), votes=2)).success is False
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("json_schema", "json_schema"), ("json_object", "json_object")])
+async def test_the_server_is_told_the_form_of_the_answer(judge, server, mode, kind):
+    await judge(answered(), structured_output=mode, temperature=0.25, max_tokens=77)
+    for asked in server.asked:
+        assert (asked.request["temperature"], asked.request["max_tokens"]) == (0.25, 77)
+        assert asked.request["response_format"]["type"] == kind
+        if mode == "json_schema":
+            form = asked.request["response_format"]["json_schema"]
+            assert (form["name"], form["strict"]) == (asked.job, True)
+            assert list(form["schema"]["properties"]) == ["reason", "verdict"]
+
+
+async def test_without_structured_output_nothing_is_said_about_it(judge, server):
+    await judge(answered(), structured_output="none")
+    assert all(set(asked.request) == {"model", "temperature", "max_tokens"} for asked in server.asked)
+
+
+async def test_a_server_that_takes_the_limit_by_its_long_name_only_gets_that(judge, server):
+    refusal = b'{"error": {"message": "Unsupported parameter: use max_completion_tokens instead."}}'
+    server.script(Scripted(status=400, body=refusal))
+    found = await judge(answered(), max_tokens=77)
+    assert (found.success, found.calls) == (True, 7)
+    first, *later = (asked.request for asked in server.asked)
+    assert first["max_tokens"] == 77
+    assert all(request["max_completion_tokens"] == 77 and "max_tokens" not in request for request in later)
+
+
+@pytest.mark.parametrize(("key", "sent"), [("s3cret\n", "Bearer s3cret"), ("", "Bearer none")])
+async def test_the_key_comes_from_the_environment_only(judge, server, monkeypatch, key, sent):
+    monkeypatch.setenv("JUDGE_TEST_KEY", key)
+    found = await judge(answered())
+    assert {asked.authorization for asked in server.asked} == {sent}
+    assert "s3cret" not in found.to_line()
+
+
+def test_a_key_that_no_header_carries_is_a_setting_error(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
+    with pytest.raises(SettingsError, match=r"^environment OPENAI_API_KEY: (?!.*schl)"):
+        Judge(JudgeSettings(base_url="http://127.0.0.1:1/v1"), PICTURES.__getitem__)
+
+
+@pytest.mark.parametrize("url", ["", "nosuch", "ftp://a/", "http://", "http://[::1/v1"])
+def test_an_address_that_is_none_is_a_setting_error(url):
+    with pytest.raises(SettingsError, match=r"judge\.base_url") as caught:
+        Judge(JudgeSettings(base_url=url), PICTURES.__getitem__)
+    assert "judge.base_url=" in caught.value.hint
+
+
+async def test_no_more_calls_at_once_than_allowed(server):
+    judge = Judge(judge_settings(server, concurrency=2), PICTURES.__getitem__)
+    server.script(*[Scripted(silent=True)] * 2, job="key_point")
+    task = asyncio.create_task(judge.judge(answered(shades=range(10))))
+    await server.arrived(2, "key_point")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(server.arrived(3, "key_point"), 0.3)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await judge.close()
+
+
+def test_the_digest_follows_what_decides_and_nothing_else():
+    base = settings_digest(JudgeSettings())
+    deciding = {
+        "model": "x",
+        "key_points_model": "x",
+        "blocking_model": "x",
+        "votes": 3,
+        "max_images": 3,
+        "max_blocking_images": 3,
+        "check_claims": False,
+        "temperature": 0.5,
+        "max_tokens": 99,
+        "structured_output": "none",
+    }
+    digests = {settings_digest(JudgeSettings.model_validate({name: value})) for name, value in deciding.items()}
+    assert len(digests | {base}) == len(deciding) + 1
+    elsewhere = JudgeSettings(base_url="http://a/v1", retries=9, timeout=9, concurrency=9, api_key_env_var="X")
+    assert settings_digest(elsewhere) == base
+    named = JudgeSettings(key_points_model=JudgeSettings().model)
+    assert settings_digest(named) == base

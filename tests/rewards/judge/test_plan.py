@@ -1,0 +1,138 @@
+"""Which stored trajectories are judged, and why not the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from tests.records.test_judgement import SCORED, judgement
+from tests.rewards.cases import answered
+from webgym_cli.config.load import load
+from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.errors import MissingStageError, UsageError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.rewards.judge.judge import settings_digest
+from webgym_cli.rewards.judge.plan import JudgeQuery, Selection, load_owed, plan_judging
+from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.run import RunDir, create_or_open
+
+SETTINGS = JudgeSettings(base_url="http://127.0.0.1:1/v1")
+DIGEST = settings_digest(SETTINGS)
+OTHER = "0" * 64
+NAMES = ["new", "same", "other", "failed", "blocked", "crashed", "scored", "miniwob", "ended"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with an episode of every kind; `test` and iteration 1 have one new episode each."""
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    kinds = {"crashed": CRASHED, "scored": SCORED, "ended": SOLVED}
+    for number, name in enumerate(NAMES):
+        changes = {"outcome": kinds[name]} if name in kinds else {}
+        found = answered(number, id=name, **changes)
+        append(made, trajectory(number, id=name, steps=0, outcome=UNSOLVED) if name == "miniwob" else found)
+    append(made, answered(0, id="later", iteration=1))
+    append(made, answered(0, id="held-out", split=Split.TEST))
+    for name, changes in {
+        "same": {"settings_digest": DIGEST, "success": True},
+        "other": {"settings_digest": OTHER, "success": True},
+        "failed": {"settings_digest": DIGEST, "failure": FailureKind.JUDGE_FAILED},
+        "blocked": {"settings_digest": DIGEST, "failure": FailureKind.SITE_BLOCKED},
+    }.items():
+        append_judgement(made, Split.TRAIN, 0, judgement(trajectory=name, **changes))
+    return made
+
+
+def owed(run, **query):
+    return [found.id for found in plan_judging(run, SETTINGS, JudgeQuery(**query)).owed]
+
+
+def test_what_has_no_verdict_is_owed(run):
+    plan = plan_judging(run, SETTINGS, JudgeQuery())
+    assert [found.id for found in plan.owed] == ["new", "failed", "later", "held-out"]
+    assert plan.skipped == {
+        "judged_with_these_settings": 2,
+        "not_selected": 1,
+        "infrastructure_failure": 1,
+        "scored_by_environment": 3,
+    }
+    assert plan.to_json() == {
+        "event": "plan",
+        "stage": "judge",
+        "owed": 4,
+        "skipped_infrastructure_failure": 1,
+        "skipped_scored_by_environment": 3,
+        "skipped_judged_with_these_settings": 2,
+        "skipped_not_selected": 1,
+        "owed_by_iteration": {"train 0": 2, "train 1": 1, "test 0": 1},
+        "models": {name: SETTINGS.model for name in ("key_points", "blocking", "verdict")},
+        "settings_digest": DIGEST,
+    }
+
+
+def test_only_what_failed(run):
+    assert owed(run, selection=Selection.FAILED) == ["failed"]
+
+
+def test_everything_but_what_these_settings_judged(run):
+    assert owed(run, selection=Selection.ALL) == ["new", "other", "failed", "scored", "later", "held-out"]
+
+
+def test_with_other_settings_everything_is_owed(run):
+    votes = SETTINGS.model_copy(update={"votes": 3})
+    plan = plan_judging(run, votes, JudgeQuery(selection=Selection.ALL))
+    assert [found.id for found in plan.owed][:5] == ["new", "same", "other", "failed", "blocked"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({"split": Split.TEST}, ["held-out"]),
+        ({"split": Split.TRAIN, "iteration": 1}, ["later"]),
+        ({"iteration": 0}, ["new", "failed", "held-out"]),
+        ({"ids": ("other", "scored", "same", "crashed")}, ["other", "scored"]),
+        ({"ids": ("other", "failed"), "selection": Selection.FAILED}, ["failed"]),
+        ({"ids": ()}, []),
+    ],
+    ids=str,
+)
+def test_a_part_can_be_asked_for(run, query, names):
+    assert owed(run, **query) == names
+
+
+def test_what_was_said_before_is_known(run):
+    plan = plan_judging(run, SETTINGS, JudgeQuery(selection=Selection.ALL))
+    facts = {found.id: (found.known, found.previous, found.environment) for found in plan.owed}
+    assert facts["new"] == (False, None, None)
+    assert facts["other"] == (True, True, None)
+    assert facts["failed"] == (True, None, None)
+    assert facts["scored"] == (False, None, False)
+
+
+def test_an_unknown_id_is_named(run):
+    with pytest.raises(UsageError, match=r"no trajectory 'nosuch' \(and 1 more\)"):
+        owed(run, ids=("new", "nosuch", "neither"))
+    with pytest.raises(UsageError, match="no trajectory 'later'"):
+        owed(run, ids=("later",), iteration=0)
+
+
+def test_nothing_to_look_at_names_the_next_command(run):
+    with pytest.raises(MissingStageError, match="no train trajectories of iteration 7 to judge") as caught:
+        owed(run, split=Split.TRAIN, iteration=7)
+    assert caught.value.hint == f"webgym rollout {run.root}"
+
+
+def test_damaged_lines_are_told(run):
+    with run.part(Split.TRAIN, 0).open("a") as file:
+        file.write("{}\n")
+    (line,) = plan_judging(run, SETTINGS, JudgeQuery()).damaged
+    assert line.startswith(f"{run.part(Split.TRAIN, 0)}:10: ")
+
+
+def test_what_is_owed_is_loaded_as_it_was_stored(run):
+    plan = plan_judging(run, SETTINGS, JudgeQuery(selection=Selection.ALL))
+    loaded = list(load_owed(run, plan.owed))
+    assert [(found.id, made.id) for found, made in loaded] == [(found.id, found.id) for found in plan.owed]
+    assert all(made.outcome.scores in ((), SCORED.scores) for _, made in loaded)

@@ -1,0 +1,87 @@
+"""The scripted judge: its rules, and that it speaks the protocol."""
+
+from __future__ import annotations
+
+import httpx
+import openai
+import pytest
+
+from webgym_cli.rewards.judge.scripted_server import MODEL, JudgeServer, decide
+
+
+def verdict(job, **data):
+    return decide(job, data)["verdict"]
+
+
+def fact(text, answer="", *steps):
+    return verdict("fact", fact=text, answer=answer, steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("The year is 1665", "in 1665", "yes"),
+        ("The year is 1665", "in 16650", "no"),
+        ("The price is 12.50", "It costs 12.50.", "yes"),
+        ('It is called "the Girl"', "THE GIRL", "yes"),
+        ('It is called "the Girl" and is by Vermeer', "the girl", "no"),
+        ("It's by Vermeer", "vermeer", "yes"),
+        ("Rubens |OR| by Vermeer", "Vermeer", "yes"),
+        ("some shoes are listed", "some shoes are listed here", "yes"),
+        ("some shoes are listed", "some shoes", "no"),
+        ("ok", "ok", "no"),
+        ("", "anything", "no"),
+    ],
+)
+def test_a_fact_needs_each_of_its_items(text, answer, expected):
+    assert fact(text, answer) == expected
+
+
+@pytest.mark.parametrize("field", ["title", "action", "note"])
+def test_a_fact_may_stand_in_a_step(field):
+    assert fact("By Vermeer", "", {field: "Vermeer"}) == "yes"
+    assert fact("By Vermeer", "", {"url": "http://vermeer.test/"}) == "no"
+
+
+@pytest.mark.parametrize(
+    ("titles", "expected"),
+    [
+        (["Shop", "Please solve this CAPTCHA"], "yes"),
+        (["Please solve this CAPTCHA", "Shop"], "no"),
+        (["Access Denied"], "yes"),
+        (["Just a moment..."], "yes"),
+        (["Log in"], "no"),
+        (["404 Not Found"], "no"),
+    ],
+    ids=str,
+)
+def test_blocking_is_what_the_last_page_says(titles, expected):
+    pages = [{"title": title, "url": "http://a.test/"} for title in titles]
+    assert verdict("blocking", pages=pages) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("the girl", "yes"), ("  The GIRL! ", "yes"), ("B", "yes"), ("girl", "no"), ("", "no")]
+)
+def test_a_reference_is_compared_apart_from_case_and_punctuation(answer, expected):
+    assert verdict("reference", reference="The Girl|OR|b.", answer=answer) == expected
+
+
+def test_claims_need_an_answer_and_key_points_a_word_of_the_task():
+    assert [verdict("claims", answer=answer) for answer in (" ", "a")] == ["no", "yes"]
+    pages = ({"title": "Portraits", "url": ""}, {"title": "", "url": "http://a/portrait"}, {"title": "News", "url": ""})
+    assert [verdict("key_point", task="Find a portrait", page=page) for page in pages] == ["yes", "yes", "no"]
+
+
+def test_it_says_that_it_is_no_judge():
+    assert "no picture was looked at" in decide("claims", {"answer": "a"})["reason"]
+
+
+async def test_it_speaks_the_protocol():
+    async with JudgeServer() as server, openai.AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
+        assert [model.id async for model in client.models.list()] == [MODEL]
+        with pytest.raises(openai.BadRequestError, match="not a question of webgym's judge"):
+            await client.chat.completions.create(model="a", messages=[{"role": "user", "content": "Hello"}])
+        async with httpx.AsyncClient() as http:
+            answer = await http.post(f"{server.base_url}/chat/completions", content=b"{half")
+        assert answer.status_code == 400

@@ -1,0 +1,165 @@
+"""Asking an outcome reward model over real HTTP: probabilities, prompts cut by its own tokens, and what goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.runs import model
+from tests.rewards.cases import answered
+from tests.rewards.orm_server import FRAME, MODEL, OrmServer
+from webgym_cli.agent.orm_prompt import KEPT_TOKENS, SYSTEM, OrmPrompt, orm_prompt
+from webgym_cli.agent.orm_tokens import OrmError
+from webgym_cli.config.orm import OrmSettings
+from webgym_cli.errors import SettingsError, WebGymError
+from webgym_cli.rewards.orm.client import OrmClient, served_model
+
+WORDS = " ".join(f"w{number}" for number in range(2000))
+
+
+@pytest.fixture
+async def server():
+    async with OrmServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def ask():
+    """Ask a server about a prompt."""
+    clients = []
+
+    async def answer(server, prompt=None, **changes):
+        values = {"base_url": server.base_url, "model": MODEL, "retries": 0, "timeout": 30}
+        clients.append(OrmClient(OrmSettings.model_validate({**values, **changes})))
+        return await clients[-1].ask(prompt or orm_prompt(answered()))
+
+    yield answer
+    for client in clients:
+        await client.close()
+
+
+async def test_vllm_is_asked_for_the_tokens_of_all_spellings(server, ask):
+    server.usual = {"YES": 0.3, "Yes": 0.1, "yes": 0.05, "No": 0.15, "The": 0.4}
+    reply = await ask(server)
+    assert (reply.probability.yes, reply.probability.mass) == (pytest.approx(0.75), pytest.approx(0.6))
+    (asked,) = server.asked
+    assert set(asked["logprob_token_ids"]) == set(map(server.id_of, ("YES", "Yes", "yes", "NO", "No", "no")))
+    assert asked.items() >= {"model": MODEL, "max_tokens": 1, "temperature": 1.0, "logprobs": True}.items()
+    assert [message["role"] for message in asked["messages"]] == ["system", "user"]
+    assert (reply.cut, reply.prompt_tokens) == (0, _tokens(server, asked))
+
+
+async def test_a_long_page_loses_its_middle_by_tokens(server, ask):
+    prompt = OrmPrompt("Buy a kettle.", "click [1]\nanswer", WORDS)
+    reply = await ask(server, prompt, max_tokens=600)
+    (text,) = server.prompts
+    assert text.startswith("The User Intent:\nBuy a kettle.\n\nAction History:\nclick [1]\nanswer\n\nThe Current")
+    assert "Screenshot:\nw0 w1 w2 " in text
+    assert text.endswith("w1998 w1999")
+    assert "tokens left out]" in text
+    assert 590 <= reply.prompt_tokens <= 600
+    assert reply.prompt_tokens == _tokens(server, server.asked[0])
+    assert reply.cut > 3000
+
+
+async def test_long_actions_lose_theirs_once_the_page_has_no_more(server, ask):
+    await ask(server, OrmPrompt("Buy.", WORDS, WORDS), max_tokens=600)
+    (text,) = server.prompts
+    actions, page = text.split("\nThe Current Screenshot:\n")
+    assert len(server.ids_of(page)) <= KEPT_TOKENS + 12
+    assert actions.split("History:\n")[1].startswith("w0 w1 ")
+    assert actions.endswith("w1999\n")
+    assert page.startswith("w0 w1 ")
+
+
+async def test_the_models_own_limit_counts_where_it_is_lower(ask):
+    async with OrmServer(max_model_len=500) as server:
+        reply = await ask(server, OrmPrompt("Buy.", "click", WORDS))
+    assert 490 <= reply.prompt_tokens <= 499
+
+
+async def test_a_task_that_is_longer_than_the_model_takes_is_no_answer(server, ask):
+    with pytest.raises(OrmError, match="can't be cut to 600 tokens"):
+        await ask(server, OrmPrompt(WORDS, "click", "a page"), max_tokens=600)
+    assert server.asked == []
+
+
+async def test_another_server_lists_words_and_the_models_files_count(ask, tmp_path):
+    folder = model(tmp_path / "orm")
+    async with OrmServer(vllm=False, models=(str(folder),)) as server:
+        server.usual = {"YES": 0.2, " yes": 0.1, "NO": 0.1, "The": 0.6}
+        reply = await ask(server, OrmPrompt("Buy.", "click", WORDS), model=str(folder), max_tokens=500)
+    assert reply.probability.yes == pytest.approx(0.75)
+    assert 490 <= reply.prompt_tokens <= 500
+    assert "logprob_token_ids" not in server.asked[0]
+    assert server.asked[0]["top_logprobs"] == 20
+
+
+async def test_without_any_tokenizer_it_says_what_to_do(ask):
+    async with OrmServer(vllm=False) as server:
+        with pytest.raises(SettingsError, match="does not count tokens, and 'an-orm' has no tokenizer") as error:
+            await ask(server)
+    assert "vLLM" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "unavailable"),
+    [
+        ({"The": 0.9}, "neither YES nor NO", False),
+        ({}, "no log-probabilities", False),
+        (503, "503", True),
+        (400, "400", True),
+    ],
+    ids=str,
+)
+async def test_what_can_not_be_read_is_an_error_and_no_probability(server, ask, answer, said, unavailable):
+    server.answers.append(answer)
+    with pytest.raises(OrmError, match=said) as error:
+        await ask(server)
+    assert error.value.unavailable is unavailable
+
+
+async def test_a_request_that_is_not_answered_is_repeated(server, ask):
+    server.answers.extend([503, 503])
+    assert (await ask(server, retries=2)).probability.yes == pytest.approx(0.75)
+    assert len(server.asked) == 3
+
+
+async def test_a_model_that_the_server_does_not_have_is_named(server, ask):
+    with pytest.raises(OrmError, match="nosuch"):
+        await ask(server, model="nosuch")
+
+
+async def test_own_words_for_the_role_are_sent(server, ask):
+    await ask(server, system_prompt="Judge.")
+    await ask(server)
+    assert [asked["messages"][0]["content"] for asked in server.asked] == ["Judge.", SYSTEM]
+
+
+async def test_the_key_is_sent_and_not_told(server, ask, monkeypatch):
+    monkeypatch.setenv("ORM_TEST_KEY", "s3cret")
+    with pytest.raises(OrmError) as error:
+        await ask(server, model="s3cret", api_key_env_var="ORM_TEST_KEY")
+    assert "s3cret" not in str(error.value)
+
+
+async def test_a_server_tells_its_only_model():
+    import asyncio
+
+    async with OrmServer() as server:
+        settings = OrmSettings(base_url=server.base_url)
+        assert await asyncio.to_thread(served_model, settings) == MODEL
+    with pytest.raises(WebGymError, match="does not tell its models"):
+        await asyncio.to_thread(served_model, settings)
+    async with OrmServer(models=("a", "b")) as server:
+        with pytest.raises(SettingsError, match="has 2 models: a, b"):
+            await asyncio.to_thread(served_model, OrmSettings(base_url=server.base_url))
+
+
+@pytest.mark.parametrize("wrong", ["nosuch", "ftp://host/v1"])
+def test_what_is_no_address_is_named(wrong):
+    with pytest.raises(SettingsError, match=r"orm\.base_url"):
+        OrmClient(OrmSettings(base_url=wrong))
+
+
+def _tokens(server, asked):
+    return FRAME + sum(len(server.ids_of(message["content"])) for message in asked["messages"])

@@ -1,0 +1,163 @@
+"""Scoring stored trajectories: what is stored and counted, what is owed again, and when it is hopeless."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.records.made import CRASHED
+from tests.records.test_judgement import SCORED
+from tests.rewards.cases import answered
+from tests.rewards.orm_server import MODEL, OrmServer
+from webgym_cli.config.load import load
+from webgym_cli.config.orm import OrmSettings
+from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebGymError
+from webgym_cli.records.task import Split
+from webgym_cli.rewards.judge.plan import JudgeQuery, Selection
+from webgym_cli.rewards.orm.execute import Scoring, score_in_words
+from webgym_cli.rewards.orm.plan import plan_scoring, require_orm
+from webgym_cli.store.buffer import append, judgements, scan
+from webgym_cli.store.run import RunDir, create_or_open
+
+FIRST, SECOND, THIRD = (f"train-0000-0000{number}" for number in range(3))
+YES, NO, NOISE = {"YES": 0.6, "NO": 0.2}, {"YES": 0.1, "NO": 0.3}, {"The": 0.9}
+
+
+@pytest.fixture
+async def server():
+    async with OrmServer() as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    return made
+
+
+@pytest.fixture
+def score(run, server):
+    """Score what the run holds, one after the other, and return the summary with the events in `events`."""
+    events = []
+
+    async def work(selection=None, ids=None, **settings):
+        events.clear()
+        values = {"base_url": server.base_url, "model": MODEL, "retries": 0, "concurrency": 1}
+        orm = OrmSettings.model_validate({**values, **settings})
+        plan = plan_scoring(run, orm, JudgeQuery(selection=selection, ids=ids))
+        return await Scoring(plan, run, orm, events.append).execute()
+
+    work.events = events
+    return work
+
+
+def fill(run, *trajectories):
+    for made in trajectories:
+        append(run, made)
+
+
+def said(run):
+    found = judgements(run, Split.TRAIN, 0)
+    return {name: [(round(one.probability, 4), one.success) for one in of_one] for name, of_one in found.items()}
+
+
+async def test_each_probability_is_stored_beside_the_decision_and_counted(run, server, score):
+    fill(run, answered(0), answered(1), answered(2, outcome=SCORED))
+    server.answers.extend([YES, NO, YES])
+    summary = await score()
+    assert said(run) == {FIRST: [(0.75, True)], SECOND: [(0.25, False)], THIRD: [(0.75, True)]}
+    outcomes = [found.outcome for found in scan(run, Split.TRAIN, 0)]
+    assert [outcome.reward for outcome in outcomes] == [1.0, 0.0, 0.0]
+    assert [score.source for score in outcomes[2].scores] == ["environment", "orm"]
+    known = {"scored": 3, "asked": 3, "successes": 2, "unreadable": 0, "cut": 0, "model": MODEL, "threshold": 0.5}
+    assert summary.items() >= known.items()
+    assert summary["mean_probability"] == pytest.approx((0.75 + 0.25 + 0.75) / 3, abs=1e-4)
+    assert summary["agreement_with_environment"] == {"both": 1, "same": 0, "rate": 0.0}
+    assert [(event["event"], event["done"], event["total"]) for event in score.events] == [
+        ("scored", number, 3) for number in (1, 2, 3)
+    ]
+    assert "scored 3: 2 solved from 0.5 on" in score_in_words(summary)
+
+
+async def test_what_the_model_has_scored_is_not_asked_again(run, server, score):
+    fill(run, answered(0))
+    await score()
+    for selection in (None, Selection.ALL):
+        assert (await score(selection))["scored"] == 0
+    assert (len(server.asked), said(run)) == (1, {FIRST: [(0.75, True)]})
+
+
+async def test_what_can_not_be_read_is_no_success_and_is_asked_again(run, server, score):
+    fill(run, answered(0), answered(1))
+    server.answers.extend([NOISE, YES])
+    summary = await score()
+    assert summary.items() >= {"scored": 1, "unreadable": 1, "successes": 1, "success_rate": 1.0}.items()
+    assert said(run) == {SECOND: [(0.75, True)]}
+    assert next(iter(scan(run, Split.TRAIN, 0))).outcome.reward is None
+    assert "neither YES nor NO" in score.events[0]["failure_detail"]
+    assert "1 without an answer" in score_in_words(summary)
+    assert (await score())["scored"] == 1
+    assert said(run)[FIRST] == [(0.75, True)]
+
+
+async def test_another_threshold_decides_anew_without_asking(run, server, score):
+    fill(run, answered(0), answered(1))
+    server.answers.extend([YES, NO])
+    await score()
+    summary = await score(threshold=0.8)
+    assert (summary["scored"], summary["asked"], len(server.asked)) == (1, 0, 2)
+    assert said(run) == {FIRST: [(0.75, True), (0.75, False)], SECOND: [(0.25, False)]}
+    assert [found.outcome.reward for found in scan(run, Split.TRAIN, 0)] == [0.0, 0.0]
+    assert "1 decided anew" in score_in_words(summary)
+
+
+async def test_another_model_scores_only_what_is_asked_for(run, server, score):
+    server.models = (MODEL, "another")
+    fill(run, answered(0), answered(1))
+    await score(ids=(FIRST,))
+    assert (await score(model="another"))["scored"] == 1
+    assert (await score(ids=(FIRST,), model="another"))["scored"] == 1
+    assert {name: len(found) for name, found in said(run).items()} == {FIRST: 2, SECOND: 1}
+
+
+async def test_a_failure_and_an_empty_episode_are_not_scored(run, score, server):
+    fill(run, answered(0, outcome=CRASHED), answered(1, steps=()))
+    plan = plan_scoring(run, OrmSettings(model=MODEL), JudgeQuery())
+    assert plan.skipped == {"infrastructure_failure": 1, "no_steps": 1}
+    assert (await score())["scored"] == 0
+    assert server.tokenized == 0
+
+
+async def test_a_prompt_that_was_cut_is_counted(run, server, score):
+    fill(run, answered(0, instruction="Buy.", answer=" ".join(["word"] * 900)))
+    summary = await score(max_tokens=400)
+    assert (summary["cut"], score.events[0]["prompt_tokens"] <= 400, score.events[0]["cut_tokens"] > 0) == (
+        1,
+        True,
+        True,
+    )
+
+
+async def test_a_model_that_never_answers_ends_it_with_a_hint(run, server, score):
+    fill(run, answered(0), answered(1))
+    server.usual = NOISE
+    with pytest.raises(WebGymError, match="2 answers in a row can't be used: neither YES nor NO") as error:
+        await score()
+    assert "orm.model" in error.value.hint
+    assert said(run) == {}
+
+
+async def test_several_at_once_score_each_once(run, server, score):
+    fill(run, *(answered(number) for number in range(10)))
+    assert (await score(concurrency=4))["scored"] == 10
+    assert {len(found) for found in said(run).values()} == {1}
+
+
+def test_what_is_not_there_is_named(run):
+    with pytest.raises(MissingStageError):
+        plan_scoring(run, OrmSettings(model=MODEL), JudgeQuery())
+    fill(run, answered(0))
+    with pytest.raises(UsageError, match="no trajectory 'nosuch'"):
+        plan_scoring(run, OrmSettings(model=MODEL), JudgeQuery(ids=("nosuch",)))
+    with pytest.raises(SettingsError, match="no model to ask"):
+        require_orm(OrmSettings())

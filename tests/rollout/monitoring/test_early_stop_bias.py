@@ -1,0 +1,141 @@
+"""The completion threshold: what it cuts is stored as cancelled and owed, and the summary says how that biases."""
+
+import asyncio
+
+import pytest
+
+from tests.rollout.scripted import ScriptedEnvironment
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.rollout import memory_limiter as admission
+
+CUT = ("rollout.completion_threshold=0.75", "rollout.completion_grace=0")
+
+
+@pytest.fixture
+def stuck():
+    """Hold the episodes of t3 at their third step; every other one waits until they got there."""
+
+    class Stuck:
+        def __init__(self):
+            self.waiting = 0
+            self.all_there = asyncio.Event()
+            self.let_go = asyncio.Event()
+
+        def hold(self, count):
+            async def at_step(environment):
+                if environment.task.id == "t3" and len(environment.actions) == 2:
+                    self.waiting += 1
+                    if self.waiting == count:
+                        self.all_there.set()
+                    await self.let_go.wait()
+                if environment.task.id != "t3":
+                    await self.all_there.wait()
+
+            return at_step
+
+    return Stuck()
+
+
+def cancelled(world):
+    return [found for found in world.stored if found.outcome.failure is FailureKind.CANCELLED]
+
+
+async def test_what_is_cut_is_stored_and_owed(world, stuck):
+    world.load(*CUT, "rollout.concurrency=8")
+    summary = await world.roll(8, on_step=stuck.hold(2), steps=4)
+    assert len(cancelled(world)) == 2
+    assert {(found.task.id, len(found.steps), found.outcome.reward) for found in cancelled(world)} == {("t3", 2, None)}
+    assert (summary["episodes"], summary["cut"], summary["owed"]) == (6, 2, 2)
+    assert summary["failures"] == {"cancelled": 2}
+    assert all(environment.closed == 1 for environment in world.pool.made)
+    bias = summary["cut_bias"]
+    assert (bias["finished"]["episodes"], bias["finished"]["mean_steps"]) == (6, 4.0)
+    assert (bias["cut"]["episodes"], bias["cut"]["mean_steps"]) == (2, 2.0)
+    assert bias["sites"] == {"webarena": [2, 6]} or bias["sites"] == {"site3.com": [2, 0]}
+    assert "2 of 8 episodes were cut after 2.0 steps" in bias["words"]
+
+
+async def test_the_next_command_runs_exactly_what_was_cut(world, stuck):
+    world.load(*CUT, "rollout.concurrency=8")
+    await world.roll(8, on_step=stuck.hold(2), steps=4)
+    owed = world.plan(8).owed
+    assert [one.episode.id for one in owed] == sorted({found.episode for found in cancelled(world)})
+    assert {(one.attempt, one.failures) for one in owed} == {(1, 0)}, "a cut is no failed attempt"
+    summary = await world.roll(8)
+    assert world.pool.started == ["t3", "t3"]
+    assert (summary["episodes"], summary["owed"], summary["cut"]) == (8, 0, 0)
+    assert "cut_bias" not in summary
+    assert len({found.id for found in world.stored}) == len(world.stored) == 10
+
+
+async def test_by_default_nobody_is_cut(world):
+    async def lags(environment):
+        if environment.task.id == "t3":
+            await asyncio.sleep(0.05)
+
+    summary = await world.roll(8, on_step=lags)
+    assert (summary["episodes"], summary["cut"]) == (8, 0)
+
+
+async def test_the_grace_lets_the_last_ones_finish(world):
+    world.load("rollout.completion_threshold=0.75", "rollout.completion_grace=60", "rollout.concurrency=8")
+    summary = await asyncio.wait_for(world.roll(8), 30)
+    assert (summary["episodes"], summary["cut"]) == (8, 0)
+
+
+async def test_what_is_skipped_does_not_hold_the_round(world, stuck):
+    """Episodes on blocked sites are as done as they will be."""
+    from webgym_cli.store.blocklist import Blocklist
+
+    world.load(*CUT, "rollout.concurrency=8")
+    world.plan(8)
+    plan = world.plan(8)
+    Blocklist(world.run, 12).add("https://site0.com/", "t", "")
+
+    async def roll():
+        from tests.rollout.scripted import Script, ScriptedActor, ScriptedPool
+        from webgym_cli.rollout.engine import Rollout
+
+        pool = ScriptedPool(Script(on_step=stuck.hold(2), steps=4))
+        return await Rollout(plan, world.run, world.settings, ScriptedActor(), pool, world.events.append).execute()
+
+    summary = await asyncio.wait_for(roll(), 30)
+    assert (summary["episodes"], summary["skipped"], summary["cut"]) == (4, 2, 2)
+
+
+async def test_an_episode_whose_browser_is_just_closing_is_not_cut(world, monkeypatch):
+    closing = asyncio.Event()
+    close = ScriptedEnvironment.close
+
+    async def slowly(self):
+        if self.task.id == "t3":
+            closing.set()
+            await asyncio.sleep(0.3)
+        await close(self)
+
+    async def after_t3(environment):
+        if environment.task.id != "t3":
+            await closing.wait()
+
+    monkeypatch.setattr(ScriptedEnvironment, "close", slowly)
+    world.load("rollout.completion_threshold=0.25", "rollout.completion_grace=0", "rollout.concurrency=8")
+    summary = await asyncio.wait_for(world.roll(8, on_step=after_t3), 30)
+    assert summary["episodes"] + summary["cut"] == 8
+    assert [found.outcome.failure for found in world.stored if found.task.id == "t3"] == [None, None]
+    assert summary["owed"] == summary["cut"] == len(cancelled(world))
+
+
+async def test_an_episode_that_waits_for_memory_is_owed_without_a_line(world, monkeypatch):
+    begun = asyncio.Event()
+
+    async def hold(environment):
+        begun.set()
+        await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(admission, "free_mb", lambda: 0)
+    monkeypatch.setattr(admission, "_LOOK_AGAIN", 0.01)
+    world.load("rollout.completion_threshold=0.5", "rollout.completion_grace=0", "rollout.concurrency=4")
+    summary = await asyncio.wait_for(world.roll(4, on_reset=hold), 30)
+    assert len(world.stored) == summary["episodes"] + summary["cut"] < 4
+    assert summary["owed"] == 4 - summary["episodes"]
+    assert len(world.plan(4).owed) == summary["owed"]

@@ -1,0 +1,86 @@
+"""The rollout's sign of life: what other shells see while it runs and how it ended."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.rollout.scripted import failing
+from webgym_cli.errors import StoreError, WebGymError
+from webgym_cli.rollout.monitoring import heartbeat
+from webgym_cli.store.status import RolloutState, read_status
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(heartbeat, "_BOARD_SECONDS", 0.02)
+
+
+def state(world):
+    (status,) = read_status(world.run)
+    return status.state
+
+
+async def test_a_finished_rollout_says_so(world):
+    await world.roll(4)
+    assert state(world) is RolloutState.FINISHED
+    (status,) = read_status(world.run)
+    assert (status.snapshot["collected"], status.snapshot["total"], status.snapshot["running"]) == (4, 4, 0)
+
+
+async def test_a_failed_rollout_says_so(world):
+    with pytest.raises(WebGymError):
+        await world.roll(30, on_reset=failing())
+    assert state(world) is RolloutState.FAILED
+
+
+async def test_an_interrupted_rollout_says_so(world):
+    reached = asyncio.Event()
+
+    async def hangs(environment):
+        reached.set()
+        await asyncio.sleep(60)
+
+    task = asyncio.ensure_future(world.roll(4, on_step=hangs))
+    await reached.wait()
+    # The file tells nobody when it is written.
+    while state_or_none(world) is not RolloutState.RUNNING:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert state(world) is RolloutState.INTERRUPTED
+
+
+def state_or_none(world):
+    found = read_status(world.run)
+    return found[0].state if found else None
+
+
+async def test_the_board_is_told_again_and_again_and_none_of_it_is_kept(world):
+    async def takes_time(environment):
+        await asyncio.sleep(0.1)
+
+    await world.roll(4, on_step=takes_time)
+    told = [event for event in world.events if event["event"] == "status"]
+    assert len(told) >= 2 and all(event["transient"] for event in told)
+    json.dumps(told)
+
+
+async def test_a_status_file_that_can_not_be_written_ends_nothing(world, monkeypatch):
+    def full(*arguments):
+        raise StoreError("no space left on device")
+
+    monkeypatch.setattr(heartbeat, "write_status", full)
+    assert (await world.roll(4))["episodes"] == 4
+
+
+async def test_a_reader_of_events_that_is_gone_ends_the_rollout(world):
+    def gone(event):
+        if event["event"] == "trajectory":
+            raise BrokenPipeError("the reader is gone")
+
+    with pytest.raises(BrokenPipeError):
+        await world.roll(4, sink=gone)
+    assert state(world) is RolloutState.FAILED
+    assert len(world.stored) >= 1

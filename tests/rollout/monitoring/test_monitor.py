@@ -1,0 +1,435 @@
+import asyncio
+import json
+import math
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.statistics import wilson
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome
+from webgym_cli.rollout.monitoring.early_stop_bias import Group, cut_bias
+from webgym_cli.rollout.monitoring.latency import ERROR, KEPT, LONGEST, SHORTEST, WIDTH, Histogram, Latency, Rate
+from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.monitoring.snapshot import RUNNING, ended, merge, without_buckets
+from webgym_cli.rollout.plan import Owed, RolloutPlan
+
+UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
+BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="captcha")
+CANCELLED = Outcome(failure=FailureKind.CANCELLED)
+DURATIONS = st.floats(min_value=SHORTEST, max_value=LONGEST)
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self):
+        self.seconds = 1000.0
+
+    def __call__(self):
+        return self.seconds
+
+
+def planned(number, *, site="a.com", difficulty=1):
+    task = Task(id=f"t{number}", environment="web", start_url=f"https://www.{site}/x", difficulty=difficulty)
+    return Episode(id=f"train-0000-{number:05d}", split=Split.TRAIN, iteration=0, task=task, seed=number, max_steps=10)
+
+
+def owed(number, attempt=0, **changes):
+    return Owed(planned(number, **changes), attempt)
+
+
+def planned_rollout(total=10, numbers=range(10), given_up=0):
+    episodes = tuple(planned(number) for number in range(total))
+    return RolloutPlan(Split.TRAIN, 0, "vllm", episodes, tuple(owed(number) for number in numbers), given_up)
+
+
+def made(number, outcome=SOLVED, steps=2, **changes):
+    return trajectory(number, outcome=outcome, steps=steps, task=planned(number, **changes).task)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def monitor(clock):
+    return Monitor(planned_rollout(), 4, clock=clock)
+
+
+# --- latencies
+
+
+def exact(values, share):
+    return sorted(values)[max(1, math.ceil(share * len(values))) - 1]
+
+
+@given(st.lists(DURATIONS, min_size=1, max_size=200), st.floats(0, 1))
+def test_a_quantile_is_off_by_no_more_than_is_said(values, share):
+    histogram = Histogram()
+    for value in values:
+        histogram.add(value)
+    assert histogram.quantile(share) == pytest.approx(exact(values, share), rel=ERROR + 1e-9)
+    assert histogram.count == len(values)
+    assert histogram.total == pytest.approx(sum(values))
+
+
+@given(st.lists(DURATIONS, max_size=50), st.lists(DURATIONS, max_size=50))
+def test_two_histograms_together_are_the_histogram_of_both(first, second):
+    parts, whole = [Histogram(), Histogram()], Histogram()
+    for part, values in zip(parts, (first, second), strict=True):
+        for value in values:
+            part.add(value)
+            whole.add(value)
+    parts[0].merge(Histogram.from_json(json.loads(json.dumps(parts[1].to_json()))))
+    assert parts[0].buckets == whole.buckets
+    assert parts[0].count == whole.count
+
+
+def test_no_durations_have_no_quantile():
+    assert Histogram().facts() == {"count": 0, "p50": None, "p95": None, "total": 0.0}
+
+
+def test_a_histogram_stays_small_whatever_comes():
+    histogram = Histogram()
+    for exponent in range(-4000, 4000):
+        histogram.add(math.exp(exponent / 100))
+    histogram.add(0.0)
+    assert len(histogram.buckets) < 420
+    assert histogram.quantile(0) == pytest.approx(SHORTEST, rel=ERROR)
+    assert histogram.quantile(1) == pytest.approx(LONGEST, rel=2 * ERROR)
+
+
+def test_the_last_minutes_forget_and_the_whole_does_not():
+    latency = Latency()
+    latency.add(1.0, now=10.0)
+    latency.add(3.0, now=10.0 + WIDTH)
+    assert latency.recent(now=20.0 + WIDTH).count == 2
+    assert latency.recent(now=10.0 + KEPT * WIDTH).quantile(0.5) == pytest.approx(3.0, rel=ERROR)
+    assert latency.recent(now=10.0 + (KEPT + 1) * WIDTH).count == 0
+    assert latency.overall.count == 2
+
+
+def test_a_rate_speaks_of_the_last_minute():
+    rate = Rate(since=0.0)
+    rate.add(30, now=5.0)
+    assert rate.per_second(now=10.0) == 3.0
+    rate.add(30, now=15.0)
+    assert rate.per_second(now=20.0) == 3.0
+    rate.add(12, now=75.0)  # 30 at second 15 are forgotten: the kept time begins at second 20
+    assert rate.per_second(now=75.0) == pytest.approx(12 / 55)
+    assert rate.per_second(now=1000.0) == 0.0
+
+
+# --- stages
+
+
+def test_a_stage_is_timed_and_shown(monitor, clock):
+    monitor.begin(owed(1, attempt=2))
+    clock.seconds += 1
+    with monitor.stage("train-0000-00001", EpisodeStage.POLICY):
+        clock.seconds += 2
+        (episode,) = monitor.snapshot()["episodes"]
+        assert monitor.snapshot()["stages"]["policy"]["now"] == 1
+    monitor.stepped("train-0000-00001", 1, 10, "https://www.a.com/b")
+    assert (episode["stage"], episode["stage_seconds"], episode["age"]) == ("policy", 2.0, 3.0)
+    (after,) = monitor.snapshot()["episodes"]
+    assert after["id"] == "train-0000-00001.2"
+    assert (after["task"], after["step"], after["max_steps"], after["url"]) == ("t1", 1, 10, "https://www.a.com/b")
+    policy = monitor.snapshot()["stages"]["policy"]
+    assert (policy["now"], policy["count"], policy["total"]) == (0, 1, 2.0)
+    assert policy["p50"] == pytest.approx(2.0, rel=ERROR)
+    assert policy["recent"]["count"] == 1
+
+
+def test_a_stage_within_another_ends_in_it(monitor, clock):
+    monitor.begin(owed(1))
+    with monitor.stage("train-0000-00001", EpisodeStage.ACT):
+        clock.seconds += 1
+        with monitor.stage("train-0000-00001", EpisodeStage.STORE):
+            clock.seconds += 1
+        (episode,) = monitor.snapshot()["episodes"]
+    assert (episode["stage"], episode["stage_seconds"]) == ("act", 2.0)
+    assert monitor.summary()["stages"]["act"]["total"] == 2.0
+    assert monitor.snapshot()["episodes"][0]["stage"] == ""
+
+
+async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
+    async def work():
+        with monitor.stage("train-0000-00001", EpisodeStage.RESET):
+            entered.set()
+            await asyncio.Event().wait()
+
+    monitor.begin(owed(1))
+    entered = asyncio.Event()
+    task = asyncio.create_task(work())
+    await entered.wait()
+    clock.seconds += 5
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ZeroDivisionError), monitor.stage("train-0000-00001", EpisodeStage.RESET):
+        raise ZeroDivisionError
+    reset = monitor.snapshot()["stages"]["reset"]
+    assert (reset["count"], reset["now"], reset["total"]) == (2, 0, 5.0)
+
+
+def test_an_episode_without_a_slot_is_timed_all_the_same(monitor, clock):
+    with monitor.stage("train-0000-00009", EpisodeStage.JUDGE):
+        clock.seconds += 1
+    monitor.stepped("train-0000-00009", 1, 10, "https://a.com")
+    assert monitor.snapshot()["stages"]["judge"]["count"] == 1
+    assert monitor.snapshot()["episodes"] == []
+
+
+def test_the_oldest_episodes_are_told_first_and_not_all(clock):
+    monitor = Monitor(planned_rollout(), 200, clock=clock)
+    for number in range(RUNNING + 5):
+        clock.seconds += 1
+        monitor.begin(owed(number))
+    snapshot = monitor.snapshot()
+    assert snapshot["running"] == RUNNING + 5
+    assert [episode["id"][-3:] for episode in snapshot["episodes"]] == [f"{number:03}" for number in range(RUNNING)]
+
+
+def test_steps_a_second_count_each_step_once(monitor, clock):
+    monitor.begin(owed(1))
+    for step in (1, 2, 2, 3):
+        monitor.stepped("train-0000-00001", step, 10, "https://a.com")
+    clock.seconds += 10
+    assert monitor.snapshot()["steps_per_second"] == 0.3
+
+
+def test_an_address_that_can_not_be_written_is_mended(monitor):
+    monitor.begin(owed(1))
+    monitor.stepped("train-0000-00001", 1, 10, "https://a.com/\udcff" + "x" * 1000)
+    (episode,) = monitor.snapshot()["episodes"]
+    assert json.dumps(episode, ensure_ascii=False).encode()
+    assert episode["url"].startswith("https://a.com/?xxx")
+    assert len(episode["url"]) == 300
+
+
+# --- trajectories
+
+
+def test_outcomes_are_counted(monitor, clock):
+    for number in range(4):
+        monitor.begin(owed(number))
+    monitor.take(made(0))
+    monitor.take(made(1, UNSOLVED))
+    monitor.take(made(2, CRASHED, site="b.co.uk"))
+    event = monitor.take(made(3, UNKNOWN, steps=5))
+    clock.seconds += 60
+    snapshot = monitor.snapshot()
+    assert (event["done"], event["total"], event["bar"]) == (3, 10, "train 0")
+    assert (snapshot["done"], snapshot["known"], snapshot["successes"], snapshot["unjudged"]) == (3, 2, 1, 1)
+    assert (snapshot["success_rate"], snapshot["interval"]) == (0.5, [round(bound, 4) for bound in wilson(1, 2)])
+    assert snapshot["failures"] == {"browser_crashed": 1}
+    assert snapshot["failures_by_site"] == {"b.co.uk": {"browser_crashed": 1}}
+    assert snapshot["episodes"] == []
+    assert snapshot["eta"] == 7 / (3 / 60)
+    summary = monitor.summary()
+    assert (summary["collected"], summary["steps"], summary["steps_per_second"]) == (3, 11, round(11 / 60, 2))
+    assert summary["failures_by_site"] == {"b.co.uk": {"browser_crashed": 1}}
+
+
+def test_a_page_without_an_address_counts_for_its_environment(monitor):
+    monitor.take(trajectory(0, outcome=CRASHED, task=Task(id="click-test", start_url="click-test.html")))
+    assert monitor.snapshot()["failures_by_site"] == {"miniwob": {"browser_crashed": 1}}
+
+
+def test_a_judgement_settles_what_was_not_known(monitor):
+    for number in range(4):
+        monitor.take(made(number, UNKNOWN))
+    assert monitor.snapshot()["success_rate"] is None
+    monitor.judged(made(0, SOLVED))
+    monitor.judged(made(1, UNSOLVED))
+    failed = Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail="no JSON")
+    assert monitor.judged(made(2, failed))["event"] == "judged"
+    monitor.judged(made(3, BLOCKED))
+    snapshot = monitor.snapshot()
+    assert (snapshot["judged"], snapshot["unjudged"], snapshot["known"], snapshot["successes"]) == (4, 0, 2, 1)
+    assert snapshot["failures"] == {"judge_failed": 1, "site_blocked": 1}
+    assert (snapshot["done"], snapshot["collected"]) == (2, 2)  # two are owed again
+    assert monitor.summary()["judged"] == 4
+
+
+def test_the_judges_tail_is_what_follows_the_last_episode(monitor, clock):
+    clock.seconds += 5
+    monitor.take(made(0, UNKNOWN))
+    clock.seconds += 8
+    assert monitor.summary()["judge_tail_seconds"] == 0  # nothing was judged: something else took that time
+    monitor.judged(made(0, SOLVED))
+    assert (monitor.summary()["judge_tail_seconds"], monitor.summary()["seconds"]) == (8, 13)
+    monitor.take(made(1))
+    assert monitor.summary()["judge_tail_seconds"] == 0
+
+
+def test_a_judgement_that_failed_takes_an_earlier_command_s_episode_back(clock):
+    monitor = Monitor(planned_rollout(numbers=range(6, 10)), 4, clock=clock)  # 0 to 5 are stored
+    assert monitor.snapshot()["done"] == 6
+    monitor.judged(made(0, BLOCKED))
+    monitor.judged(made(1, SOLVED))
+    snapshot = monitor.snapshot()
+    assert (snapshot["done"], snapshot["collected"], snapshot["known"]) == (5, 0, 1)
+
+
+def test_skipped_episodes_are_not_waited_for(monitor, clock):
+    monitor.take(made(0))
+    monitor.skipped(owed(1, site="b.com"), "on the blocklist")
+    clock.seconds += 10
+    snapshot = monitor.snapshot()
+    assert (snapshot["skipped"], snapshot["skipped_by_site"]) == (1, {"b.com": 1})
+    assert snapshot["eta"] == pytest.approx(8 * 10)
+    assert (monitor.summary()["skipped"], monitor.summary()["skip_reasons"]) == (1, {"on the blocklist": 1})
+
+
+def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start(clock):
+    monitor = Monitor(planned_rollout(2, range(2), given_up=0), 1, clock=clock)
+    assert monitor.snapshot()["eta"] is None
+    monitor.take(made(0))
+    monitor.take(made(1))
+    assert monitor.snapshot()["eta"] == 0.0
+
+
+# --- the completion threshold
+
+
+def test_the_bias_of_a_cut_is_told(monitor):
+    for number in range(3):
+        monitor.take(made(number, steps=2))
+    monitor.take(made(3, UNSOLVED, steps=6, difficulty=7))
+    for number in (4, 5):
+        gone = made(number, CANCELLED, steps=9, site="slow.org", difficulty=5 * (number - 3))
+        monitor.cut(gone)
+        monitor.take(gone)
+    summary = monitor.summary()
+    assert (summary["cut"], summary["failures"]) == (2, {"cancelled": 2})
+    bias = summary["cut_bias"]
+    assert bias["finished"]["mean_steps"] == 3.0  # (2 + 2 + 2 + 6) / 4
+    assert bias["finished"]["bands"] == {"easy": 0.75, "hard": 0.25}
+    assert bias["cut"] == {
+        "episodes": 2,
+        "mean_steps": 9.0,
+        "mean_seconds": 1.5,
+        "bands": {"medium": 0.5, "hard": 0.5},
+    }
+    assert bias["sites"] == {"slow.org": [2, 0]}
+    assert bias["words"] == (
+        "2 of 6 episodes were cut after 9.0 steps on average (those that finished took 3.0); easy 0% against 75%, "
+        "medium 50% against 0%, hard 50% against 25%; most were cut on slow.org 2; "
+        "the success rate speaks of those that finished only"
+    )
+
+
+def test_without_a_cut_there_is_no_bias(monitor):
+    monitor.take(made(0))
+    assert "cut_bias" not in monitor.summary()
+    assert cut_bias(Group.of([made(0)]), Group())["words"] == "nothing was cut"
+
+
+def test_when_all_were_cut_the_words_say_so():
+    bias = cut_bias(Group(), Group.of([made(0, CANCELLED)]))
+    assert bias["words"] == "1 of 1 episodes were cut after 2.0 steps on average; none finished"
+    assert bias["finished"]["mean_steps"] is None
+
+
+# --- snapshots
+
+
+def test_ranks_add_up(clock):
+    ranks = [Monitor(planned_rollout(numbers=range(rank, 8, 2)), 4, rank, clock) for rank in (0, 1)]
+    for rank, monitor in enumerate(ranks):
+        monitor.begin(owed(6 + rank))
+        monitor.queue("owed", 3 + rank)
+        monitor.take(made(rank))
+        monitor.take(made(2 + rank, CRASHED, site="b.com"))
+        with monitor.stage("", EpisodeStage.POLICY):
+            clock.seconds += 1 + 99 * rank
+    merged = merge([json.loads(json.dumps(monitor.snapshot())) for monitor in ranks])
+    assert (merged["ranks"], merged["slots"], merged["running"], merged["queues"]) == (2, 8, 2, {"owed": 7})
+    assert (merged["done"], merged["total"]) == (4, 10)  # two were stored before, each rank did one of four
+    assert merged["failures_by_site"] == {"b.com": {"browser_crashed": 2}}
+    assert (merged["known"], merged["success_rate"]) == (2, 1.0)
+    policy = merged["stages"]["policy"]
+    assert (policy["count"], policy["total"]) == (2, 101.0)
+    assert policy["p50"] == pytest.approx(1, rel=ERROR + 1e-3)
+    assert policy["p95"] == pytest.approx(100, rel=ERROR + 1e-3)
+    assert len(merged["episodes"]) == 2
+
+
+def test_the_counters_of_servers_add_up_and_end(clock):
+    counts = {"requests": 3, "failures": 1, "opened": 1, "seconds": 1.25, "outstanding": 2, "open": 1}
+    told = [{"http://a": counts}, {"http://a": counts, "http://b": {**counts, "open": 0}}]
+    ranks = [Monitor(planned_rollout(), 4, rank, clock, lambda rank=rank: told[rank]) for rank in (0, 1)]
+    merged = merge([monitor.snapshot() for monitor in ranks])["servers"]
+    assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
+    assert merged["http://b"] == {**counts, "open": 0}
+    assert ended(ranks[0].snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
+    assert ranks[1].summary()["servers"] == told[1]
+    assert "servers" not in Monitor(planned_rollout(), 4, clock=clock).summary()
+
+
+def test_one_rank_merged_is_itself(monitor, clock):
+    monitor.begin(owed(0))
+    monitor.take(made(1))
+    monitor.queue("judge", 2)
+    with monitor.stage("train-0000-00000", EpisodeStage.OBSERVE):
+        clock.seconds += 3
+    assert merge([monitor.snapshot()]) == monitor.snapshot()
+
+
+def test_after_the_end_nothing_runs(monitor, clock):
+    monitor.begin(owed(0))
+    monitor.take(made(1, steps=30))
+    monitor.queue("owed", 2)
+    clock.seconds += 10
+    with monitor.stage("train-0000-00000", EpisodeStage.ACT):
+        snapshot = ended(monitor.snapshot())
+    assert (snapshot["running"], snapshot["episodes"], snapshot["queues"]) == (0, [], {})
+    assert snapshot["stages"]["act"]["now"] == 0
+    assert (snapshot["steps_per_second"], snapshot["eta"]) == (3.0, None)
+
+
+def test_a_snapshot_can_be_taken_by_another_thread(clock):
+    monitor = Monitor(planned_rollout(), 4, clock=clock)
+    over = threading.Event()
+
+    def look():
+        taken = []
+        while not over.is_set():
+            taken.append(monitor.snapshot()["stages"]["act"]["count"])
+        return taken
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    with ThreadPoolExecutor() as threads:
+        looking = threads.submit(look)
+        try:
+            for number in range(3000):
+                monitor.begin(owed(number))
+                with monitor.stage(f"train-0000-{number:05d}", EpisodeStage.ACT):
+                    clock.seconds += 1.01**number % 1000
+                monitor.take(made(number, CRASHED, steps=0, site=f"s{number}.com"))
+                monitor.queue(f"q{number}", 1)
+        finally:
+            over.set()
+            sys.setswitchinterval(before)
+        taken = looking.result()
+    assert taken == sorted(taken)
+    assert monitor.snapshot()["stages"]["act"]["count"] == 3000
+
+
+def test_the_buckets_can_be_left_out(monitor):
+    with monitor.stage("", EpisodeStage.ACT):
+        pass
+    assert "buckets" in json.dumps(monitor.snapshot())
+    assert "buckets" not in json.dumps(without_buckets(monitor.snapshot()))

@@ -1,0 +1,336 @@
+"""The driver and its ranks: who runs what, when answers are lost, ranks die, and sites shut the browser out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+
+import pytest
+
+from tests.rollout.in_process import InProcessCluster, Parting
+from tests.rollout.scripted import failing
+from webgym_cli.errors import BoundaryError, JobError, RoleError, StoreError, UsageError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.task import Split
+from webgym_cli.rollout.ray import driver as scale_out
+from webgym_cli.rollout.ray import worker as ray_rank
+from webgym_cli.rollout.ray.driver import ScaleOut
+from webgym_cli.rollout.resources import Acting
+from webgym_cli.store.run import now
+from webgym_cli.store.status import read_status
+
+ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", "text": "42"}}</tool_call>'
+
+
+class Scaled:
+    """A world that is rolled out over nodes."""
+
+    def __init__(self, world):
+        self.world = world
+        self.cluster = InProcessCluster(2)
+        self.parting = Parting()
+
+    async def roll(self, episodes, *, sink=None, watch=None, **script):
+        world = self.world
+        if script:
+            self.parting = Parting(**script)
+        driver = ScaleOut(
+            world.plan(episodes),
+            world.run,
+            world.settings,
+            self.cluster,
+            self.parting.open,
+            Acting(base_urls=("http://policy/v1",), name="scripted"),
+            "tools",
+            sink or world.events.append,
+        )
+        return await driver.execute(watch)
+
+    def told(self, name="trajectory"):
+        return [event for event in self.world.events if event["event"] == name]
+
+    @property
+    def finished(self):
+        return Counter(found.episode for found in self.world.stored if found.outcome.failure is None)
+
+    def lines(self, rank):
+        part = self.world.run.part(Split.TRAIN, 0, rank)
+        return part.read_text().splitlines() if part.is_file() else []
+
+
+@pytest.fixture
+async def scaled(world, monkeypatch):
+    monkeypatch.setattr(ray_rank, "PULSE", 0.02)
+    monkeypatch.setattr(ray_rank, "MARKER_SECONDS", 1.0)
+    monkeypatch.setattr(scale_out, "NEW_NODES", 0.05)
+    scaled = Scaled(world)
+    yield scaled
+    await scaled.cluster.bury()
+
+
+async def test_every_episode_is_run_once_by_one_of_the_ranks(scaled):
+    scaled.cluster = InProcessCluster(3)
+    summary = await scaled.roll(12)
+    assert len(scaled.finished) == 12 and set(scaled.finished.values()) == {1}
+    assert sum(len(scaled.lines(rank)) for rank in range(3)) == 12
+    assert [event["done"] for event in scaled.told()] == list(range(1, 13))
+    assert (summary["episodes"], summary["owed"], summary["policy"], summary["steps"]) == (12, 0, "scripted", 24)
+    assert (summary["ranks"], summary["ranks_lost"]) == (3, 0)
+    assert summary["stages"]["store"]["count"] == 12
+    assert [status.rank for status in read_status(scaled.world.run)] == [0, 1, 2]
+    assert sorted(scaled.cluster.killed) == ["n0", "n1", "n2"]
+    assert not list(scaled.world.run.status().parent.glob("marker-*"))
+
+
+async def test_the_board_shows_all_ranks_as_one(scaled):
+    shown = asyncio.Event()
+
+    def sink(event):
+        scaled.world.events.append(event)
+        if event["event"] == "status" and (event["ranks"], event["running"]) == (2, 4):
+            shown.set()
+
+    async def wait(environment):
+        await shown.wait()
+
+    await scaled.roll(6, sink=sink, on_reset=wait)
+    board = next(event for event in scaled.told("status") if event["running"] == 4)
+    assert board["transient"] and (board["total"], board["owed"], board["slots"], board["done"]) == (6, 6, 4, 0)
+    assert board["queues"]["owed"] == 2 and len(board["episodes"]) == 4
+
+
+async def test_answers_that_are_lost_change_nothing(scaled):
+    scaled.cluster.stutters = True
+    await scaled.roll(8, on_reset=failing(times=1, tasks="t1"))
+    assert len(scaled.finished) == 8 and set(scaled.finished.values()) == {1}
+    told = [event["id"] for event in scaled.told()]
+    assert sorted(told) == sorted(found.id for found in scaled.world.stored) and len(set(told)) == len(told)
+
+
+async def test_what_a_dead_rank_had_is_finished_by_the_others(scaled):
+    """Its first episode is on disk, but it dies before it tells; its second one hangs."""
+    dying = asyncio.Event()
+
+    async def hang(environment):
+        if scaled.parting.node(environment) == "n0" and len(scaled.lines(0)) == 1:
+            scaled.cluster.dead.add("n0")
+            dying.set()
+            await asyncio.sleep(60)
+
+    async def wait(environment):
+        if scaled.parting.node(environment) == "n1":
+            await dying.wait()
+
+    scaled.world.load("rollout.concurrency=1")
+    summary = await scaled.roll(6, on_step=hang, on_reset=wait)
+    assert len(scaled.finished) == 6 and set(scaled.finished.values()) == {1}
+    assert len(scaled.lines(0)) == 1 and "n0" in scaled.cluster.killed
+    (again,) = [found for found in scaled.world.stored if found.attempt]
+    assert again.attempt == 1
+    assert sorted(event["id"] for event in scaled.told()) == sorted(found.id for found in scaled.world.stored)
+    assert (summary["collected"], summary["owed"], summary["ranks_lost"]) == (6, 0, 1)
+    assert "its node died" in scaled.told("rank_lost")[0]["message"]
+    await scaled.cluster.bury()  # what the dead one writes late has an id of its own
+    assert len({found.id for found in scaled.world.stored}) == len(scaled.world.stored) == 7
+
+
+async def test_the_last_rank_that_dies_ends_the_command(scaled):
+    scaled.cluster = InProcessCluster(1)
+
+    async def die(environment):
+        if len(scaled.lines(0)) == 2:
+            scaled.cluster.dead.add("n0")
+            await asyncio.sleep(60)
+
+    scaled.world.load("rollout.concurrency=1")
+    with pytest.raises(JobError, match=r"rank 0 on host0 .* died; no rank is left, and 3 episodes are owed") as caught:
+        await scaled.roll(5, on_step=die)
+    assert caught.value.exit_code == 4 and "run the same command again" in caught.value.hint
+    assert sum(scaled.finished.values()) == 2
+    await scaled.cluster.bury()
+    scaled.cluster = InProcessCluster(1)
+    assert (await scaled.roll(5, steps=2))["owed"] == 0
+    assert set(scaled.finished.values()) == {1}
+
+
+async def test_a_node_that_joins_gets_a_rank(scaled):
+    scaled.cluster = InProcessCluster(1)
+    joined = asyncio.Event()
+
+    async def wait(environment):
+        if scaled.parting.node(environment) == "n1":
+            joined.set()
+        async with asyncio.timeout(30):
+            await joined.wait()
+
+    scaled.world.load("rollout.concurrency=1")
+    late = InProcessCluster(2).known[1]
+    asyncio.get_running_loop().call_later(0.1, scaled.cluster.known.append, late)
+    summary = await scaled.roll(4, on_reset=wait)
+    assert (summary["ranks"], summary["owed"]) == (2, 0) and scaled.lines(1)
+
+
+async def test_a_rank_that_can_not_work_leaves_it_to_the_others(scaled):
+    summary = await scaled.roll(4, broken=RoleError("no Chromium here"))
+    assert (summary["owed"], summary["ranks_lost"]) == (0, 1)
+    assert "no Chromium here" in scaled.told("rank_lost")[0]["message"]
+
+
+@pytest.mark.parametrize("error", [UsageError("no such task"), StoreError("disk full")])
+async def test_what_concerns_all_ranks_ends_the_command(scaled, error):
+    with pytest.raises(type(error), match=str(error)):
+        await scaled.roll(4, broken=error)
+
+
+async def test_a_bug_on_a_rank_is_told(scaled):
+    scaled.cluster = InProcessCluster(1)
+    with pytest.raises(Exception, match=r"rank 0 .*: ZeroDivisionError: by 0; no rank is left"):
+        await scaled.roll(4, broken=ZeroDivisionError("by 0"))
+
+
+async def test_a_folder_that_is_not_shared_is_refused(scaled, monkeypatch):
+    async def unseen(file, seconds):
+        return False
+
+    monkeypatch.setattr(ray_rank, "comes_into_sight", unseen)
+    with pytest.raises(UsageError, match=r"host0 \(10.0.0.1\) does not see .*run as it is here") as caught:
+        await scaled.roll(2)
+    assert "every node mounts" in caught.value.hint
+
+
+async def test_another_version_is_refused(scaled, monkeypatch):
+    monkeypatch.setattr(ray_rank.webgym_cli, "__version__", "9.9")
+    arrive = ray_rank.RolloutRank.arrive
+
+    async def older(self, posting):
+        return (await arrive(self, posting)).replace('"9.9"', '"0.0"')
+
+    monkeypatch.setattr(ray_rank.RolloutRank, "arrive", older)
+    with pytest.raises(UsageError, match=r"host0 has webgym 0.0, this is 9.9"):
+        await scaled.roll(2)
+
+
+async def test_a_cluster_without_a_free_node_is_an_error(scaled):
+    scaled.cluster = InProcessCluster(0)
+    with pytest.raises(UsageError, match="no node of the Ray cluster can run a rank"):
+        await scaled.roll(2)
+
+
+async def test_the_threshold_counts_over_all_ranks(scaled):
+    """Two of eight never end, and no rank alone has six of eight."""
+
+    async def hang(environment):
+        if environment.seed in hanging:
+            await asyncio.sleep(60)
+
+    scaled.world.load("rollout.completion_threshold=0.75", "rollout.completion_grace=0", "rollout.concurrency=2")
+    plan = scaled.world.plan(8)
+    hanging = {episode.seed for episode in plan.episodes[:2]}
+    summary = await scaled.roll(8, on_step=hang)
+    assert (summary["cut"], summary["owed"], summary["failures"]) == (2, 2, {"cancelled": 2})
+    assert summary["cut_bias"]["cut"]["episodes"] == 2
+
+
+async def test_a_site_that_is_shut_for_one_rank_is_shut_for_all(scaled):
+    shut = BoundaryError(FailureKind.SITE_BLOCKED, "captcha")
+
+    async def block(environment):
+        if environment.task.id == "t1":
+            raise shut
+
+    scaled.world.load("rollout.concurrency=1")
+    summary = await scaled.roll(40, on_reset=block)
+    attempts = [found for found in scaled.world.stored if found.task.id == "t1"]
+    assert 1 <= len(attempts) <= 2  # each rank may have had one at the same moment
+    assert summary["skipped"] == 10 - len(attempts)
+    assert summary["skip_reasons"] == {"site1.com is on the blocklist": 10 - len(attempts)}
+    assert scaled.told("blocked")
+
+
+async def test_ctrl_c_has_the_ranks_store_what_runs_as_cancelled(scaled):
+    running = asyncio.Event()
+
+    async def hang(environment):
+        if sum(pool.running for pool in scaled.parting.pools.values()) == 4:
+            running.set()
+        await asyncio.sleep(60)
+
+    task = asyncio.ensure_future(scaled.roll(6, on_step=hang))
+    await running.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [found.outcome.failure for found in scaled.world.stored] == [FailureKind.CANCELLED] * 4
+    assert [event["failure"] for event in scaled.told()] == ["cancelled"] * 4
+    assert all(environment.closed == 1 for pool in scaled.parting.pools.values() for environment in pool.made)
+
+
+async def test_what_all_ranks_need_may_die(scaled):
+    async def dies():
+        await asyncio.sleep(0.05)
+        raise JobError("vLLM died")
+
+    async def hang(environment):
+        await asyncio.sleep(60)
+
+    with pytest.raises(JobError, match="vLLM died"):
+        await scaled.roll(4, on_step=hang, watch=dies())
+
+
+async def test_what_a_dead_rank_had_to_judge_is_judged(scaled):
+    first = asyncio.Event()
+
+    async def judge(trajectory):
+        if not first.is_set():
+            scaled.cluster.dead.add("n0" if f'"{trajectory.id}"' in "".join(scaled.lines(0)) else "n1")
+            first.set()
+            await asyncio.sleep(60)
+        return Judgement(
+            trajectory=trajectory.id, models={"verdict": "m"}, settings_digest="0", success=True, judged_at=now()
+        )
+
+    scaled.world.load("rollout.concurrency=1", "judge.base_url=http://judge/v1", "judge.concurrency=1")
+    summary = await scaled.roll(4, judge=judge, reply=ANSWER)
+    assert (summary["episodes"], summary["successes"], summary["ranks_lost"]) == (4, 4, 1)
+    assert summary["judged"] == 4
+
+
+async def test_a_rank_that_hears_nothing_ends_by_itself(scaled, monkeypatch):
+    ended = asyncio.Event()
+
+    def leave(code):
+        ended.set()
+
+    async def hang(environment):
+        scaled.cluster.dead.add("n0")
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(ray_rank, "LEASE", 0.1)
+    monkeypatch.setattr(os, "_exit", leave)
+    scaled.cluster = InProcessCluster(1)
+    with pytest.raises(JobError):
+        await scaled.roll(1, on_step=hang)
+    async with asyncio.timeout(30):
+        await ended.wait()
+    assert [found.outcome.failure for found in scaled.world.stored] == [FailureKind.CANCELLED]
+
+
+async def test_keys_travel_in_calls_only(scaled, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("WEBARENA_GITLAB_PASSWORD", "sk-secret too")
+    monkeypatch.setenv("WEBARENA_REDDIT_PASSWORD", "of a site that is not there")
+    scaled.world.load("webarena.gitlab.url=http://gitlab.test")
+    given = []
+    begin = ray_rank.RolloutRank.begin
+
+    async def noted(self, opener, secrets):
+        given.append(secrets)
+        await begin(self, opener, secrets)
+
+    monkeypatch.setattr(ray_rank.RolloutRank, "begin", noted)
+    await scaled.roll(2)
+    assert given == [{"OPENAI_API_KEY": "sk-secret", "WEBARENA_GITLAB_PASSWORD": "sk-secret too"}] * 2
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert files and not [file for file in files if b"sk-secret" in file.read_bytes()]

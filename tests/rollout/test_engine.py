@@ -1,0 +1,254 @@
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tests.records.made import png
+from tests.rollout.scripted import CALL, ScriptedActor, failing
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.errors import JobError, WebGymError
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.trajectory import ParseErrorKind, Score
+from webgym_cli.rollout.engine import HOPELESS_AFTER
+from webgym_cli.store.screenshots import ScreenshotStore
+
+ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", "text": "42"}}</tool_call>'
+
+
+async def test_every_owed_episode_is_stored_with_its_images(world):
+    summary = await world.roll(5)
+    assert sorted(found.episode for found in world.stored) == [f"train-0000-0000{number}" for number in range(5)]
+    for found in world.stored:
+        assert (found.outcome.reward, found.outcome.stop, len(found.steps)) == (1.0, Stop.TERMINATED, 2)
+        assert [step.page_changed for step in found.steps] == [True, None]
+        for number, step in enumerate(found.steps):
+            assert ScreenshotStore(world.run.screenshots).get(step.observation.screenshot.sha256) == png(number)
+    assert (summary["episodes"], summary["successes"], summary["owed"], summary["collected"]) == (5, 5, 0, 5)
+    assert summary["interval"] == [0.5655, 1.0]  # Wilson: 5 / (5 + 1.959964^2) = 0.5655
+
+
+async def test_a_second_rollout_has_nothing_to_do(world):
+    await world.roll(3)
+    summary = await world.roll(3)
+    assert world.pool.made == []
+    assert (summary["episodes"], summary["collected"], len(world.stored)) == (3, 0, 3)
+
+
+async def test_more_episodes_run_only_what_is_new(world):
+    await world.roll(2)
+    await world.roll(5)
+    assert len(world.pool.made) == 3
+
+
+async def test_stored_prompts_can_be_made_again(world):
+    await world.roll(2, steps=7)
+    for found in world.stored:
+        for step in found.steps:
+            assert render_step(found, step.index).digest == step.prompt_digest
+
+
+async def test_prompts_can_be_made_again_where_the_environment_has_no_instruction(world):
+    world.file.write_text(
+        '{"id": "t0", "environment": "web", "instruction": "From the task.", "start_url": "https://a.com/"}\n'
+    )
+    await world.roll(1, instruction="")
+    (found,) = world.stored
+    assert found.instruction == "From the task."
+    assert render_step(found, 0).digest == found.steps[0].prompt_digest
+
+
+async def test_no_more_episodes_run_at_once_than_allowed(world):
+    world.load("rollout.concurrency=3")
+    await world.roll(12)
+    assert world.pool.most == 3
+
+
+async def test_a_slow_episode_holds_up_no_other(world):
+    """The slow one may end only after all others have: with a barrier this would never come to an end."""
+    others_done = asyncio.Event()
+
+    async def slow(environment):
+        if environment is world.pool.made[0]:
+            async with asyncio.timeout(30):
+                await others_done.wait()
+
+    def count(event):
+        world.events.append(event)
+        if [event["event"] for event in world.events].count("trajectory") == 11:
+            others_done.set()
+
+    await world.roll(12, on_step=slow, sink=count)
+    assert world.stored[-1].episode == world.plan(12).episodes[0].id
+
+
+async def test_every_environment_is_closed(world):
+    await world.roll(4, on_reset=failing(times=1, tasks="t1"))
+    assert [environment.closed for environment in world.pool.made] == [1] * 5
+
+
+# --- failures
+
+
+async def test_a_failure_is_stored_without_a_reward_and_tried_again(world):
+    summary = await world.roll(4, on_step=failing(times=2, tasks="t1"))
+    attempts = [found for found in world.stored if found.task.id == "t1"]
+    assert [(found.attempt, found.outcome.failure, found.outcome.reward) for found in attempts] == [
+        (0, FailureKind.BROWSER_CRASHED, None),
+        (1, FailureKind.BROWSER_CRASHED, None),
+        (2, None, 1.0),
+    ]
+    episode = attempts[0].episode
+    assert [found.id for found in attempts] == [episode, f"{episode}.1", f"{episode}.2"]
+    assert attempts[0].outcome.failure_detail == "t1 failed"
+    assert (summary["episodes"], summary["success_rate"], summary["owed"]) == (4, 1.0, 0)
+    assert summary["failures"] == {"browser_crashed": 2}
+
+
+async def test_an_episode_is_given_up_after_its_attempts(world):
+    summary = await world.roll(4, on_reset=failing(tasks="t1"))
+    assert Counter(found.task.id for found in world.stored) == {"t0": 1, "t1": 3, "t2": 1, "t3": 1}
+    assert (summary["episodes"], summary["owed"]) == (3, 1)
+    plan = world.plan(4)
+    assert (plan.owed, plan.given_up) == ((), 1)
+
+
+async def test_an_episode_that_takes_too_long_has_failed(world):
+    world.load("rollout.episode_timeout=0.1", "rollout.max_attempts=1")
+
+    async def hangs(environment):
+        if environment.task.id == "t1":
+            await asyncio.sleep(30)
+
+    await world.roll(4, on_step=hangs)
+    (slow,) = [found for found in world.stored if found.task.id == "t1"]
+    assert (slow.outcome.failure, slow.outcome.failure_detail) == (FailureKind.EPISODE_TIMEOUT, "longer than 0.1 s")
+
+
+async def test_failures_in_a_row_end_the_rollout(world):
+    with pytest.raises(WebGymError, match=f"{HOPELESS_AFTER} episodes in a row failed: browser_crashed") as caught:
+        await world.roll(50, on_reset=failing())
+    assert "webgym doctor" in caught.value.hint
+    counted = [found for found in world.stored if found.outcome.failure is not FailureKind.CANCELLED]
+    assert HOPELESS_AFTER <= len(counted) < HOPELESS_AFTER + 2  # two ran at once
+
+
+async def test_scattered_failures_do_not(world):
+    world.load("rollout.concurrency=1")
+    summary = await world.roll(40, on_reset=failing(tasks="t1"))
+    assert summary["episodes"] == 30
+    assert summary["failures"] == {"browser_crashed": 30}
+
+
+async def test_a_rollout_that_collects_nothing_is_an_error(world):
+    with pytest.raises(WebGymError, match="no episode could be collected: 3 x page_timeout"):
+        await world.roll(1, on_reset=failing(FailureKind.PAGE_TIMEOUT))
+
+
+async def test_what_all_episodes_need_may_die(world):
+    async def dies():
+        await asyncio.sleep(0.05)
+        raise JobError("vLLM died")
+
+    async def hangs(environment):
+        await asyncio.sleep(30)
+
+    with pytest.raises(JobError, match="vLLM died"):
+        await world.roll(4, on_step=hangs, watch=dies())
+    assert {found.outcome.failure for found in world.stored} == {FailureKind.CANCELLED}
+
+
+async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
+    reached = asyncio.Event()
+
+    async def hangs(environment):
+        if len(environment.actions) == 1:
+            reached.set()
+            await asyncio.sleep(30)
+
+    task = asyncio.ensure_future(world.roll(3, on_step=hangs, steps=5))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert {found.outcome.failure for found in world.stored} == {FailureKind.CANCELLED}
+    assert len(world.stored) == 2  # as many as ran at once
+    assert max(len(found.steps) for found in world.stored) == 1
+    assert all(found.outcome.reward is None for found in world.stored)
+    assert all(environment.closed == 1 for environment in world.pool.made)
+    plan = world.plan(3)
+    assert (len(plan.owed), plan.done, sum(owed.failures for owed in plan.owed)) == (3, 0, 0)
+    assert (await world.roll(3))["episodes"] == 3
+
+
+# --- episodes
+
+
+async def test_the_step_limit_is_a_reward_of_0(world):
+    world.file.write_text('{"id": "click-test", "environment": "miniwob"}\n')
+    world.load("rollout.train_max_steps.easy=3")
+    await world.roll(1, steps=9)
+    (found,) = world.stored
+    assert (found.outcome.reward, found.outcome.stop, len(found.steps)) == (0.0, Stop.STEP_LIMIT, 3)
+    assert found.outcome.success is False
+
+
+async def test_what_webarena_came_to_without_a_score_waits_for_a_reward_model(world):
+    world.load("rollout.train_max_steps.easy=3")
+    await world.roll(1, steps=9)
+    (found,) = world.stored
+    assert (found.outcome.reward, found.outcome.stop, found.awaits_judgement) == (None, Stop.STEP_LIMIT, True)
+
+
+async def test_a_parse_error_takes_a_step_and_leaves_the_environment_alone(world):
+    await world.roll(1, actor=ScriptedActor(("no call", "<tool_call>{</tool_call>", CALL)))
+    (found,) = world.stored
+    assert [step.parse_error for step in found.steps] == [
+        ParseErrorKind.NO_TOOL_CALL,
+        ParseErrorKind.INVALID_JSON,
+        None,
+        None,
+    ]
+    assert [step.page_changed for step in found.steps] == [False, False, True, None]
+    assert len(world.pool.made[0].actions) == 2
+
+
+async def test_a_cut_reply_is_told_from_an_empty_one(world):
+    world.load("rollout.train_max_steps.easy=1")
+    await world.roll(1, actor=ScriptedActor(("I would",), finish_reason="length"))
+    assert world.stored[0].steps[0].parse_error is ParseErrorKind.TRUNCATED
+
+
+async def test_an_answer_ends_the_episode_without_an_action(world):
+    await world.roll(1, actor=ScriptedActor((CALL, ANSWER)), answer_score=Score(source="environment", value=0.25))
+    (found,) = world.stored
+    assert (found.outcome.stop, found.outcome.answer, found.outcome.reward) == (Stop.ANSWERED, "42", 0.25)
+    assert len(world.pool.made[0].actions) == 1
+
+
+async def test_an_answer_that_nobody_scores_has_no_reward_yet(world):
+    summary = await world.roll(1, actor=ScriptedActor((ANSWER,)))
+    assert world.stored[0].outcome.reward is None
+    assert (summary["episodes"], summary["success_rate"]) == (0, None)
+
+
+@pytest.mark.parametrize(("raw", "reward"), [(-1.0, 0.0), (0.4, 0.4), (1.0, 1.0), (3.0, 1.0)])
+async def test_the_reward_lies_between_0_and_1_and_the_score_is_kept(world, raw, reward):
+    await world.roll(1, score=Score(source="environment", value=raw))
+    (found,) = world.stored
+    assert found.outcome.reward == reward
+    assert found.outcome.scores[0].value == raw
+
+
+async def test_half_a_character_in_a_title_does_not_end_the_rollout(world):
+    await world.roll(1, title="a\ud800b")
+    assert world.stored[0].steps[0].observation.title == "a?b"
+
+
+async def test_events_tell_how_far_it_is(world):
+    await world.roll(3, on_step=failing(times=1, tasks="t1"))
+    events = [event for event in world.events if event["event"] == "trajectory"]
+    assert [event["done"] for event in events if event["failure"] is None] == [1, 2, 3]
+    assert all(event["total"] == 3 for event in events)
+    assert [event["reward"] for event in events if event["failure"]] == [None] * sum(
+        found.outcome.failure is not None for found in world.stored
+    )

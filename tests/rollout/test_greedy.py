@@ -1,0 +1,226 @@
+"""A greedy episode for each group: how it is planned, asked for and stored."""
+
+from collections import Counter
+from itertools import groupby
+
+import pytest
+
+from tests.rollout.scripted import ScriptedActor, failing
+from tests.rollout.test_tools import Solver
+from webgym_cli.config.load import load
+from webgym_cli.errors import SettingsError, StoreError
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.serving import Serving
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.task import Split
+from webgym_cli.rollout.agents import OracleActor
+from webgym_cli.rollout.plan import plan_rollout, read_plan
+from webgym_cli.rollout.resources import Acting, open_actor
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.util.files import write_lines
+
+CHAINS, GREEDY = "agent.num_chains=2", "agent.greedy_chain=true"
+
+
+def groups(plan, size=3):
+    """Return the episodes of each group, in the order of the plan."""
+    return [list(found) for _, found in groupby(plan.episodes, key=lambda episode: episode.position // size)]
+
+
+# --- the plan
+
+
+def test_a_group_ends_with_a_greedy_episode_on_the_seed_of_its_first(world):
+    world.load(CHAINS, GREEDY)
+    plan = world.plan(9)
+    assert [len(group) for group in groups(plan)] == [3, 3, 3]
+    for first, second, last in groups(plan):
+        assert (first.greedy, second.greedy, last.greedy) == (False, False, True)
+        assert first.task == second.task == last.task
+        assert first.seed == last.seed != second.seed
+    assert plan.notes == ()
+
+
+def test_the_other_episodes_are_those_of_a_run_without(world):
+    world.load(CHAINS, GREEDY)
+    sampled = [(episode.task, episode.seed) for episode in world.plan(9).episodes if not episode.greedy]
+    world.run.plan(Split.TRAIN, 0).unlink()
+    world.load(CHAINS)
+    assert sampled == [(episode.task, episode.seed) for episode in world.plan(6).episodes]
+
+
+def test_a_group_that_is_cut_off_is_noted_until_the_plan_grows(world):
+    world.load(CHAINS, GREEDY)
+    cut = world.plan(7)
+    assert cut.notes == ("no greedy episode yet in 1 of the groups (agent.greedy_chain): each has 3 episodes",)
+    grown = world.plan(9)
+    assert grown.episodes[:7] == cut.episodes
+    assert [episode.greedy for episode in grown.episodes[6:]] == [False, False, True]
+    assert grown.notes == ()
+
+
+def test_each_band_of_a_ratio_has_its_own_groups(world):
+    world.load(CHAINS, GREEDY, "tasks.sampler=ratio", 'tasks.difficulty_ratio={"easy": 1}')
+    plan = world.plan(4)
+    assert Counter(episode.greedy for episode in plan.episodes) == {False: 3, True: 1}
+    assert len(plan.notes) == 1
+
+
+def test_a_plan_of_before_goes_on_as_it_was(world):
+    """Its lines don't have the field."""
+    world.load(CHAINS)
+    before = world.plan(3).episodes
+    lines = [episode.model_dump(mode="json", exclude={"greedy"}) for episode in before]
+    write_lines(world.run.plan(Split.TRAIN, 0), lines)
+    assert world.plan(6).episodes[:3] == before
+    assert not any(episode.greedy for episode in read_plan(world.run, Split.TRAIN, 0))
+
+
+def test_a_plan_with_greedy_episodes_does_not_follow_from_settings_without(world):
+    world.load(CHAINS, GREEDY)
+    world.plan(3)
+    world.load(CHAINS)
+    with pytest.raises(StoreError, match="don't follow"):
+        world.plan(4)
+
+
+def test_evaluations_have_no_greedy_episodes(world):
+    free = plan_rollout(world.run, world.load(), Split.TEST, 0, 6)
+    assert plan_rollout(world.run, world.load(CHAINS, GREEDY), Split.TEST, 0, 6) == free
+
+
+@pytest.mark.parametrize("greedy", [(), (GREEDY,)], ids=["chains", "greedy"])
+def test_without_repeats_an_iteration_begins_with_a_group_of_its_own(world, greedy):
+    """What is left of a group that the iteration before has begun could not be compared with anything."""
+    world.load("agent.num_chains=3", *greedy, "tasks.no_repeats=true")
+    size = world.settings.agent.group_size
+    world.plan(size + 1)
+    following = world.plan(size, iteration=1)
+    assert [episode.position for episode in following.episodes] == list(range(2 * size, 3 * size))
+    assert len({episode.task.id for episode in following.episodes}) == 1
+    assert following.notes == ()
+
+
+@pytest.mark.parametrize("repeats", ["false", "true"])
+def test_demonstrations_come_once_and_leave_the_groups_as_they_were(world, repeats):
+    world.load(CHAINS, GREEDY, f"tasks.no_repeats={repeats}")
+    groups_alone = [(found.task.id, found.position) for found in world.plan(6, iteration=1).episodes]
+    world.run.plan(Split.TRAIN, 1).unlink()
+    world.load(CHAINS, GREEDY, f"tasks.no_repeats={repeats}", "loop.demonstration_iterations=1")
+    shown = world.plan(2).episodes
+    assert [found.position for found in shown] == [0, 1]
+    assert len({found.task.id for found in shown}) == 2
+    assert not any(found.greedy for found in shown)
+    assert [found.position for found in world.plan(3).episodes] == [0, 1, 2]
+    assert [(found.task.id, found.position) for found in world.plan(6, iteration=1).episodes] == groups_alone
+
+
+# --- what is asked and stored
+
+
+async def rolled(tmp_path, host, acts, *overrides):
+    """Roll two groups of questions out; `acts`: what `rollout.policy` says, given the host."""
+    overrides = ["rollout.concurrency=4", "agent.num_chains=2", *overrides]
+    run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], overrides)
+    create_or_open(run, settings)
+    await host.start()
+    try:
+        async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+            await pipeline.collect(Split.TRAIN, acts(host), 6)
+    finally:
+        await host.stop()
+    greedy = {episode.id: episode.greedy for episode in read_plan(run, Split.TRAIN, 0)}
+    return {found.id: (greedy[found.id], found) for found in scan(run, Split.TRAIN, 0)}
+
+
+class Plain(Solver):
+    """Answers whatever it is asked."""
+
+    def __init__(self):
+        super().__init__(lambda messages: "It is \\boxed{1}.")
+
+
+LIMITS = ("policy_config.temperature=0.7", "policy_config.top_k=5", "policy_config.top_p=0.9")
+
+
+async def test_greedy_episodes_are_asked_at_temperature_0_and_say_so(tmp_path):
+    host = Plain()
+    stored = await rolled(tmp_path, host, lambda host: host.url, GREEDY, *LIMITS)
+    told = Counter((greedy, found.sampling) for greedy, found in stored.values())
+    assert told == {(False, Sampling(temperature=0.7, top_k=5, top_p=0.9)): 4, (True, Sampling(temperature=0.0)): 2}
+    asked = Counter((body["temperature"], body["top_k"], body["top_p"]) for body in host.requests)
+    assert asked == {(0.7, 5, 0.9): 4, (0.0, -1, 1.0): 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "logprobs"), [("[]", "processed"), ('["--logprobs-mode=raw_logprobs"]', "raw")], ids=str
+)
+async def test_of_our_own_server_it_is_known_what_log_probabilities_are_of(tmp_path, monkeypatch, arguments, logprobs):
+    host = Plain()
+
+    async def current(serving):
+        return (host.url,)
+
+    monkeypatch.setattr(Serving, "current", current)
+    stored = await rolled(tmp_path, host, lambda host: "vllm", GREEDY, f"serve.extra_args={arguments}")
+    assert {found.sampling.logprobs for _, found in stored.values()} == {logprobs}
+
+
+async def test_a_server_of_logits_is_refused_before_it_is_started(tmp_path):
+    with pytest.raises(SettingsError, match="raw_logits gives no log-probabilities"):
+        await rolled(tmp_path, Plain(), lambda host: "vllm", 'serve.extra_args=["--logprobs-mode", "raw_logits"]')
+
+
+async def test_several_servers_are_asked_alike(world):
+    hosts = Plain(), Plain()
+    for host in hosts:
+        await host.start()
+    acting = Acting(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
+    async with open_actor(world.run, world.load(*LIMITS), acting) as actor:
+        assert actor.sampling(greedy=True) == Sampling(temperature=0.0, logprobs="processed")
+        assert actor.sampling(greedy=False).top_k == 5
+    for host in hosts:
+        await host.stop()
+
+
+async def test_experts_sample_from_nothing(world):
+    world.load("agent.num_chains=1", GREEDY)
+    context = world.settings.context_config
+    await world.roll(4, actor=OracleActor(context.interaction_mode, context.prompt_version))
+    assert [found.sampling for found in world.stored] == [None] * 4
+
+
+@pytest.mark.browser
+async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
+    run, settings = (
+        RunDir(tmp_path / "run"),
+        load(["demo"], [CHAINS, GREEDY, "tasks.train=miniwob:click-button", "loop.demonstration_iterations=0"]),
+    )
+    create_or_open(run, settings)
+    async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+        await pipeline.collect(Split.TRAIN, "oracle", 3)
+    order = [episode.id for episode in read_plan(run, Split.TRAIN, 0)]
+    stored = sorted(scan(run, Split.TRAIN, 0), key=lambda found: order.index(found.id))
+    first, second, greedy = [(found.instruction, found.steps[0].observation.screenshot) for found in stored]
+    assert first == greedy != second
+
+
+async def test_an_episode_that_fails_at_once_says_what_it_would_have_been(world):
+    world.load("agent.num_chains=1", GREEDY, "rollout.max_attempts=2", "rollout.concurrency=1")
+    actor = ScriptedActor()
+    await world.roll(2, actor=actor, on_reset=failing(times=2))
+    spoilt = world.stored[0]
+    assert (spoilt.outcome.failure, spoilt.steps) == ("browser_crashed", ())
+    assert Counter((found.id.partition(".")[0], found.sampling.greedy) for found in world.stored) == {
+        ("train-0000-00000", False): 2,
+        ("train-0000-00001", True): 2,
+    }
+    assert [prompt.greedy for prompt in actor.prompts] == [False, False, True, True]
+
+
+def test_a_run_keeps_its_greedy_chain(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load(overrides=[GREEDY]))
+    with pytest.raises(SettingsError, match=r"agent\.greedy_chain"):
+        create_or_open(run, load())

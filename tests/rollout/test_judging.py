@@ -1,0 +1,173 @@
+"""Judging beside the rollout: what counts, what waits, and a judge that is down."""
+
+import asyncio
+
+import pytest
+
+from tests.rewards.cases import DOWN, GARBAGE, judge_settings
+from tests.rollout.scripted import ScriptedActor
+from webgym_cli.agent.tools import render_call
+from webgym_cli.errors import WebGymError
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Score
+from webgym_cli.rewards.judge.judge import Judge
+from webgym_cli.rewards.judge.scripted_server import JudgeServer
+from webgym_cli.rollout.judging import DOWN_AFTER
+from webgym_cli.store.buffer import judgements, stored
+from webgym_cli.store.run import now
+from webgym_cli.store.screenshots import ScreenshotStore
+
+ANSWER = ScriptedActor((render_call(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES),))
+
+
+def verdict(trajectory, **outcome):
+    return Judgement(trajectory=trajectory.id, models={}, settings_digest="0", judged_at=now(), **outcome)
+
+
+def failed(trajectory, *, unavailable=False):
+    failure = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": "no verdict", "unavailable": unavailable}
+    return verdict(trajectory, **failure)
+
+
+async def says_yes(trajectory):
+    return verdict(trajectory, success=True)
+
+
+def verdicts(world):
+    return judgements(world.run, Split.TRAIN, 0)
+
+
+async def test_rewards_come_from_the_judge_and_stand_beside_the_trajectories(world):
+    async def judge(trajectory):
+        return verdict(trajectory, success=trajectory.task.id != "t0")
+
+    summary = await world.roll(8, actor=ANSWER, judge=judge)
+    assert (summary["episodes"], summary["successes"], summary["judged"]) == (8, 6, 8)
+    assert {found.task.id: found.outcome.reward for found in world.stored} == {
+        "t0": 0.0,
+        "t1": 1.0,
+        "t2": 1.0,
+        "t3": 1.0,
+    }
+    assert {found.outcome.reward for found in stored(world.run, Split.TRAIN, 0)} == {None}
+    assert len([event for event in world.events if event["event"] == "judged"]) == 8
+    assert world.plan(8).owed == () and world.plan(8).unjudged == ()
+
+
+async def test_no_episode_waits_for_the_judge(world):
+    world.load("rollout.concurrency=1", "judge.concurrency=2")
+    everything = asyncio.Event()
+
+    async def judge(trajectory):
+        await asyncio.wait_for(everything.wait(), 30)
+        return verdict(trajectory, success=True)
+
+    async def last(environment):
+        if len(world.pool.started) == 6:
+            everything.set()
+
+    summary = await world.roll(6, actor=ANSWER, judge=judge, on_reset=last)
+    assert summary["successes"] == 6
+
+
+async def test_so_many_are_judged_at_once(world):
+    world.load("judge.concurrency=3", "rollout.concurrency=8")
+    judging, most = 0, 0
+
+    async def judge(trajectory):
+        nonlocal judging, most
+        judging += 1
+        most = max(most, judging)
+        await asyncio.sleep(0.01)
+        judging -= 1
+        return verdict(trajectory, success=True)
+
+    await world.roll(16, actor=ANSWER, judge=judge)
+    assert most == 3
+
+
+async def test_what_the_environment_scores_is_not_judged(world):
+    async def judge(trajectory):
+        raise AssertionError("it was asked")
+
+    summary = await world.roll(4, judge=judge, score=Score(source="environment", value=1.0))
+    assert (summary["successes"], summary["judged"]) == (4, 0)
+
+
+async def test_a_failed_judgement_counts_neither_way_and_is_judged_again_not_rolled_out(world):
+    async def judge(trajectory):
+        return failed(trajectory) if trajectory.task.id == "t1" else verdict(trajectory, success=True)
+
+    world.load("rollout.concurrency=1", "judge.concurrency=1")
+    summary = await world.roll(4, actor=ANSWER, judge=judge)
+    assert (summary["episodes"], summary["successes"], summary["failures"]) == (3, 3, {"judge_failed": 1})
+    plan = world.plan(4)
+    assert (plan.owed, plan.done, len(plan.unjudged)) == ((), 4, 1)
+    waiting = [found for found in stored(world.run, Split.TRAIN, 0) if found.id in plan.unjudged]
+    summary = await world.roll(4, actor=ANSWER, judge=says_yes, unjudged=waiting)
+    assert world.pool.started == []
+    assert (summary["episodes"], summary["successes"], summary["judged"]) == (4, 4, 1)
+    assert len(verdicts(world)[plan.unjudged[0]]) == 2
+    assert world.plan(4).unjudged == ()
+
+
+async def test_an_unreadable_judge_is_never_a_success(world):
+    async with JudgeServer() as server:
+        server.script(*[GARBAGE] * 50)
+        judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
+        with pytest.raises(WebGymError, match="none of the 4 collected episodes could be judged") as caught:
+            await world.roll(4, actor=ANSWER, judge=judge.judge)
+        await judge.close()
+    assert "webgym judge" in caught.value.hint
+    assert {(found.outcome.reward, found.outcome.failure) for found in world.stored} == {(None, "judge_failed")}
+
+
+@pytest.mark.parametrize("episodes", [1, 3, 20])
+async def test_a_judge_that_is_down_costs_no_trajectory(world, episodes):
+    world.load("judge.concurrency=2", "rollout.concurrency=2")
+    async with JudgeServer() as server:
+        server.script(*[DOWN] * 500)
+        judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
+        with pytest.raises(WebGymError, match="the judge does not answer") as caught:
+            await world.roll(episodes, actor=ANSWER, judge=judge.judge)
+        await judge.close()
+        asked = len(server.asked)
+    assert f"webgym judge {world.run.root}" in caught.value.hint
+    assert len(list(stored(world.run, Split.TRAIN, 0))) == episodes
+    assert asked <= DOWN_AFTER + 2, "a judge that is down is not asked for ever"
+    plan = world.plan(episodes)
+    assert (plan.owed, len(plan.unjudged)) == ((), episodes)
+    waiting = list(stored(world.run, Split.TRAIN, 0))
+    assert (await world.roll(episodes, judge=says_yes, unjudged=waiting))["successes"] == episodes
+
+
+async def test_a_judge_that_answers_now_and_then_is_not_down(world):
+    seen = []
+
+    async def judge(trajectory):
+        seen.append(trajectory.id)
+        return failed(trajectory, unavailable=True) if len(seen) % DOWN_AFTER else verdict(trajectory, success=True)
+
+    world.load("judge.concurrency=1")
+    summary = await world.roll(3 * DOWN_AFTER, actor=ANSWER, judge=judge)
+    assert (summary["episodes"], summary["judged"]) == (3, 3 * DOWN_AFTER)
+
+
+async def test_a_judgement_that_can_not_be_stored_ends_the_rollout(world):
+    async def judge(trajectory):
+        folder = world.run.verdicts(Split.TRAIN, 0).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        world.run.verdicts(Split.TRAIN, 0).mkdir(exist_ok=True)
+        return verdict(trajectory, success=True)
+
+    with pytest.raises(WebGymError, match="verdicts"):
+        await world.roll(4, actor=ANSWER, judge=judge)
+
+
+async def test_without_a_judge_rewards_stay_unknown(world):
+    summary = await world.roll(4, actor=ANSWER)
+    assert (summary["episodes"], summary["success_rate"], summary["collected"]) == (0, None, 4)
+    assert len(world.plan(4).unjudged) == 4

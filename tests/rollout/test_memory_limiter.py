@@ -1,0 +1,76 @@
+"""How many episodes run at once: by cores and by free memory."""
+
+import asyncio
+import os
+
+import pytest
+
+from webgym_cli.config.rollout import RolloutSettings
+from webgym_cli.rollout import memory_limiter as admission
+from webgym_cli.rollout.memory_limiter import Admission, free_mb, slots
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """The machine's free memory in MiB, set by hand."""
+    free = {"mb": 100_000}
+    monkeypatch.setattr(admission, "free_mb", lambda: free["mb"])
+    monkeypatch.setattr(admission, "_LOOK_AGAIN", 0.01)
+    return free
+
+
+def test_what_is_set_is_kept(memory):
+    memory["mb"] = 1
+    assert slots(RolloutSettings(concurrency=100)) == 100
+
+
+@pytest.mark.parametrize(("mb", "expected"), [(100_000, 8), (150, 1), (0, 1), (450, 3)])
+def test_cores_and_memory_bound_it(memory, monkeypatch, mb, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    memory["mb"] = mb
+    assert slots(RolloutSettings()) == expected
+
+
+def test_free_memory_is_a_number_of_mebibytes():
+    assert 0 < free_mb() < 2**30
+
+
+async def test_one_may_always_run_and_the_next_waits_for_memory(memory):
+    gate = Admission(reserve_mb=1000)
+    memory["mb"] = 10
+    await gate.enter()
+    waiting = [asyncio.create_task(gate.enter()) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    assert not any(task.done() for task in waiting) and gate.running == 1
+    gate.leave()
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+    await asyncio.sleep(0.05)
+    assert (len(done), gate.running) == (1, 1)
+    memory["mb"] = 1000
+    await asyncio.wait_for(asyncio.gather(*waiting), 10)
+    assert gate.running == 3
+
+
+async def test_a_rollout_with_little_memory_runs_one_at_a_time(world, memory):
+    memory["mb"] = 0
+    world.load("rollout.concurrency=4", "browser.memory_reserve_mb=1000")
+    summary = await world.roll(6)
+    assert (summary["episodes"], world.pool.most) == (6, 1)
+
+
+async def test_a_rollout_with_enough_runs_as_many_as_set(world, memory):
+    world.load("rollout.concurrency=4", "browser.memory_reserve_mb=1000")
+    summary = await world.roll(12)
+    assert (summary["episodes"], world.pool.most) == (12, 4)
+    assert summary["stages"]["admission"]["count"] == 12
+
+
+async def test_who_is_cancelled_while_waiting_takes_no_room(memory):
+    gate = Admission(reserve_mb=1000)
+    memory["mb"] = 0
+    await gate.enter()
+    waiting = asyncio.create_task(gate.enter())
+    await asyncio.sleep(0.02)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert gate.running == 1

@@ -1,0 +1,108 @@
+"""Who acts: what `--policy` may say, and a rollout that several servers share."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.agent.policy_host import Host
+from tests.rollout.in_process import InProcessCluster
+from tests.rollout.scripted import CALL, Script, ScriptedPool
+from webgym_cli.errors import UsageError
+from webgym_cli.rollout.ray import worker as ray_rank
+from webgym_cli.rollout.ray.driver import ScaleOut
+from webgym_cli.rollout.resources import Acting, Parts, open_actor, policy_urls
+
+
+@pytest.fixture
+async def hosts():
+    made = [Host(name, CALL) for name in "ab"]
+    for host in made:
+        await host.start()
+    yield made
+    for host in made:
+        await host.stop()
+
+
+@pytest.mark.parametrize(
+    ("policy", "urls"),
+    [
+        ("http://a:1/v1", ("http://a:1/v1",)),
+        ("http://a/v1,https://a/v1", ("http://a/v1", "https://a/v1")),
+        (" http://a:1/v1 ,\thttp://a:2/v1", ("http://a:1/v1", "http://a:2/v1")),
+        ("http://[::1]:1/v1,http://a/v1/x", ("http://[::1]:1/v1", "http://a/v1/x")),
+    ],
+)
+def test_base_urls(policy, urls):
+    assert policy_urls(policy) == urls
+
+
+@pytest.mark.parametrize(
+    ("policy", "named"),
+    [
+        ("nonsense", "'nonsense' is neither vllm, oracle nor a base URL"),
+        ("", "'' is neither"),
+        ("http://a/v1,", "'' is neither"),
+        ("http://a/v1,,http://b/v1", "'' is neither"),
+        ("http://a/v1,ftp://b", "'ftp://b' is neither"),
+        ("http://a/v1,vllm", "vllm acts alone, it can't share requests with others"),
+        ("oracle,http://a/v1", "oracle acts alone"),
+        ("vllm,oracle", "vllm acts alone"),
+        ("http://", "'http://' is no address: it names no host"),
+        ("http://a/v1,http://:80/v1", "is no address: it names no host"),
+        ("http://[::1/v1", "is no address: "),
+        ("http://a:b/v1", "is no address: "),
+        ("http://a/v1,http://b/v1,http://a/v1", "a:80/v1 is named twice"),
+        ("http://a:443/v1,https://A/v1/", "a:443/v1 is named twice"),
+        ("http://a/v1,http://me:hidden@a/v1", "rollout.policy: a:80/v1 is named twice"),
+    ],
+)
+def test_what_can_not_act_is_refused_in_one_line(policy, named):
+    with pytest.raises(UsageError) as caught:
+        policy_urls(policy)
+    assert str(caught.value).startswith("rollout.policy: ")
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint
+
+
+def shared(summary, hosts):
+    servers = summary["servers"]
+    assert set(servers) == {host.url for host in hosts}
+    assert [servers[host.url]["requests"] for host in hosts] == [host.answered for host in hosts]
+    assert all(host.answered for host in hosts)
+    return sum(facts["requests"] for facts in servers.values())
+
+
+async def test_several_servers_share_a_rollout_and_stand_in_its_summary(world, hosts):
+    acting = Acting(base_urls=tuple(host.url for host in hosts), name="model")
+    async with open_actor(world.run, world.settings, acting) as actor:
+        summary = await world.roll(8, actor=actor)
+    assert shared(summary, hosts) == summary["steps"] == 16
+    told = [event for event in world.events if event["event"] == "status"]
+    assert set(told[-1]["servers"]) == set(summary["servers"])
+    assert {found.policy for found in world.stored} == {"model"}
+
+
+async def test_one_server_has_no_counters(world, hosts):
+    async with open_actor(world.run, world.settings, Acting(base_urls=(hosts[0].url,), name="model")) as actor:
+        summary = await world.roll(2, actor=actor)
+    assert "servers" not in summary
+    assert hosts[0].answered == 4
+
+
+async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, hosts, monkeypatch):
+    monkeypatch.setattr(ray_rank, "PULSE", 0.02)
+
+    @asynccontextmanager
+    async def opener(run, settings, acting, environment, node=""):
+        async with open_actor(run, settings, acting) as actor:
+            yield Parts(actor, ScriptedPool(Script()) if environment else None, None)
+
+    acting = Acting(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
+    cluster = InProcessCluster(2)
+    driver = ScaleOut(world.plan(8), world.run, world.settings, cluster, opener, acting, "tools", world.events.append)
+    summary = await driver.execute()
+    await cluster.bury()
+    assert summary["ranks"] == 2
+    assert {found.sampling.logprobs for found in world.stored} == {"processed"}
+    assert shared(summary, hosts) == summary["steps"] == 16

@@ -1,0 +1,220 @@
+"""Questions through the same rollout as the web: a policy over HTTP, the calculator, chains, and what comes after."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+import pytest
+from aiohttp import web
+
+from tests.agent.policy_host import Host
+from tests.prepare.buffer import converter, drawn, steps_of
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError, WebGymError
+from webgym_cli.inspect.episode import Told
+from webgym_cli.inspect.page import page
+from webgym_cli.inspect.verify import verify
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.rollout_setup import plan_collection
+from webgym_cli.prepare.sft.conversations import whole_sample
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+RECORDS = [{"question": f"Calculate {n} * 7.", "answer": str(n * 7)} for n in range(2, 6)]
+PICTURE = '''
+from webgym_cli.tools import tool
+from tests.records.made import png
+
+@tool
+def draw(shade: int) -> dict:
+    """Draw a grey picture."""
+    return {"observation": "drawn", "image": png(shade)}
+'''
+
+
+def call(name, **arguments):
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+class Solver(Host):
+    """Calculates with the tool, then answers; as vLLM does, it gives its token ids."""
+
+    def __init__(self, turn=None):
+        super().__init__()
+        self.requests = []
+        self.turn = turn or self.solve
+
+    @staticmethod
+    def solve(messages):
+        results = re.findall(r"<tool_response>\n(.*?)\n</tool_response>", messages[-1]["content"])
+        if results:
+            return f"It is \\boxed{{{results[-1]}}}."
+        expression = messages[1]["content"].removeprefix("Calculate ").removesuffix(".")
+        return call("calculator", expression="1+1") + call("calculator", expression=expression)
+
+    async def start(self):
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/version", self._version)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.01)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self._port = self._runner.addresses[0][1]
+
+    async def _version(self, request):
+        return web.json_response({"version": "0.32.0"})
+
+    async def _complete(self, request):
+        body = await request.json()
+        self.requests.append(body)
+        text = self.turn(body["messages"])
+        ids = list(text.encode())
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+            "token_ids": ids,
+            "logprobs": {"content": [{"token": "x", "logprob": -0.5, "bytes": None, "top_logprobs": []} for _ in ids]},
+        }
+        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [choice]}
+        return web.json_response({**answer, "prompt_token_ids": [1, 2, 3]})
+
+
+@pytest.fixture
+def roll(tmp_path):
+    """Roll a run out against a host; its settings may be changed."""
+
+    async def rolled(host, episodes, *overrides, split=Split.TRAIN):
+        data = tmp_path / "questions.json"
+        data.write_text(json.dumps(RECORDS))
+        run = RunDir(tmp_path / "run")
+        settings = load(["arithmetic"], [f"tasks.train={data}", "tasks.test=", "rollout.concurrency=4", *overrides])
+        create_or_open(run, settings)
+        await host.start()
+        try:
+            async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+                summary = await pipeline.collect(split, host.url, episodes)
+        finally:
+            await host.stop()
+        return run, settings, summary, list(scan(run, split, 0))
+
+    return rolled
+
+
+async def test_questions_are_rolled_out_in_groups_with_calls_results_and_tokens(roll):
+    host = Solver()
+    _, settings, summary, found = await roll(host, 8, "agent.num_chains=4")
+    assert (summary["episodes"], summary["success_rate"], summary["failures"]) == (8, 1.0, {})
+    assert sorted(Counter(trajectory.task.id for trajectory in found).values()) == [4, 4]
+    assert len({trajectory.seed for trajectory in found}) == 8
+    for trajectory in found:
+        first, second = trajectory.steps
+        wanted = trajectory.task.extra["answer"]
+        assert [made.name for made in first.action.calls] == ["calculator"] * 2
+        assert first.observation.screenshot is first.page_changed is None
+        assert [result.text for result in second.observation.results] == ["2", wanted]
+        assert second.action.text == trajectory.outcome.answer == f"It is \\boxed{{{wanted}}}."
+        assert trajectory.outcome.stop is Stop.ANSWERED
+        assert all(bytes(step.generation.token_ids).decode() == step.response for step in trajectory.steps)
+        assert all(len(step.generation.logprobs) == len(step.generation.token_ids) for step in trajectory.steps)
+        assert [render_step(trajectory, step.index).digest for step in trajectory.steps] == [
+            step.prompt_digest for step in trajectory.steps
+        ]
+        assert trajectory.prompt.system_prompt == settings.agent.system_prompt
+    sent = Counter(message["role"] for body in host.requests for message in body["messages"])
+    assert sent == {"system": 16, "user": 24, "assistant": 8}
+
+
+async def test_chains_go_on_where_a_plan_stopped(roll, tmp_path):
+    run, settings, _, found = await roll(Solver(), 6, "agent.num_chains=4")
+    assert sorted(Counter(trajectory.task.id for trajectory in found).values()) == [2, 4]
+    plan = plan_collection(run, settings, Split.TRAIN, "http://127.0.0.1:1/v1", 8)
+    assert len(plan.owed) == 2
+    groups = Counter((episode.task.id, episode.position // 4) for episode in plan.episodes)
+    assert list(groups.values()) == [4, 4]
+
+
+async def test_an_evaluation_asks_each_question_once(roll):
+    _, _, summary, found = await roll(Solver(), 4, "agent.num_chains=4", split=Split.TEST)
+    assert summary["episodes"] == len({trajectory.task.id for trajectory in found}) == 4
+
+
+async def test_after_the_last_turn_what_there_is_is_scored(roll):
+    host = Solver(lambda messages: call("calculator", expression=messages[1]["content"][10:-1]))
+    _, _, _, found = await roll(host, 1, "agent.max_turns=2", "agent.reward_name=math_reward_string_equal")
+    (trajectory,) = found
+    assert (len(trajectory.steps), trajectory.outcome.stop, trajectory.outcome.reward) == (2, Stop.STEP_LIMIT, 1.0)
+
+
+async def test_wrong_answers_are_worth_what_the_reward_says(roll):
+    _, _, summary, found = await roll(Solver(lambda messages: "It is 1."), 2)
+    assert [trajectory.outcome.reward for trajectory in found] == [0.0, 0.0]  # no tool was used
+    assert summary["success_rate"] == 0.0
+
+
+async def test_a_reply_that_cannot_be_read_is_told_once_and_results_are_not_repeated(roll):
+    replies = iter([call("calculator", expression="2*7"), "<tool_call>{", "14"])
+    host = Solver(lambda messages: next(replies))
+    await roll(host, 1, "agent.max_turns=3")
+    assert [message["content"] for message in host.requests[-1]["messages"][2:]] == [
+        call("calculator", expression="2*7"),
+        "<tool_response>\n14\n</tool_response>",
+        "<tool_call>{",
+        "The last reply could not be read: no_tool_call. Nothing was called.",
+    ]
+
+
+async def test_the_last_request_holds_the_images_of_results(roll, tmp_path):
+    (tmp_path / "picture.py").write_text(PICTURE)
+    replies = iter([call("draw", shade=1) + call("draw", shade=2), "done"])
+    host = Solver(lambda messages: next(replies))
+    tools = json.dumps([f"{tmp_path / 'picture.py'}:draw"])
+    run, _, _, (trajectory,) = await roll(host, 1, f"agent.tools={tools}", "agent.reward_name=qa_f1_reward")
+    parts = host.requests[-1]["messages"][-1]["content"]
+    assert [part["type"] for part in parts] == ["text", "image_url", "text", "image_url", "text"]
+    assert len(trajectory.steps[1].observation.pictures) == 2
+    assert all(ScreenshotStore(run.screenshots).get(shot.sha256) for shot in trajectory.steps[1].observation.pictures)
+    assert verify(run, lambda event: None)["findings_by_kind"] == {}
+    assert b"Result of draw" in page(Told(trajectory, ()), ScreenshotStore(run.screenshots))
+
+
+async def test_a_tool_that_returns_nonsense_is_a_failure_and_no_reward(roll, tmp_path):
+    source = 'from webgym_cli.tools import tool\n@tool\ndef odd() -> dict:\n    "Odd."\n    return {"image": b"no"}\n'
+    (tmp_path / "odd.py").write_text(source)
+    tools = json.dumps([f"{tmp_path / 'odd.py'}:odd"])
+    with pytest.raises(WebGymError, match="1 x environment_error"):
+        await roll(Solver(lambda messages: call("odd")), 1, f"agent.tools={tools}", "rollout.max_attempts=1")
+    (trajectory,) = scan(RunDir(tmp_path / "run"), Split.TRAIN, 0)
+    assert trajectory.outcome.failure is FailureKind.ENVIRONMENT_ERROR
+    assert trajectory.outcome.failure_detail == "the tool odd returned what is no output: its image is no PNG"
+
+
+async def test_what_the_reward_lacks_is_told_before_anything_runs(tmp_path):
+    data = tmp_path / "questions.json"
+    data.write_text('[{"question": "Q", "solution": "1"}]')
+    run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], [f"tasks.train={data}"])
+    with pytest.raises(UsageError, match=r"math_equal_reward_tool needs answer, which the task \w+ does not have"):
+        plan_collection(run, settings, Split.TRAIN, "vllm", 1)
+
+
+async def test_what_was_rolled_out_can_be_prepared_indexed_and_shown(roll):
+    run, settings, _, found = await roll(Solver(), 2, "algorithm_config.filter_retokenized=false")
+    with open_index(run) as index:
+        rows = list(index.rows("SELECT action, screenshot, environment_seconds FROM steps ORDER BY step", []))
+    assert Counter(row["action"] for row in rows) == {"call": 2, "answer": 2}
+    assert {row["screenshot"] for row in rows} == {None}
+    _, draw = drawn(run, settings, [0], converter(run, settings))
+    assert sorted(steps_of(draw)) == sorted((trajectory.id, index) for trajectory in found for index in range(2))
+    sample = next(sample for sample in draw.samples if sample.step == 1)
+    assert [message.role for message in sample.messages] == ["system", "user", "assistant", "user", "assistant"]
+    assert whole_sample(found[0]).messages[-1].content == found[0].steps[-1].response
+    shown = page(Told(found[0], ()), ScreenshotStore(run.screenshots)).decode()
+    assert "Result of calculator" in shown
+    assert "not the one that was sent" not in shown

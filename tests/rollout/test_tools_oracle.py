@@ -1,0 +1,113 @@
+"""The expert's episodes of questions: through the same rollout as a policy's, and on into a dataset."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.runs import model, webgym
+from webgym_cli.agent.chat_request import EncodedImages, request_body
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.agent.tool_calls import parse_calls
+from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.rollout_setup import plan_collection
+from webgym_cli.records.action import ActionName
+from webgym_cli.records.failure import Stop
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+WORKED = {
+    "question": "Natalia sold 48 clips in April, and half as many in May. How many altogether?",
+    "answer": "In May 48/2 = <<48/2=24>>24.\nAltogether 48+24 = <<48+24=72>>72.\n#### 72",
+}
+
+
+async def demonstrated(folder, episodes, *overrides):
+    """Roll the expert out; return the summary and the trajectories."""
+    run, settings = RunDir(folder / "run"), load(["arithmetic"], ["agent.num_chains=1", *overrides])
+    create_or_open(run, settings)
+    async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+        summary = await pipeline.collect(Split.TRAIN, "oracle", episodes)
+    return summary, list(scan(run, Split.TRAIN, 0))
+
+
+@pytest.mark.parametrize(("name", "count"), [("train", 160), ("test", 40), ("sums-train", 240), ("sums-test", 60)])
+async def test_every_shipped_question_is_solved(tmp_path, name, count):
+    summary, found = await demonstrated(tmp_path, count, f"tasks.train=arithmetic:{name}")
+    assert (summary["episodes"], summary["success_rate"], summary["failures"]) == (count, 1.0, {})
+    assert len({trajectory.task.id for trajectory in found}) == count
+    for trajectory in found:
+        assert (trajectory.outcome.reward, trajectory.outcome.stop) == (1.0, Stop.ANSWERED)
+        first, second = trajectory.steps
+        expression, answer = trajectory.task.extra["expression"], trajectory.task.extra["answer"]
+        assert json.loads(first.response.split("\n")[1])["arguments"] == {"expression": expression}
+        assert [result.text for result in second.observation.results] == [answer]
+        assert second.response == trajectory.outcome.answer == f"The answer is \\boxed{{{answer}}}."
+
+
+async def test_a_record_of_gsm8k_is_worked_out_turn_by_turn(tmp_path):
+    data = tmp_path / "questions.json"
+    data.write_text(json.dumps([WORKED]))
+    _, (trajectory,) = await demonstrated(tmp_path, 1, f"tasks.train={data}")
+    assert trajectory.policy == "oracle"
+    assert [step.action.name for step in trajectory.steps] == [ActionName.CALL, ActionName.CALL, ActionName.ANSWER]
+    assert trajectory.outcome.reward == 1.0
+    messages = [(message.role, message.content) for message in render_step(trajectory, 2).messages[1:]]
+    assert [*messages, ("assistant", trajectory.steps[2].response)] == [
+        ("user", WORKED["question"]),
+        ("assistant", '<tool_call>\n{"name": "calculator", "arguments": {"expression": "48/2"}}\n</tool_call>'),
+        ("user", "<tool_response>\n24\n</tool_response>"),
+        ("assistant", '<tool_call>\n{"name": "calculator", "arguments": {"expression": "48+24"}}\n</tool_call>'),
+        ("user", "<tool_response>\n72\n</tool_response>"),
+        ("assistant", "The answer is \\boxed{72}."),
+    ]
+
+
+async def test_calls_of_one_turn_stand_below_each_other(tmp_path):
+    data = tmp_path / "questions.json"
+    data.write_text(json.dumps([WORKED]))
+    _, (trajectory,) = await demonstrated(tmp_path, 1, f"tasks.train={data}", "agent.max_turns=2")
+    first, _ = trajectory.steps
+    assert [call.arguments["expression"] for call in first.action.calls] == ["48/2", "48+24"]
+    assert first.response.count("</tool_call>\n<tool_call>") == 1
+    assert trajectory.outcome.reward == 1.0
+
+
+def test_a_question_without_workings_is_named_before_anything_runs(tmp_path):
+    data = tmp_path / "questions.json"
+    data.write_text(json.dumps([{"id": "bare", "question": "Q", "answer": "1"}]))
+    run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], [f"tasks.train={data}"])
+    with pytest.raises(UsageError, match="task bare: no expert solves it"):
+        plan_collection(run, settings, Split.TRAIN, "oracle", 1)
+    plan_collection(run, settings, Split.TRAIN, "vllm", 1)
+
+
+def test_demonstrations_become_the_dataset_with_the_messages_of_a_chat_request(tmp_path):
+    folder = model(tmp_path / "model")
+    told = ["-c", "arithmetic", "-s", f"policy_config.base_model={folder}", "-s", "roles.device=cpu"]
+    told += ["-s", "algorithm_config.bf16=false", "-s", "algorithm_config.deepspeed_config_filename=null"]
+    said = webgym("rollout", "run", *told, "--policy", "oracle", "--episodes", 40, "--min-success", 1, cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    said = webgym("prepare", "run", "-s", "algorithm_config.val_split_ratio=0", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    run = RunDir(tmp_path / "run")
+    records = json.loads((run.dataset / "finetune_train.json").read_text())
+    stored = {trajectory.id: trajectory for trajectory in scan(run, Split.TRAIN, 0)}
+    assert (len(stored), len(records)) == (40, 80)
+    images = EncodedImages(ScreenshotStore(run.screenshots).get)
+    prompts = [render_step(trajectory, index) for trajectory in stored.values() for index in range(2)]
+    requests = [json.loads(request_body(prompt, images, {}))["messages"] for prompt in prompts]
+    for record in records:
+        *prompt, reply = record["conversations"]
+        roles = {"human": "user", "gpt": "assistant"}
+        messages = [{"role": roles[turn["from"]], "content": turn["value"]} for turn in prompt]
+        assert [{"role": "system", "content": record["system"]}, *messages] in requests
+        assert reply["from"] == "gpt"
+        for turn in record["conversations"][1::2]:
+            action = parse_calls(turn["value"], limit=16)
+            assert action.name is (ActionName.CALL if "calculator" in turn["value"] else ActionName.ANSWER)

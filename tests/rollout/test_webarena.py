@@ -1,0 +1,189 @@
+"""The whole engine on WebArena's tasks over the fixture sites, in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.environments.visits import HASTY
+from tests.stack.killing import needs_chromium
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.agent.reply import Reply
+from webgym_cli.agent.webrl_forms import render
+from webgym_cli.config.load import load
+from webgym_cli.environments.registry import make_pool
+from webgym_cli.errors import WebGymError
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Generation, PromptVersion
+from webgym_cli.records.webrl import WebRLAction, WebRLActionName
+from webgym_cli.rollout.agents import OracleActor
+from webgym_cli.rollout.engine import Rollout
+from webgym_cli.rollout.plan import plan_rollout, write_plan
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.run import RunDir
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chromium():
+    needs_chromium()
+
+
+class Engine:
+    """A run on tasks in WebArena's form."""
+
+    def __init__(self, folder):
+        self.run, self.events = RunDir(folder / "run"), []
+
+    async def roll(self, tasks, actor, *overrides, episodes=1):
+        given = [*HASTY, "context_config.prompt_version=webrl", f"tasks.train={tasks}", "rollout.max_attempts=1"]
+        loaded = load(overrides=[*given, "rollout.train_max_steps.easy=20", *overrides])
+        plan = plan_rollout(self.run, loaded, Split.TRAIN, 0, episodes)
+        write_plan(self.run, plan)
+        async with make_pool(loaded, "webarena") as pool:
+            await Rollout(plan, self.run, loaded, actor, pool, self.events.append).execute()
+        return self.stored
+
+    @property
+    def stored(self):
+        return {found.task.id: found for found in scan(self.run, Split.TRAIN, 0)}
+
+
+@pytest.fixture
+def engine(tmp_path):
+    return Engine(tmp_path)
+
+
+class Says:
+    """Gives its replies in turn, then an answer; remembers its prompts."""
+
+    name = "says"
+
+    def __init__(self, *replies):
+        self.replies, self.prompts = replies, []
+
+    async def act(self, prompt, environment):
+        self.prompts.append(prompt)
+        at = len(self.prompts) - 1
+        text = self.replies[at] if at < len(self.replies) else 'exit(message="wrong")'
+        return Reply(text=text, generation=Generation(finish_reason="stop"))
+
+    def sampling(self, *, greedy):
+        return None
+
+
+async def test_the_expert_solves_every_task_of_the_fixture(engine):
+    actor = OracleActor(InteractionMode.SET_OF_MARKS, PromptVersion.WEBRL)
+    stored = await engine.roll("webarena:fixture", actor, "rollout.concurrency=3", episodes=9)
+    assert len(stored) == 9
+    generated = stored.pop("fixture-generated")
+    assert {name: found.outcome.reward for name, found in stored.items()} == dict.fromkeys(stored, 1.0)
+    assert generated.awaits_judgement
+    assert (generated.outcome.stop, generated.outcome.scores) == (Stop.ANSWERED, ())
+    for found in (*stored.values(), generated):
+        assert found.outcome.failure is None
+        for step in found.steps:
+            assert step.response == render(step.action)
+            assert step.observation.html and step.observation.screenshot
+            assert render_step(found, step.index).digest == step.prompt_digest
+    switched = [step.action.name for step in stored["fixture-tabs"].steps]
+    assert WebRLActionName.SWITCH_TAB in switched
+
+
+async def test_a_wrong_answer_is_worth_nothing(engine):
+    stored = await engine.roll("webarena:fixture-cheapest,fixture-mayor", Says(), episodes=2)
+    assert [found.outcome.reward for found in stored.values()] == [0.0, 0.0]
+
+
+async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engine):
+    click = render(Action(name=ActionName.CLICK, element_id=777))
+    select = render(WebRLAction(name=WebRLActionName.SELECT, element_id=0, text="x"))
+    actor = Says(click, "hm", select, 'quote(content="kept")')
+    (found,) = (await engine.roll("webarena:fixture-cheapest", actor)).values()
+    assert [step.action_error is None for step in found.steps] == [False, True, False, True, True]
+    users = [prompt.messages[-1].content for prompt in actor.prompts]
+    assert "The last action failed: there is no element 777" in users[1]
+    assert "The last reply was no action: no_tool_call." in users[2]
+    assert "is no list of options" in users[3]
+    assert not any(prompt.images for prompt in actor.prompts)
+    assert [message.content for message in actor.prompts[-1].messages if message.role == "assistant"] == list(
+        actor.replies
+    )
+    assert (found.outcome.reward, found.outcome.answer) == (0.0, "wrong")
+
+
+async def test_out_of_steps_is_scored_by_what_pages_hold(engine):
+    few = "rollout.train_max_steps.easy=1"
+    wait = render(Action(name=ActionName.WAIT, seconds=0))
+    (scored,) = (await engine.roll("webarena:fixture-edit", Says(wait), few)).values()
+    assert (scored.outcome.reward, scored.outcome.stop) == (0.0, Stop.STEP_LIMIT)
+    assert scored.outcome.scores[0].source == "environment"
+
+
+async def test_a_generated_task_that_ran_out_of_steps_waits_for_a_reward_model(engine):
+    wait = render(Action(name=ActionName.WAIT, seconds=0))
+    (found,) = (await engine.roll("webarena:fixture-generated", Says(wait), "rollout.train_max_steps.easy=1")).values()
+    assert found.awaits_judgement
+    assert found.outcome.stop is Stop.STEP_LIMIT
+
+
+def fuzzy(folder, **answers):
+    record = {
+        "id": "fuzzy",
+        "instruction": "What colour is it?",
+        "start_url": "http://shop.test",
+        "environment": "webarena",
+        "eval": {"eval_types": ["string_match"], "reference_answers": answers},
+    }
+    file = folder / "fuzzy.jsonl"
+    file.write_text(json.dumps(record) + "\n")
+    return file
+
+
+@asynccontextmanager
+async def judge_that_says(reply):
+    """Serve a judge that gives one reply; yield its settings and the chats that it was sent."""
+    asked = []
+
+    async def answer(request):
+        asked.append((await request.json())["messages"])
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply}}
+        return web.json_response(
+            {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+        )
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        yield (f"judge.base_url={server.make_url('/v1')}", "judge.retries=1"), asked
+
+
+@pytest.mark.parametrize(("verdict", "reward"), [("right", 1.0), ("wrong", 0.0)])
+async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward):
+    async with judge_that_says(json.dumps({"reason": "So it is.", "verdict": verdict})) as (settings, asked):
+        (found,) = (await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *settings)).values()
+    assert (found.outcome.reward, found.outcome.failure) == (reward, None)
+    (chat,) = asked
+    assert json.loads(chat[1]["content"]) == {"task": "What colour is it?", "reference": "red", "answer": "wrong"}
+
+
+@pytest.mark.parametrize("reply", ["It is right.", '{"reason": "Hm.", "verdict": "partly right"}'])
+async def test_a_verdict_that_can_not_be_read_is_no_reward(engine, tmp_path, reply):
+    async with judge_that_says(reply) as (settings, asked):
+        with pytest.raises(WebGymError, match="could be judged"):
+            await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *settings)
+    assert (engine.stored["fuzzy"].outcome.failure, len(asked)) == (FailureKind.JUDGE_FAILED, 2)
+
+
+async def test_a_judge_that_is_down_is_no_reward_of_0(engine, tmp_path):
+    down = ("judge.base_url=http://127.0.0.1:9/v1", "judge.retries=0", "judge.timeout=2")
+    with pytest.raises(WebGymError, match="could be judged"):
+        await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *down)
+    assert engine.stored["fuzzy"].outcome.failure is FailureKind.JUDGE_FAILED

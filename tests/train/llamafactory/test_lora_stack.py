@@ -1,0 +1,117 @@
+"""A real LoRA training of a tiny model: trained, killed before its merge, merged, served by vLLM, trained on."""
+
+import asyncio
+import json
+import subprocess
+
+import pytest
+
+from tests.train.training import SECOND, Trained, kill_trainer, train
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.errors import JobError
+from webgym_cli.serve.weights import check_model, digest
+from webgym_cli.store.run import new_attempt
+from webgym_cli.store.weights import tensors
+from webgym_cli.train.execute import execute
+from webgym_cli.train.llamafactory import lora_merge as merge
+from webgym_cli.train.plan import plan_training
+
+pytestmark = pytest.mark.stack
+LORA = {"finetuning_type": "lora", "lora_rank": 4, "num_train_epochs": 1, "learning_rate": 1e-2}
+
+CHECK = """
+import json, sys
+from safetensors.torch import load_file
+base, merged, adapter = (load_file(path) for path in sys.argv[1:4])
+scale = 2  # lora_alpha is twice the rank
+changed, worst = [], 0.0
+for name, weight in base.items():
+    part = name.removesuffix(".weight")
+    found = [key for key in adapter if part.removeprefix("model.") in key and key.endswith("lora_A.weight")]
+    wanted = weight
+    if found:
+        low, high = adapter[found[0]], adapter[found[0].replace("lora_A", "lora_B")]
+        wanted = weight + scale * (high.float() @ low.float())
+        changed.append(name)
+    worst = max(worst, (merged[name].float() - wanted.float()).abs().max().item())
+print(json.dumps({"changed": changed, "worst": worst, "moved": max(
+    (merged[name].float() - base[name].float()).abs().max().item() for name in changed)}))
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(trainable) -> Trained:
+    """The trainer is killed in the middle, webgym dies before the merge, the same command is given a third time."""
+    run, settings = trainable(24, **LORA)
+    torn, killed = [], []
+
+    def kill(event):
+        if event["event"] == "train" and event["done"] >= 2 and not killed:
+            killed.append(kill_trainer())
+
+    with pytest.raises(JobError):
+        asyncio.run(execute(plan_training(run, settings), run, settings, new_attempt(run), kill))
+    assert plan_training(run, settings).mode == "continued"
+
+    async def die(plan, *_):
+        target = plan.folder / merge.MERGING
+        target.mkdir()
+        (target / "model.safetensors").write_bytes(b"half a mod")
+        torn.append(target)
+        raise JobError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "_export", die)
+        with pytest.raises(JobError, match="killed"):
+            asyncio.run(execute(plan_training(run, settings), run, settings, new_attempt(run), lambda event: None))
+    assert torn[0].is_dir()
+    assert plan_training(run, settings).mode == "finished"
+    return train(run, settings)
+
+
+def test_the_merge_goes_on_without_training_again(trained):
+    assert not [event for event in trained.events if event["event"] == "train"]
+    assert [event["event"] for event in trained.events].count("train_merge") == 1
+    assert (trained.checkpoint.steps, trained.checkpoint.resumable) == (12, False)
+    assert [path.name for path in trained.run.checkpoints.iterdir()] == [trained.checkpoint.name]
+
+
+def test_the_published_weights_are_the_base_and_the_adapter(trained, tiny_model_dir, train_python):
+    files = [tiny_model_dir / "model.safetensors", trained.folder / "model.safetensors"]
+    files.append(trained.folder / "adapter/adapter_model.safetensors")
+    done = subprocess.run([train_python, "-c", CHECK, *files], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["worst"] < 1e-5
+    assert found["moved"] > 1e-4
+    assert all("language_model" in name for name in found["changed"]), "the vision tower is frozen"
+    assert any("q_proj" in name for name in found["changed"])
+
+
+def test_what_is_published_is_a_model_like_any_other(trained, tiny_model_dir):
+    kept = {(name, shape) for name, _, shape in tensors(tiny_model_dir)}
+    assert {(name, shape) for name, _, shape in tensors(trained.folder)} == kept
+    assert {kind for _, kind, _ in tensors(trained.folder)} == {kind for _, kind, _ in tensors(tiny_model_dir)}
+    assert check_model(str(trained.folder)) == str(trained.folder)
+    assert digest(str(trained.folder)) != digest(str(tiny_model_dir))
+    ids = [ModelTokens(str(folder)).response_ids("click [3]") for folder in (trained.folder, tiny_model_dir)]
+    assert ids[0] == ids[1]
+
+
+def test_the_next_training_puts_a_new_adapter_on_the_merged_weights(trained, trainable):
+    run, settings = trainable(4, 24, SECOND, trained.run, "d1", **LORA)
+    plan = plan_training(run, settings)
+    assert plan.mode == "fresh"
+    assert "merged into its weights" in plan.notes[-1]
+    assert plan.config["model_name_or_path"] == str(trained.folder)
+    assert 0 < plan.disk_bytes < 2 * sum(path.stat().st_size for path in trained.folder.rglob("*.safetensors"))
+
+
+async def test_vllm_serves_it(trained, tiny_model_dir, policy_server):
+    engine = policy_server._engine
+    before = engine._digest
+    await policy_server.swap(str(trained.folder))
+    try:
+        assert policy_server.model == str(trained.folder)
+        assert engine._digest == digest(str(trained.folder)) != before
+    finally:
+        await policy_server.swap(str(tiny_model_dir))

@@ -1,0 +1,321 @@
+import json
+
+import pytest
+
+from tests.train.fake_checkpoints import checkpoint, published, weights
+from tests.train.train_data import prepare, rows, settings_for
+from webgym_cli.errors import MissingStageError, RoleError, SettingsError, UsageError
+from webgym_cli.jobs import devices
+from webgym_cli.train import process_env as environment
+from webgym_cli.train import working_dir as partial
+from webgym_cli.train.llamafactory.dataset import total_steps
+from webgym_cli.train.plan import plan_training
+from webgym_cli.train.training_plan import without_states
+from webgym_cli.util.files import write_json
+
+NAME = "model_20260109_000000"
+
+
+@pytest.fixture
+def ready(run, role, tmp_path):
+    """A prepared run; returns how to plan its training."""
+
+    def plan(samples=4, digest="d0", environ=None, name=NAME, again=True, train=None, **algorithm):
+        settings = settings_for(role=role, train=train, **algorithm)
+        if again:
+            prepare(run, settings, rows(tmp_path / "images", samples), name, digest)
+        return plan_training(run, settings, environ or {})
+
+    return plan
+
+
+def interrupt(plan, step=2, **facts):
+    folder = checkpoint(plan.folder / f"checkpoint-{step}", step=step, **facts)
+    write_json(plan.folder / partial.RECORD, plan.training.model_dump(mode="json"))
+    return folder
+
+
+def test_the_first_training_is_fresh(ready, run, role):
+    plan = ready(samples=5)
+    assert (plan.mode, plan.parent, plan.total_steps) == ("fresh", "tiny", 4)
+    assert plan.argv == (str(role / "bin/llamafactory-cli"), "train", "launch.yaml")
+    assert plan.overrides == {"output_dir": str(run.checkpoints / f"{NAME}.partial")}
+    assert plan.env["OMP_NUM_THREADS"] == "1"
+    assert "FORCE_TORCHRUN" not in plan.env
+    assert plan.launch["learning_rate"] == 1e-3
+    assert not plan.folder.exists()
+
+
+def test_the_plan_is_json_without_secrets(ready, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "secret-key")
+    assert "secret-key" not in json.dumps(ready().to_json())
+
+
+def test_without_a_dataset(run, role):
+    with pytest.raises(MissingStageError) as caught:
+        plan_training(run, settings_for(role=role), {})
+    assert caught.value.hint == f"webgym prepare {run.root}"
+    assert caught.value.exit_code == 3
+
+
+def test_a_dataset_that_was_trained(ready, run):
+    ready()
+    published(run, 1)
+    with pytest.raises(MissingStageError, match="already trained"):
+        ready(again=False)
+
+
+def test_a_dataset_for_another_parent(ready, run):
+    published(run, 1)
+    ready()
+    (run.checkpoints / "model_20260101_000000").rename(run.checkpoints / "model_20260102_000000")
+    record = run.checkpoints / "model_20260102_000000/checkpoint.json"
+    record.write_text(record.read_text().replace("model_20260101", "model_20260102"))
+    with pytest.raises(MissingStageError):
+        ready(again=False)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"iteration": "x"}', "[]", '{"iteration": 0}'])
+def test_a_damaged_prepared_json_is_named(ready, run, text):
+    ready()
+    (run.dataset / "prepared.json").write_text(text)
+    with pytest.raises(Exception, match=r"prepared\.json") as caught:
+        ready(again=False)
+    assert caught.value.exit_code in (1, 2)
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "- 1", "stage: sft"])
+def test_a_damaged_train_config_is_named(ready, run, text):
+    ready()
+    (run.dataset / "train_config.yaml").write_text(text)
+    with pytest.raises(UsageError, match=r"train_config\.yaml"):
+        ready(again=False)
+
+
+def test_a_missing_llamafactory(ready, role):
+    (role / "bin/llamafactory-cli").unlink()
+    with pytest.raises(RoleError, match="llamafactory-cli"):
+        ready()
+
+
+def test_deepspeed_is_started_by_torchrun(ready):
+    plan = ready(deepspeed_config_filename="ds_config_cpu_zero2.json", train={"nproc_per_node": 2})
+    assert (plan.env["FORCE_TORCHRUN"], plan.env["NPROC_PER_NODE"]) == ("1", "2")
+    assert (plan.training.world_size, plan.training.zero_stage) == (2, 2)
+
+
+def test_several_machines_count(ready):
+    plan = ready(samples=8, environ={"NNODES": "2", "NODE_RANK": "0"}, train={"nproc_per_node": 2}, num_train_epochs=1)
+    assert plan.training.world_size == 4
+    assert plan.total_steps == 1
+
+
+def test_a_missing_deepspeed_file_is_named(ready, run):
+    ready(deepspeed_config_filename="ds_config_cpu_zero1.json")
+    (run.dataset / "deepspeed.json").unlink()
+    with pytest.raises(SettingsError, match=r"deepspeed\.json"):
+        ready(again=False)
+
+
+def test_moments_are_carried_from_the_parent(ready, run):
+    parent = published(run, 1)
+    plan = ready()
+    assert (plan.mode, plan.source, plan.training.carried) == ("carried", parent, True)
+    assert plan.overrides["warmup_steps"] == 0
+    assert plan.overrides["resume_from_checkpoint"].endswith(f"{NAME}.start")
+    fresh = without_states(plan, "because")
+    assert (fresh.mode, fresh.launch["warmup_steps"], fresh.training.carried) == ("fresh", 2, False)
+    assert "resume_from_checkpoint" not in fresh.launch
+    assert "because" in fresh.notes[-1]
+
+
+def test_a_parent_without_states_gives_its_weights_only(ready, run):
+    parent = published(run, 1)
+    (parent / "optimizer.pt").unlink()
+    plan = ready()
+    assert plan.mode == "fresh"
+    assert "no optimizer states" in plan.notes[-1]
+
+
+def test_the_setting_that_drops_the_moments(ready, run):
+    published(run, 1)
+    plan = ready(train={"keep_optimizer_state": False})
+    assert (plan.mode, "keep_optimizer_state" in plan.notes[-1]) == ("fresh", True)
+
+
+@pytest.mark.parametrize(
+    ("processes", "stage", "carried"), [(2, 1, True), (1, 1, False), (2, 3, False), (2, None, False)]
+)
+def test_deepspeed_states_fit_the_same_stage_and_size_only(ready, run, processes, stage, carried):
+    before = partial.Training(data_digest="d", config_digest="c", parent="p", carried=False, world_size=2, zero_stage=1)
+    published(run, 1, training=before, world_size=2, zero=True)
+    name = stage and f"ds_config_cpu_zero{stage}.json"
+    plan = ready(deepspeed_config_filename=name, train={"nproc_per_node": processes})
+    assert (plan.mode == "carried") is carried
+    assert carried or plan.notes
+
+
+def test_an_interrupted_training_goes_on(ready):
+    here = interrupt(ready(), step=3)
+    plan = ready(again=False)
+    assert (plan.mode, plan.source) == ("continued", here)
+    assert plan.overrides["resume_from_checkpoint"] == str(here)
+    assert "warmup_steps" not in plan.overrides
+
+
+def test_a_carried_training_that_goes_on_has_no_warm_up(ready, run):
+    published(run, 1)
+    interrupt(ready())
+    plan = ready(again=False)
+    assert (plan.mode, plan.overrides["warmup_steps"], plan.training.carried) == ("continued", 0, True)
+
+
+def test_goes_on_from_the_newest_whole_checkpoint(ready):
+    plan = ready()
+    whole = interrupt(plan, step=2)
+    torn = checkpoint(plan.folder / "checkpoint-3", step=3)
+    (torn / "optimizer.pt").write_bytes((torn / "optimizer.pt").read_bytes()[:50])
+    assert ready(again=False).source == whole
+
+
+def test_without_a_whole_checkpoint_it_starts_over(ready):
+    torn = interrupt(ready())
+    (torn / "trainer_state.json").write_text('{"global_')
+    assert ready(again=False).mode == "fresh"
+
+
+def test_other_data_or_settings_start_over(ready):
+    interrupt(ready())
+    assert ready(digest="d1").mode == "fresh"
+    assert ready(learning_rate=2e-3).mode == "fresh"
+    assert ready().mode == "continued"
+
+
+def test_a_dataset_prepared_again_under_another_name_goes_on(ready):
+    first = ready()
+    interrupt(first)
+    plan = ready(name="model_20260110_000000")
+    assert (plan.mode, plan.adopted) == ("continued", first.folder)
+    assert plan.source == plan.folder / "checkpoint-2"
+
+
+@pytest.mark.parametrize(("step", "mode"), [(3, "continued"), (4, "finished")])
+def test_a_training_by_hand_is_taken_over(ready, run, step, mode):
+    plan = ready()
+    checkpoint(run.checkpoints / NAME / f"checkpoint-{step}", step=step)
+    plan = ready(again=False)
+    assert (plan.mode, plan.adopted) == (mode, run.checkpoints / NAME)
+
+
+def test_a_training_that_made_all_its_steps_is_not_run_again(ready):
+    last = interrupt(ready(save_only_model=True), step=4)
+    (last / "optimizer.pt").unlink()  # what has no states to go on from can still be published
+    plan = ready(again=False, save_only_model=True)
+    assert (plan.mode, plan.source) == ("finished", last)
+    assert "resume_from_checkpoint" not in plan.launch
+    assert "publication is missing" in plan.notes[-1]
+    assert ready(digest="d1", save_only_model=True).mode == "fresh"
+
+
+def test_an_adapter_starts_with_a_fresh_optimizer(ready, run):
+    published(run, 1)
+    plan = ready(finetuning_type="lora")
+    assert (plan.mode, plan.lora) == ("fresh", True)
+    assert "merged into its weights" in plan.notes[-1]
+    assert not ready().lora
+
+
+def test_the_plan_tells_what_the_disk_must_hold(run, role, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    weights(model / "model.safetensors", 400)
+    settings = settings_for(model=model, role=role)
+    prepare(run, settings, rows(tmp_path / "images", 2), NAME)
+    # 100 numbers in fp32: 400 bytes of weights twice, 800 of moments
+    assert plan_training(run, settings, {}).to_json()["disk_bytes"] == 1600
+    assert plan_training(run, settings, {}).device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("visible", "setting", "processes"),
+    [("0,1,2", None, 3), ("0,1,2", 2, 2), ("0,-1,2", None, 1), ("MIG-1a", None, 1), ("GPU-1a,GPU-2b", None, 2)],
+)
+def test_processes_follow_the_gpus_that_can_be_used(monkeypatch, visible, setting, processes):
+    monkeypatch.setattr(devices, "present", lambda: 4)
+    settings = settings_for(train={"nproc_per_node": setting})
+    assert environment.processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible}) == processes
+    assert environment.processes(settings, "cpu", {"CUDA_VISIBLE_DEVICES": visible}) == (setting or 1)
+
+
+def test_processes_without_the_variable(monkeypatch):
+    monkeypatch.setattr(devices, "present", lambda: 8)
+    assert environment.processes(settings_for(), "cuda", {}) == 8
+    monkeypatch.setattr(devices, "present", lambda: 0)  # a driver that shows no device files
+    assert environment.processes(settings_for(), "cuda", {}) == 1
+    assert environment.processes(settings_for(train={"nproc_per_node": 4}), "cuda", {}) == 4
+
+
+@pytest.mark.parametrize(
+    ("visible", "setting", "words"),
+    [("", None, "hides every GPU"), ("-1", 2, "hides every GPU"), ("0,1", 4, "4 processes need as many GPUs, 2 can")],
+)
+def test_gpus_that_do_not_suffice_are_named(monkeypatch, visible, setting, words):
+    monkeypatch.setattr(devices, "present", lambda: 8)
+    with pytest.raises(UsageError, match=words) as caught:
+        environment.processes(
+            settings_for(train={"nproc_per_node": setting}), "cuda", {"CUDA_VISIBLE_DEVICES": visible}
+        )
+    assert caught.value.hint
+
+
+def test_a_strange_folder_in_the_way_is_named(ready, run):
+    (run.checkpoints / NAME).mkdir(parents=True)
+    with pytest.raises(UsageError, match="in the way"):
+        ready()
+
+
+def test_a_local_model_needs_no_network(run, role, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    weights(model / "model.safetensors")
+    settings = settings_for(model=model, role=role)
+    prepare(run, settings, rows(tmp_path / "images", 2), NAME)
+    assert plan_training(run, settings, {}).env["HF_HUB_OFFLINE"] == "1"
+    model.rename(tmp_path / "moved")
+    with pytest.raises(MissingStageError, match="model_name_or_path"):
+        plan_training(run, settings, {})
+
+
+def wandb(role):
+    package = role / "lib/python3.11/site-packages/wandb"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+
+
+def test_wandb_without_a_key_stays_offline(ready, role, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    wandb(role)
+    plan = ready(report_to="wandb")
+    assert (plan.env["WANDB_MODE"], plan.env["WANDB_PROJECT"]) == ("offline", "rl")
+    assert "WANDB_API_KEY is not set" in plan.notes[0]
+    assert ready(report_to="wandb", environ={"WANDB_API_KEY": "k"}).env["WANDB_MODE"] == "online"
+    offline = ready(report_to="wandb", environ={"WANDB_API_KEY": "k", "WANDB_MODE": "offline"})
+    assert (offline.env["WANDB_MODE"], offline.overrides.get("report_to")) == ("offline", None)
+    disabled = ready(report_to="wandb", environ={"WANDB_API_KEY": "k", "WANDB_MODE": "disabled"})
+    assert ("WANDB_MODE" in disabled.env, disabled.overrides["report_to"]) == (False, "none")
+
+
+def test_wandb_that_is_not_installed_is_left_out(ready):
+    plan = ready(report_to="wandb")
+    assert plan.overrides["report_to"] == "none"
+    assert "not installed" in plan.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("samples", "batch", "accumulation", "epochs", "world", "steps"),
+    [(10, 2, 2, 2, 1, 6), (1, 8, 8, 1, 1, 1), (1, 8, 8, 0.1, 1, 1), (9, 2, 1, 1, 2, 3), (10, 3, 4, 2.5, 1, 3)],
+)
+def test_steps_are_counted_as_the_trainer_does(samples, batch, accumulation, epochs, world, steps):
+    config = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+    assert total_steps(config | {"num_train_epochs": epochs}, samples, world) == steps
+    assert total_steps(config | {"max_steps": 5}, samples, world) == 5

@@ -1,0 +1,146 @@
+"""Real trainings of a tiny model with LLaMA-Factory and DeepSpeed. Each takes 10 to 90 seconds."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.train.training import FIRST, SECOND, Trained, kill_trainer, train
+from webgym_cli.errors import JobError
+from webgym_cli.store.run import new_attempt
+from webgym_cli.train.execute import execute
+from webgym_cli.train.llamafactory import optimizer_carryover as start_state
+from webgym_cli.train.plan import plan_training
+from webgym_cli.train.process_env import child_environment
+
+pytestmark = pytest.mark.stack
+
+NEW_RATE = 3e-4
+
+
+@pytest.fixture(scope="session")
+def first(trainable) -> Trained:
+    return train(*trainable())
+
+
+@pytest.fixture(scope="session", params=[1, 3], ids=["zero1", "zero3"])
+def deepspeed(request) -> dict:
+    """Settings of a training with two processes."""
+    return {
+        "deepspeed_config_filename": f"ds_config_cpu_zero{request.param}.json",
+        "train": {"nproc_per_node": 2},
+        "num_train_epochs": 1,
+        "save_steps": 999999,
+    }
+
+
+@pytest.fixture(scope="session")
+def deepspeed_first(trainable, deepspeed) -> Trained:
+    return train(*trainable(samples=6, **deepspeed))
+
+
+def steps(trained: Trained) -> list[dict]:
+    return [event for event in trained.events if event["event"] == "train" and "loss" in event]
+
+
+def read_states(python: Path, file: Path) -> dict:
+    """Adam's step counters, learning rates and the norms of its moments."""
+    code = """
+import json, sys, torch
+states = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
+held = states["state"].values()
+print(json.dumps({"steps": sorted({int(value["step"]) for value in held}),
+    "rates": sorted({group["lr"] for group in states["param_groups"]}),
+    "moments": [[value[name].double().norm().item() for name in ("exp_avg", "exp_avg_sq")] for value in held]}))
+"""
+    done = subprocess.run([python, "-c", code, str(file)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_a_training_publishes_the_next_policy(first):
+    assert [event["done"] for event in steps(first)] == list(range(1, 13))
+    assert first.run.model(first.settings).resolve() == first.folder.resolve()
+    assert (first.checkpoint.steps, first.checkpoint.version, first.checkpoint.resumable) == (12, 1, True)
+    assert first.losses[-1] < first.losses[0]
+    names = {path.name for path in first.folder.iterdir()}
+    wanted = {"model.safetensors", "config.json", "tokenizer.json", "processor_config.json", "chat_template.jinja"}
+    assert wanted | {"optimizer.pt", "scheduler.pt", "trainer_state.json"} <= names
+    assert [path.name for path in first.run.checkpoints.iterdir()] == [FIRST]
+
+
+def test_a_killed_training_goes_on_with_the_same_losses(first, trainable):
+    run, settings = trainable()
+    killed = []
+
+    def kill(event):
+        if event["event"] == "train" and event["done"] >= 3 and not killed:
+            killed.append(kill_trainer())
+
+    with pytest.raises(JobError) as caught:
+        asyncio.run(execute(plan_training(run, settings), run, settings, new_attempt(run), kill))
+    assert caught.value.returncode == 137
+    plan = plan_training(run, settings)
+    assert plan.mode == "continued"
+    again = train(run, settings)
+    assert 0 < len(steps(again)) < 12
+    assert again.losses == first.losses
+    for name in ("model.safetensors",):
+        assert (again.folder / name).read_bytes() == (first.folder / name).read_bytes()
+
+
+async def test_the_start_keeps_the_moments_and_takes_the_new_rate(first, train_python, tmp_path):
+    options = {"learning_rate": NEW_RATE, "logging_steps": 2, "eval_steps": 3, "save_steps": 4}
+    env = child_environment({}, first.settings, train_python)
+    said = await start_state.build(train_python, first.folder, tmp_path / "start", options, env, tmp_path / "start.log")
+    assert said == ""
+    before = read_states(train_python, first.folder / "optimizer.pt")
+    after = read_states(train_python, tmp_path / "start/optimizer.pt")
+    assert after["moments"] == before["moments"]
+    assert (after["steps"], after["rates"], before["rates"]) == ([12], [NEW_RATE], [1e-3])
+    state = json.loads((tmp_path / "start/trainer_state.json").read_text())
+    assert (state["global_step"], state["epoch"], state["log_history"]) == (0, 0.0, [])
+    assert (state["logging_steps"], state["eval_steps"], state["save_steps"]) == (2, 3, 4)
+    assert (tmp_path / "start/model.safetensors").samefile(first.folder / "model.safetensors")
+
+
+def test_the_next_training_carries_the_moments(first, trainable, train_python):
+    run, settings = trainable(9, 5, SECOND, first.run, "d1", learning_rate=NEW_RATE, save_steps=999999)
+    plan = plan_training(run, settings)
+    assert (plan.mode, plan.total_steps) == ("carried", 10)
+    second = train(run, settings)
+    assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 10
+    assert second.events[-1]["steps"] == 10
+    state = json.loads((second.folder / "trainer_state.json").read_text())
+    assert (state["epoch"], state["max_steps"], state["global_step"]) == (2.0, 10, 10)
+    assert read_states(train_python, second.folder / "optimizer.pt")["steps"] == [22]
+    assert second.losses[0] < first.losses[0]
+    assert (second.checkpoint.version, second.checkpoint.parent) == (2, FIRST)
+
+
+def test_deepspeed_trains_with_two_processes(deepspeed_first):
+    assert deepspeed_first.checkpoint.resumable
+    assert [event["done"] for event in steps(deepspeed_first)] == [1, 2]
+    assert len(list(deepspeed_first.folder.glob("global_step*/*_optim_states.pt"))) == 2
+    assert (deepspeed_first.folder / "model.safetensors").is_file()
+
+
+def test_deepspeed_carries_the_moments(deepspeed_first, trainable, deepspeed):
+    run, settings = trainable(9, 2, SECOND, deepspeed_first.run, "d1", learning_rate=NEW_RATE, **deepspeed)
+    assert plan_training(run, settings).mode == "carried"
+    second = train(run, settings)
+    assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 3
+    assert second.checkpoint.steps == 3
+    assert second.losses[0] < deepspeed_first.losses[0]
+
+
+def test_a_missing_image_fails_with_its_name(trainable, images):
+    run, settings = trainable(2, 200)
+    gone = next(images.glob("200-*.png"))
+    gone.unlink()
+    with pytest.raises(JobError) as caught:
+        train(run, settings)
+    assert gone.name in str(caught.value)
+    assert "train.log" in str(caught.value)
+    assert caught.value.exit_code == 4

@@ -1,0 +1,270 @@
+"""How a training by policy gradients is planned, from what lies in the run's folder."""
+
+import json
+
+import pytest
+
+from tests.train.fake_checkpoints import checkpoint, published
+from tests.train.train_data import settings_for
+from webgym_cli.config.rl import RlSettings
+from webgym_cli.errors import MissingStageError, RoleError, SettingsError, UsageError
+from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.rl_data import RlData
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.store.checkpoints import RECORD
+from webgym_cli.train import working_dir as partial
+from webgym_cli.train.command import START
+from webgym_cli.train.nodes.topology import Place
+from webgym_cli.train.plan import plan_training
+from webgym_cli.train.rl_backend import total_steps
+from webgym_cli.util.files import read_json, write_json
+
+NAME = "model_20260109_000000"
+WEBRL = {"current_rows": 6, "replayed_rows": 3}
+
+
+def batch(run, iteration=0, policy="tiny", digest="d0", **facts):
+    data = RlData(
+        iteration=iteration,
+        model_name=NAME,
+        policy=policy,
+        model=str(run.checkpoints / policy) if iteration else "tiny",
+        sampling=Sampling(temperature=1.0),
+        trained=6,
+        rows=9,
+        tokens=90,
+        trained_tokens=30,
+        plan_digest="p",
+        digest=digest,
+    ).model_copy(update=facts)
+    run.rl_data.mkdir(exist_ok=True)
+    write_json(run.rl_data / "rl.json", data.model_dump(mode="json", by_alias=True))
+
+
+def settings(role, algorithm="grpo", train=None, **rl):
+    told = settings_for(role=role, train={"algorithm": algorithm} | (train or {}))
+    return told.model_copy(update={"rl": RlSettings.model_validate(rl)})
+
+
+@pytest.fixture
+def planned(run, role):
+    """Returns how to plan the training of the batch that is there."""
+
+    def plan(algorithm="grpo", environ=None, train=None, **rl):
+        return plan_training(run, settings(role, algorithm, train, **rl), environ or {})
+
+    return plan
+
+
+def policy(run, version=1, algorithm="grpo", states=("actor",), **training):
+    """A policy that gradients made."""
+    facts = {"data_digest": "d", "config_digest": "c", "parent": "tiny", "carried": False}
+    record = partial.Training(**facts | {"world_size": 1, "zero_stage": None} | training)
+    folder = published(run, version, record)
+    for name in states:
+        (folder / "rl_state" / name).mkdir(parents=True)
+    (folder / "trainer_state.json").write_text('{"global_step": 4, "max_steps": 4, "kl_coef": 0.25}')
+    made = Checkpoint.model_validate(read_json(folder / RECORD)).model_copy(update={"algorithm": algorithm})
+    write_json(folder / RECORD, made.model_dump(mode="json"))
+    return folder
+
+
+def test_the_first_training_is_fresh(planned, run, role):
+    batch(run)
+    plan = planned("rloo", actor={"ppo_mini_batch_size": 4, "ppo_epochs": 3})
+    assert (plan.mode, plan.algorithm, plan.name, plan.parent, plan.total_steps) == ("fresh", "rloo", NAME, "tiny", 6)
+    assert plan.argv[0] == str(role / "bin/python")
+    assert plan.argv[1].endswith("train/rl/launch.py")
+    assert plan.argv[2:] == ("webgym_cli.train.rl.main", "launch.json")
+    told = json.loads(plan.launch_text())
+    assert told["data"] == str(run.rl_data.resolve())
+    assert (told["model"]["path"], told["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
+    assert told["trainer"]["output_dir"] == str((run.checkpoints / f"{NAME}.partial").resolve())
+    assert (told["trainer"]["seed"], told["actor"]["ppo_mini_batch_size"]) == (7, 4)
+    assert "data" not in told.get("rl", {})
+    assert (plan.lora, plan.start, plan.place) == (False, None, None)
+    assert not plan.folder.exists()
+
+
+def test_several_processes_are_torchrun_s(planned, run):
+    batch(run)
+    plan = planned(train={"nproc_per_node": 2})
+    assert plan.argv[1:6] == ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+    assert plan.training.world_size == 2
+
+
+def test_the_steps_are_those_of_the_trainer():
+    found, divided = RlData.model_construct(trained=9, rows=14), {"actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 2}}
+    assert total_steps(RlSettings(), "grpo", found) == 1
+    assert total_steps(RlSettings.model_validate(divided), "grpo", found) == 6
+    assert total_steps(RlSettings(), "webrl", found) == 2
+    critic = {"webrl": {"critic_epochs": 3}}
+    assert total_steps(RlSettings.model_validate(divided | critic), "webrl", found) == 4 * (3 + 2)
+
+
+def test_what_is_missing_or_of_another_policy_is_named(planned, run, role):
+    with pytest.raises(MissingStageError, match="there is no batch") as caught:
+        planned()
+    assert caught.value.hint == f"webgym prepare {run.root}"
+    batch(run)
+    policy(run)
+    with pytest.raises(MissingStageError, match="the batch is for training tiny in iteration 0, the current policy is"):
+        planned()
+    (run.rl_data / "rl.json").write_text('{"schema": 1}')
+    with pytest.raises(UsageError, match=r"rl\.json: iteration: Field required"):
+        planned()
+
+
+def test_on_several_nodes_torchrun_takes_the_rest_from_variables(planned, run, role):
+    batch(run)
+    plan = planned(environ={"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "a"}, train={"nproc_per_node": 3})
+    assert plan.argv[:4] == (str(role / "bin/python"), "-m", "torch.distributed.run", str(START))
+    assert (plan.training.world_size, plan.place) == (6, Place(2, 0, "a"))
+
+
+def test_a_missing_file_or_role_is_refused(planned, run, role):
+    batch(run)
+    with pytest.raises(SettingsError, match=r"rl\.trainer\.deepspeed: no file 'none\.json'"):
+        planned(trainer={"deepspeed": "none.json"})
+    (role / "bin/python").unlink()
+    with pytest.raises(RoleError, match="does not exist"):
+        planned()
+
+
+def test_deepspeed_s_file_and_stage(planned, run):
+    batch(run)
+    plan = planned(trainer={"deepspeed": "ds_config_h100_zero2.json"})
+    assert plan.training.zero_stage == 2
+    assert plan.deepspeed["zero_optimization"]["stage"] == 2
+    assert plan.config["trainer"]["deepspeed"].endswith("/ds_config_h100_zero2.json")
+
+
+def test_weights_and_moments_are_carried(planned, run):
+    folder = policy(run)
+    batch(run, 1, folder.name)
+    plan = planned()
+    assert (plan.mode, plan.source, plan.training.carried) == ("carried", folder, True)
+    assert plan.launch["trainer"]["carry_state"] == str(folder / "rl_state")
+
+
+@pytest.mark.parametrize(
+    ("reason", "how", "made"),
+    [
+        ("train.keep_optimizer_state is off", {"train": {"keep_optimizer_state": False}}, {}),
+        ("the adapter is new", {"model": {"lora_rank": 4}}, {}),
+        ("has no states", {}, {"states": ()}),
+        ("was trained by other processes", {}, {"world_size": 2}),
+        ("was trained by other processes", {}, {"zero_stage": 1}),
+        ("was trained without the critic of gae", {"algorithm": "gae"}, {}),
+    ],
+)
+def test_why_nothing_is_carried(planned, run, reason, how, made):
+    folder = policy(run, **made)
+    batch(run, 1, folder.name)
+    plan = planned(**how)
+    assert (plan.mode, plan.training.carried, plan.launch["trainer"].get("carry_state")) == ("fresh", False, None)
+    assert reason in plan.notes[0]
+
+
+def test_an_interrupted_training_of_the_same_batch_goes_on(planned, run):
+    batch(run)
+    first = planned(actor={"optim": {"lr": 0.1}})
+    folder = run.checkpoints / "model_20260108_000000.partial"
+    (folder / "state-2").mkdir(parents=True)
+    write_json(folder / partial.RECORD, first.training.model_dump(mode="json"))
+    plan = planned(actor={"optim": {"lr": 0.1}}, trainer={"save_freq": 5})
+    assert (plan.mode, plan.adopted, plan.source) == ("continued", folder, None)
+    assert "after step 2" in plan.notes[-1]
+    assert planned(actor={"optim": {"lr": 0.2}}).mode == "fresh"
+    checkpoint(folder / "checkpoint-4")
+    assert planned(actor={"optim": {"lr": 0.1}}).mode == "finished"
+    batch(run, digest="another")
+    assert planned(actor={"optim": {"lr": 0.1}}).mode == "fresh"
+
+
+def test_the_reference_is_the_policy_that_gradients_began_with(planned, run):
+    kl = {"use_kl_loss": True}
+    baseline = policy(run, 1, "sft", states=())
+    batch(run, 1, baseline.name)
+    assert planned(actor=kl).config["ref"]["path"] is None  # the trainer's own start
+    newest = policy(run, 2)
+    batch(run, 2, newest.name)
+    assert planned().config["ref"]["path"] is None
+    assert planned(actor=kl).config["ref"]["path"] == str(baseline.resolve())
+    assert planned(actor=kl, ref={"path": "other"}).config["ref"]["path"] == "other"
+
+
+def test_without_a_baseline_the_reference_is_the_base_model(planned, run):
+    folder = policy(run)
+    batch(run, 1, folder.name)
+    assert planned(algorithm="rloo", actor={"use_kl_loss": True}).config["ref"]["path"] == "tiny"
+
+
+def test_critic_and_kl_coefficient_go_on_and_the_warm_up_counts_from_the_baseline(planned, run):
+    policy(run, 1, "sft", states=())
+    newest = policy(run, 2, "gae", states=("actor", "critic"))
+    (newest / "critic").mkdir()
+    batch(run, 2, newest.name)
+    more = {"trainer": {"critic_warmup": 3}}
+    rl = {"algorithm": "gae"}
+    plan = planned(**rl, **more)
+    assert plan.mode == "carried"
+    assert plan.config["critic"]["path"] == str(newest / "critic")
+    assert plan.config["trainer"]["critic_warmup"] == 4
+    assert plan.config["algorithm"]["kl_ctrl"]["kl_coef"] == 0.001
+
+
+def test_demonstrations_are_always_imitated(run, role):
+    told = settings(role)
+    loop = told.loop.model_copy(update={"demonstration_iterations": 1})
+    batch(run)
+    with pytest.raises(MissingStageError, match="there is no dataset"):
+        plan_training(run, told.model_copy(update={"loop": loop}), {})
+
+
+def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
+    policy(run, 1, "sft", states=())
+    newest = policy(run, 2, "webrl", states=("actor", "critic"))
+    (newest / "critic").mkdir()
+    batch(run, 2, newest.name, **WEBRL)
+    plan = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"objective": "released"})
+    assert (plan.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
+    assert plan.argv[2] == "webgym_cli.train.rl.main"
+    told = json.loads(plan.launch_text())
+    assert (told["webrl"]["objective"], told["webrl"]["lam"], told["webrl"]["gamma"]) == ("released", 0.5, 0.9)
+    assert (told["model"]["path"], told["ref"]["path"]) == (str(newest), None)
+    assert told["critic"]["path"] == str(newest / "critic")
+    assert told["trainer"]["carry_state"] == str(newest / "rl_state")
+    assert "replay" not in told and "adv_estimator" not in told["algorithm"]
+    assert planned("webrl", ref={"path": "other"}).config["ref"]["path"] == "other"
+    changed = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"beta": 2.0})
+    assert changed.training.config_digest != plan.training.config_digest
+
+
+def test_the_first_phase_of_webrl_has_a_critic_of_the_policy(planned, run):
+    baseline = policy(run, 1, "sft", states=())
+    batch(run, 1, baseline.name, **WEBRL)
+    plan = planned("webrl")
+    assert (plan.mode, plan.total_steps, plan.config["critic"]["path"]) == ("fresh", 2, None)
+    batch(run, 1, baseline.name)
+    assert planned("grpo").config.get("webrl") is None
+
+
+def test_a_batch_is_for_webrl_or_for_a_gradient(planned, run):
+    batch(run)
+    with pytest.raises(MissingStageError, match=r"the batch was not prepared for train\.algorithm=webrl") as caught:
+        planned("webrl")
+    assert caught.value.hint == f"webgym prepare {run.root} -s train.algorithm=webrl"
+    batch(run, **WEBRL)
+    with pytest.raises(MissingStageError, match=r"the batch was prepared for train\.algorithm=webrl, not for grpo"):
+        planned("grpo")
+
+
+@pytest.mark.parametrize(("before", "now"), [("gae", "webrl"), ("webrl", "gae")])
+def test_the_critic_of_another_algorithm_is_not_gone_on_with(planned, run, before, now):
+    newest = policy(run, 1, before, states=("actor", "critic"))
+    (newest / "critic").mkdir()
+    batch(run, 1, newest.name, **(WEBRL if now == "webrl" else {}))
+    plan = planned(now)
+    assert (plan.mode, plan.config["critic"]["path"]) == ("fresh", None)
+    assert f"was trained without the critic of {now}" in plan.notes[0]

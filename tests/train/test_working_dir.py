@@ -1,0 +1,86 @@
+import json
+
+import pytest
+
+from tests.train.fake_checkpoints import checkpoint, weights
+from webgym_cli.train.llamafactory.optimizer_carryover import resumable, steps_for
+from webgym_cli.train.working_dir import can_go_on, finished, is_complete, newest_complete
+
+
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_whole_checkpoint(tmp_path, zero, world_size):
+    made = checkpoint(tmp_path / "checkpoint-4", world_size=world_size, zero=zero)
+    assert is_complete(made)
+    assert can_go_on(made, world_size)
+    assert resumable(made)
+
+
+def test_every_cut_through_a_checkpoint_is_noticed(tmp_path):
+    made = checkpoint(tmp_path / "checkpoint-4")
+    for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"):
+        data = (made / name).read_bytes()
+        for size in (0, len(data) // 2, len(data) - 1):
+            (made / name).write_bytes(data[:size])
+            # trainer_state.json without its last brace is no JSON either
+            assert not (is_complete(made) and can_go_on(made, 1)), (name, size)
+        (made / name).write_bytes(data)
+    assert is_complete(made) and can_go_on(made, 1)
+
+
+def test_a_missing_shard_is_noticed(tmp_path):
+    made = checkpoint(tmp_path / "checkpoint-4")
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
+    (made / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert not is_complete(made)
+    weights(made / "model-2.safetensors")
+    assert is_complete(made)
+
+
+def test_deepspeed_needs_all_its_ranks(tmp_path):
+    made = checkpoint(tmp_path / "checkpoint-4", world_size=2, zero=True)
+    next(made.glob("global_step4/*rank_1*optim_states.pt")).unlink()
+    assert not can_go_on(made, 2)
+
+
+def test_the_newest_by_number_not_by_name(tmp_path):
+    for step in (9, 10):
+        checkpoint(tmp_path / f"checkpoint-{step}", step=step)
+    (tmp_path / "checkpoint-x").mkdir()
+    assert newest_complete(tmp_path).name == "checkpoint-10"
+    assert newest_complete(tmp_path / "none") is None
+
+
+def test_a_folder_of_another_step_is_not_taken(tmp_path):
+    checkpoint(tmp_path / "checkpoint-5", step=4)
+    assert newest_complete(tmp_path) is None
+
+
+def test_weights_only_are_no_resumable_checkpoint(tmp_path):
+    made = checkpoint(tmp_path / "checkpoint-4")
+    (made / "optimizer.pt").unlink()
+    assert is_complete(made)
+    assert not can_go_on(made, 1)
+    assert not resumable(made)
+    (made / "latest").write_text("global_step4")
+    assert resumable(made)
+
+
+def test_finished_is_the_last_step_written_to_its_end(tmp_path):
+    assert finished(tmp_path) is None
+    checkpoint(tmp_path / "checkpoint-3", step=3)
+    assert finished(tmp_path) is None
+    last = checkpoint(tmp_path / "checkpoint-4", step=4)
+    (last / "optimizer.pt").unlink()  # weights are enough
+    assert finished(tmp_path) == last
+    (last / "model.safetensors").write_bytes(b"torn")
+    assert finished(tmp_path) is None
+
+
+def test_intervals_follow_the_new_settings():
+    assert steps_for({"logging_steps": 1, "save_steps": 999999}, 10) == {
+        "logging_steps": 1,
+        "eval_steps": 1,
+        "save_steps": 999999,
+    }
+    assert steps_for({"logging_steps": 5, "save_steps": 0.25, "eval_steps": 3}, 10)["save_steps"] == 3

@@ -1,0 +1,121 @@
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from webgym_cli.errors import UsageError
+from webgym_cli.tools.registry import TOOLS, find_tools
+from webgym_cli.util import plugins
+
+SOURCE = '''
+from webgym_cli.tools import tool
+
+LOADED = []
+LOADED.append(1)
+
+@tool
+def shout(text: str) -> str:
+    """Say it loudly."""
+    return text.upper()
+
+def plain(text): return text
+
+class Shelf:
+    books = shout
+'''
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "my_tools.py"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.fixture
+def entries(monkeypatch):
+    found = []
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point for point in found if point.group == group])
+    return lambda name, value: found.append(EntryPoint(name, value, "webgym.tools"))
+
+
+def test_built_in_tools_are_found_by_name():
+    assert [tool.name for tool in find_tools(["answer", "calculator", "python"])] == ["answer", "calculator", "python"]
+
+
+def test_a_tool_of_a_file_is_loaded_once(file):
+    first, second = TOOLS.find(f"{file}:shout"), TOOLS.find(f"{file}:Shelf.books")
+    assert first is second
+    assert first("a") == "A"
+
+
+def test_a_tool_of_a_module_in_the_working_directory(file, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    assert TOOLS.find("my_tools:shout").name == "shout"
+
+
+def test_a_tool_of_an_installed_package(entries):
+    entries("adder", "webgym_cli.tools.calculator:calculator")
+    assert TOOLS.find("adder").name == "calculator"
+    known = {found.name: found.origin for found in TOOLS.known()}
+    assert known["calculator"] == "built in"
+    assert "adder" in known
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        ("calculater", "agent.tools: there is no tool 'calculater'"),
+        ("{file}:plain", "is no tool, it is a function"),
+        ("{file}:nothing", "can't be loaded: AttributeError"),
+        ("{folder}/none.py:x", "can't be loaded: FileNotFoundError: no file"),
+        ("no_such_module_at_all:x", "can't be loaded: ModuleNotFoundError"),
+    ],
+)
+def test_what_cannot_be_loaded_is_named(file, named, reason):
+    with pytest.raises(UsageError, match=reason) as caught:
+        TOOLS.find(named.format(file=file, folder=file.parent))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("1/0", "ZeroDivisionError: division by zero"),
+        ("from webgym_cli.tools import tool\n@tool\ndef f(x):\n    'Do.'\n", "tool f: the parameter x has no type"),
+        ("syntax error here", "SyntaxError"),
+    ],
+)
+def test_a_file_that_fails_is_named_each_time(tmp_path, source, reason):
+    path = tmp_path / "broken.py"
+    path.write_text(source)
+    for _ in range(2):
+        with pytest.raises(UsageError, match=reason):
+            TOOLS.find(f"{path}:f")
+
+
+def test_two_tools_of_one_name_are_refused(file):
+    with pytest.raises(UsageError, match="two tools are called shout"):
+        find_tools([f"{file}:shout", f"{file}:shout"])
+
+
+def test_two_packages_with_one_name_are_refused(entries):
+    entries("adder", "webgym_cli.tools.calculator:calculator")
+    entries("adder", "webgym_cli.tools.answer:answer")
+    with pytest.raises(UsageError, match="several packages bring a tool adder"):
+        TOOLS.find("adder")
+
+
+def test_a_package_can_neither_hide_a_built_in_tool_nor_spoil_the_list(entries):
+    entries("calculator", "webgym_cli.tools.answer:answer")
+    entries("broken", "no_such_module_at_all:x")
+    assert TOOLS.find("calculator").name == "calculator"
+    known = {found.name: found for found in TOOLS.known()}
+    assert known["calculator"].origin == "built in"
+    assert known["broken"].item is None
+    assert "ModuleNotFoundError" in known["broken"].problem
+
+
+def test_tools_that_settings_name_are_listed_too(file):
+    named = f"{file}:shout"
+    assert [found.name for found in TOOLS.known(["calculator", named])][-1] == named

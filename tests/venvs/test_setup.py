@@ -1,0 +1,144 @@
+"""The set-up with a scripted runner: what is planned, done, repeated and told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from webgym_cli.config.load import load
+from webgym_cli.config.shipped import requirements_file
+from webgym_cli.errors import JobError, RoleError, UsageError
+from webgym_cli.venvs import setup as room
+from webgym_cli.venvs.locate import interpreter
+from webgym_cli.venvs.setup import execute_setup, plan_setup, reason
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+class Runner:
+    """Stands in for the processes: makes a folder like a virtual environment, and fails where told to."""
+
+    def __init__(self, fail_at="", says=""):
+        self.fail_at, self.says, self.commands = fail_at, says, []
+
+    def __call__(self, command, log: Path):
+        self.commands.append(list(command))
+        with log.open("a") as file:
+            file.write(f"{self.says}\n")
+        if "venv" in command:
+            environment = Path(command[-1])
+            interpreter(environment).parent.mkdir(parents=True)
+            interpreter(environment).write_text("")
+            info = environment / "lib" / "python3.11" / "site-packages" / "torch-2.13.0.dist-info"
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0\n")
+        return 1 if self.fail_at and self.fail_at in command else 0
+
+
+def plan(*roles, device="cpu", **named):
+    return plan_setup(load((), [f"roles.{key}={value}" for key, value in named.items()]), roles, device)
+
+
+def test_the_plan_is_plain_data_and_changes_nothing(home):
+    (role,) = json.loads(json.dumps(plan("train").to_json()))
+    assert (role["role"], role["device"], role["state"]) == ("train", "cpu", "make")
+    make, install, check = role["commands"]
+    assert make[:3] == [sys.executable, "-m", "venv"]
+    assert install[-2:] == ["-r", str(requirements_file("train", "cpu"))]
+    assert "llamafactory" in check[-1]
+    assert not home.exists()
+
+
+def test_an_unknown_role_is_wrong_usage():
+    with pytest.raises(UsageError):
+        plan("judge")
+
+
+def test_it_is_made_once():
+    runner, told = Runner(), []
+    execute_setup(plan("train"), told.append, runner)
+    environment = plan("train").roles[0].environment
+    assert environment.complete
+    assert len(runner.commands) == 3
+    marker = json.loads(environment.marker.read_text())
+    assert marker["packages"] == {"torch": "2.13.0"}
+    assert list(environment.path.glob("lib/*/site-packages/webgym_cpu_hook.pth"))
+    execute_setup(plan("train"), told.append, runner)
+    assert len(runner.commands) == 3
+    assert "already there" in told[-1]
+
+
+def test_a_plan_that_was_overtaken_does_nothing():
+    late, runner = plan("train"), Runner()
+    execute_setup(plan("train"), lambda line: None, runner)
+    execute_setup(late, lambda line: None, runner)
+    assert len(runner.commands) == 3
+
+
+def test_cuda_gets_no_cpu_fixes():
+    execute_setup(plan("serve", device="cuda"), lambda line: None, Runner())
+    environment = plan("serve", device="cuda").roles[0].environment
+    assert environment.complete
+    assert not list(environment.path.glob("lib/*/site-packages/webgym_cpu_hook*"))
+
+
+def test_an_interrupted_set_up_is_made_again_and_nothing_else_is_touched(home):
+    def interrupted(command, log):
+        if "pip" in command:
+            raise KeyboardInterrupt
+        return Runner()(command, log)
+
+    other = home / "envs" / "train-cpu-000000000000"
+    other.mkdir(parents=True)
+    with pytest.raises(KeyboardInterrupt):
+        execute_setup(plan("train"), lambda line: None, interrupted)
+    environment = plan("train").roles[0].environment
+    leftover = environment.path / "leftover"
+    leftover.write_text("")
+    assert not environment.complete
+    execute_setup(plan("train"), lambda line: None, Runner())
+    assert plan("train").roles[0].environment.complete
+    assert not leftover.exists()
+    assert other.is_dir()
+
+
+@pytest.mark.parametrize("step", ["venv", "pip", "-c"])
+def test_a_failed_step_names_the_log_and_the_reason(step):
+    runner = Runner(fail_at=step, says="WARNING: never mind\nERROR: No matching distribution found\nWARNING: retry")
+    with pytest.raises(JobError) as caught:
+        execute_setup(plan("train"), lambda line: None, runner)
+    role = plan("train").roles[0]
+    assert "No matching distribution found" in str(caught.value)
+    assert str(role.log) in caught.value.hint
+    assert caught.value.exit_code == 4
+    assert not role.environment.complete
+
+
+def test_the_reason_is_looked_for_in_the_last_step(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("ERROR: pip's resolver complains\n")
+    start = log.stat().st_size
+    log.write_text(log.read_text() + "Traceback\nImportError: libfoo\n")
+    assert reason(log, start) == "ImportError: libfoo"
+    assert reason(tmp_path / "none") == "it could not be started"
+
+
+def test_an_environment_of_ones_own_is_left_alone(tmp_path):
+    runner, told = Runner(), []
+    execute_setup(plan("train", train=str(tmp_path)), told.append, runner)
+    assert runner.commands == []
+    assert "of your own" in told[0]
+
+
+def test_without_ensurepip_the_package_is_named(monkeypatch):
+    monkeypatch.setattr(room, "find_spec", lambda name: None)
+    with pytest.raises(RoleError) as caught:
+        execute_setup(plan("train"), lambda line: None, Runner())
+    assert "python3-venv" in caught.value.hint

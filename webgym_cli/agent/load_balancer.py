@@ -1,0 +1,199 @@
+"""Several policy servers as one policy: an episode stays with its server, a new one goes to the least busy.
+
+The server that has answered an episode before has its screenshots prepared and encoded, and its prompt's beginning
+computed. It is left for the healthy server that has the fewest requests to answer when it is down, or much busier.
+
+A request that a server fails to answer is repeated on another one. A server that fails again and again is left alone
+for a while (`breaker`). One process shares nothing with others: each rank of a rollout on many nodes balances its own
+requests, by what it sees itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from webgym_cli.agent.circuit_breaker import Breaker, State
+from webgym_cli.agent.policy import AstrayError, ChatPolicy
+from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.reply import Reply, Servers
+from webgym_cli.config.rollout import RolloutSettings
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.sampling import Sampling
+
+BREATHER = 0.5
+"""Seconds before a request goes again to a server that has just failed it; twice as many the next time."""
+LOYALTY = 4
+"""So many more requests than the least busy server may an episode's server have to answer before it is left."""
+_EPISODES = 16384
+"""Episodes whose server is remembered: more than any rollout has under way."""
+_WORDS = 160
+"""Characters of each server's last failure that are told when none is left."""
+
+
+@dataclass(slots=True, eq=False)
+class _Server:
+    """A server as the balance knows it."""
+
+    policy: ChatPolicy
+    breaker: Breaker
+    outstanding: int = 0
+    """Requests that it has not answered yet."""
+    used: int = 0
+    """The number of its last request among all servers' requests."""
+    requests: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    last_words: str = ""
+    """How it failed last."""
+    revival: asyncio.Task[None] | None = None
+    """Looks after it while it is open."""
+
+    def counters(self) -> dict[str, float]:
+        """Return its part of `Servers`."""
+        return {
+            "requests": self.requests,
+            "failures": self.failures,
+            "opened": self.breaker.opened,
+            "seconds": round(self.seconds, 2),
+            "outstanding": self.outstanding,
+            "open": int(self.breaker.state is not State.CLOSED),
+        }
+
+
+class BalancedPolicy:
+    """A policy behind several servers, all with the same weights. Lives in one event loop; close it at the end."""
+
+    def __init__(self, policies: Sequence[ChatPolicy], limits: RolloutSettings) -> None:
+        """`policies`: one at least, each at another address; their own repeats would only hold a request up."""
+        self.name = policies[0].name
+        self._servers = [
+            _Server(policy, Breaker(limits.policy_failures, limits.policy_pause, limits.policy_pause_max))
+            for policy in policies
+        ]
+        self._repeats = limits.policy_retries
+        self._patience = limits.policy_timeout
+        self._sent = 0
+        self._homes: OrderedDict[str, _Server] = OrderedDict()
+        """By episode: the server that was asked last."""
+        self._news = asyncio.Event()
+        """Set when a server admits requests again."""
+
+    async def reply(self, prompt: Prompt) -> Reply:
+        """Send the prompt to one of the servers, and where that one fails to another.
+
+        Raises `BoundaryError`: what the last one asked said, or `policy_unavailable` with the names of all when none
+        comes back within `rollout.policy_timeout`.
+        """
+        failed: list[_Server] = []
+        while True:
+            server = await self._next(failed, prompt)
+            try:
+                return await self._ask(server, prompt)
+            except BoundaryError as error:
+                if not _blames_server(error) or len(failed) >= self._repeats:
+                    raise
+                failed.append(server)
+
+    def sampling(self, *, greedy: bool) -> Sampling:
+        """Return what replies are sampled from: all servers are asked for the same."""
+        return self._servers[0].policy.sampling(greedy=greedy)
+
+    def servers(self) -> Servers:
+        """Return the counters of each server by its address."""
+        return {server.policy.address: server.counters() for server in self._servers}
+
+    async def close(self) -> None:
+        """Close all connections."""
+        revivals = {server.revival for server in self._servers if server.revival}
+        for revival in revivals:
+            revival.cancel()
+        if revivals:
+            await asyncio.wait(revivals)
+        await asyncio.gather(*(server.policy.close() for server in self._servers))
+        for revival in revivals:
+            if not revival.cancelled():
+                revival.result()
+
+    async def _next(self, failed: list[_Server], prompt: Prompt) -> _Server:
+        """Return the server for a request that these servers, once or more, have failed."""
+        server = await self._free(failed, prompt)
+        if server not in failed:
+            return server
+        await asyncio.sleep(BREATHER * 2 ** (failed.count(server) - 1))
+        return await self._free(failed, prompt)
+
+    async def _free(self, failed: list[_Server], prompt: Prompt) -> _Server:
+        """Return the best of the servers that admit a request; wait for one if need be."""
+        try:
+            async with asyncio.timeout(self._patience):
+                while (server := self._best(failed, prompt)) is None:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            words = "; ".join(server.last_words[:_WORDS] for server in self._servers)
+            message = f"no policy server came back within {self._patience:g} s: {words}"
+            raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, message) from None
+        return server
+
+    def _best(self, failed: list[_Server], prompt: Prompt) -> _Server | None:
+        free = [server for server in self._servers if server.breaker.admits]
+        least = min(free, key=lambda one: (failed.count(one), one.outstanding, one.used), default=None)
+        home = self._homes.get(prompt.episode)
+        if least is None or home is None or home in failed or not home.breaker.admits:
+            return least
+        return home if home.outstanding - least.outstanding <= LOYALTY else least
+
+    def _settle(self, prompt: Prompt, server: _Server) -> None:
+        """Remember that a server knows an episode."""
+        if prompt.episode:
+            self._homes[prompt.episode] = server
+            self._homes.move_to_end(prompt.episode)
+            if len(self._homes) > _EPISODES:
+                self._homes.popitem(last=False)
+
+    async def _ask(self, server: _Server, prompt: Prompt) -> Reply:
+        """Send a request to a server and note how it ended. Nothing may be awaited between the choice and this."""
+        loop = asyncio.get_running_loop()
+        term, began = server.breaker.enter(), loop.time()
+        worked: bool | None = None
+        self._sent += 1
+        self._settle(prompt, server)
+        server.used, server.requests, server.outstanding = self._sent, server.requests + 1, server.outstanding + 1
+        try:
+            reply = await server.policy.reply(prompt)
+            worked = True
+        except BoundaryError as error:
+            worked = not _blames_server(error)
+            if not worked:
+                server.failures += 1
+                server.last_words = str(error)
+            raise
+        finally:
+            server.outstanding -= 1
+            server.seconds += loop.time() - began
+            server.breaker.leave(term, worked=worked)
+            self._follow(server)
+        return reply
+
+    def _follow(self, server: _Server) -> None:
+        """Tell those who wait that a server admits requests, or have one looked after that does not."""
+        if server.breaker.admits:
+            self._news.set()
+        elif server.breaker.state is State.OPEN and (server.revival is None or server.revival.done()):
+            server.revival = asyncio.create_task(self._revive(server))
+
+    async def _revive(self, server: _Server) -> None:
+        """Probe an open server after each of its pauses until it is healthy; then a request may try it."""
+        while server.breaker.state is State.OPEN:
+            await asyncio.sleep(server.breaker.remaining)
+            server.breaker.probed(healthy=await server.policy.healthy())
+        self._news.set()
+
+
+def _blames_server(error: BoundaryError) -> bool:
+    """Whether another server may answer the request: not where the request itself was refused."""
+    return error.kind is FailureKind.POLICY_UNAVAILABLE or isinstance(error, AstrayError)

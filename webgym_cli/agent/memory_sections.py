@@ -1,0 +1,113 @@
+"""Reads what a policy noted in a reply to the prompt `complete`. For viewers and the next prompt: never strict."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Any
+
+from webgym_cli.agent.reasoning import CLOSE, OPEN
+
+_HEADING = re.compile(
+    r"^[ \t>#*\-\d.]*\b(memory|progress|intention|action)\b\**[ \t]*:\**", re.IGNORECASE | re.MULTILINE
+)
+_CALL = re.compile(r"<tool_call>.*", re.DOTALL)
+_FENCE = re.compile(r"^\s*```\w*\s*|\s*```\s*$")
+_CACHED = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What stands before the tool call. What is missing or can't be read is empty, what is no JSON is kept as text."""
+
+    memory: tuple[str, ...] = ()
+    """The facts noted so far, oldest first."""
+    progress: Mapping[str, str] = field(default_factory=dict)
+    """Sub-goal -> its state."""
+    intention: str = ""
+    """The sub-goal that the action serves."""
+    action: str = ""
+    """The action in a sentence."""
+
+
+@lru_cache(maxsize=_CACHED)
+def notes(response: str) -> Notes:
+    """Return the notes of a response; thoughts and tool calls are no notes. Never raises."""
+    found = _sections(response)
+    return Notes(
+        memory=_memory(found.get("memory", "")),
+        progress=_progress(found.get("progress", "")),
+        intention=_plain(found.get("intention", "")),
+        action=found.get("action", ""),
+    )
+
+
+def told_action(response: str) -> str:
+    """Return only the sentence of a response that tells its action; empty without one."""
+    return _sections(response).get("action", "")
+
+
+@lru_cache(maxsize=_CACHED)
+def _sections(response: str) -> dict[str, str]:
+    """Return what stands under each heading, the first of several that are the same."""
+    text = response.rpartition(CLOSE)[2] if CLOSE in response else response
+    text = _CALL.sub("", text.partition(OPEN)[0])
+    found: dict[str, str] = {}
+    headings = list(_HEADING.finditer(text))
+    for heading, following in zip_longest(headings, headings[1:]):
+        end = following.start() if following else len(text)
+        found.setdefault(heading[1].lower(), text[heading.end() : end].strip())
+    return found
+
+
+def _memory(text: str) -> tuple[str, ...]:
+    value = _json(text)
+    if isinstance(value, dict):
+        return tuple(f"{_plain(key)}: {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return tuple(_plain(item) for item in value)
+    return tuple(line for line in (_plain(line) for line in text.splitlines()) if line)
+
+
+def _progress(text: str) -> dict[str, str]:
+    value = _json(text)
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return {_plain(item): "" for item in value}
+    goals = (line.strip(" \t-*").rpartition(":") for line in text.splitlines() if line.strip())
+    return {(goal or state).strip(): state.strip() if goal else "" for goal, _, state in goals}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(_FENCE.sub("", text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _plain(value: Any) -> str:
+    """Return a value as a viewer shows it: a text without its quotes, all else as JSON."""
+    if not isinstance(value, str):
+        try:
+            return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
+        except RecursionError:
+            return "…"
+    text = value.strip().encode(errors="replace").decode()
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`"
+    return text[1:-1] if quoted else text
+
+
+def written(kept: Notes) -> str:
+    """Return notes as they stand in a response, before its tool call: the inverse of `notes`."""
+    parts = {
+        "Memory": json.dumps(list(kept.memory), ensure_ascii=False),
+        "Progress": json.dumps(dict(kept.progress), ensure_ascii=False),
+        "Intention": kept.intention,
+        "Action": kept.action,
+    }
+    return "\n".join(f"{name}: {text}" for name, text in parts.items())

@@ -1,0 +1,81 @@
+"""What the prompt versions share: the part of an episode that a prompt shows, and the list of marked elements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from webgym_cli.agent.sanitize import ROLE_LIMIT, clipped, page_line, page_lines
+from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
+
+EFFECT = {True: "page changed", False: "page unchanged", None: "executed"}
+"""What an action did, as far as it is known."""
+_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """An episode so far, seen through its window: the last rounds in full, the older ones in a line each."""
+
+    spec: PromptSpec
+    instruction: str
+    start_url: str
+    past: Sequence[Step]
+    """The finished steps."""
+    current: Observation
+
+    @property
+    def first(self) -> int:
+        """Index of the first round in full; `len(past)` is the current one."""
+        return max(0, len(self.past) - self.spec.history_window)
+
+    @property
+    def first_image(self) -> int:
+        """Index of the first round that still has its screenshot."""
+        limit = self.spec.max_images
+        return self.first if limit is None else max(self.first, len(self.past) + 1 - limit)
+
+    def observation(self, index: int) -> Observation:
+        """Return what was seen in a round."""
+        return self.past[index].observation if index < len(self.past) else self.current
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The texts of a prompt version."""
+
+    system: Callable[[InteractionMode], str]
+    """Returns the system message."""
+    head: Callable[[Window], str]
+    """Returns what the first user turn says of the task and of the rounds before the window."""
+    turn: Callable[[Window, int], str]
+    """Returns what stands under a round's screenshot, without the head."""
+
+
+def listing(elements: Sequence[Element]) -> str:
+    """Return the elements, one a line: number, role, name and, if it holds something, its value."""
+    # Made safe all at once: element by element took most of a prompt's time.
+    return page_lines("\n".join(f"[{element.id}] {_described(element)}" for element in elements))
+
+
+def described(element: Element) -> str:
+    """Return an element's line without its number."""
+    return page_line(_described(element), None)
+
+
+def _described(element: Element) -> str:
+    role = clipped(element.role, ROLE_LIMIT).replace("\n", " ")
+    value = f" = {_json(clipped(element.value))}" if element.value else ""
+    return f"{role} {_json(clipped(element.name))}{value}"
+
+
+def notices(observation: Observation) -> list[str]:
+    """Return what the browser told beside the picture, a line each."""
+    return [f"Notice: {page_line(text)}." for text in observation.notices]
+
+
+def quoted(text: str, limit: int | None = None) -> str:
+    """Return foreign text as a JSON text that can't leave its quotes or its line; cut to so many characters."""
+    return page_line(_json(clipped(text, limit)), None)

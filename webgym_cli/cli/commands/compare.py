@@ -1,0 +1,89 @@
+"""`webgym compare`."""
+
+from __future__ import annotations
+
+import json as json_
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from webgym_cli.cli import completion as complete
+from webgym_cli.cli.index import opened
+from webgym_cli.cli.options import JsonOpt
+from webgym_cli.cli.output import Output
+
+FirstArg = Annotated[
+    Path, typer.Argument(metavar="RUN_A", help="The run that is compared with.", autocompletion=complete.runs)
+]
+SecondArg = Annotated[
+    Path, typer.Argument(metavar="RUN_B", help="The run that is looked at.", autocompletion=complete.runs)
+]
+HtmlOpt = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write the same there as one HTML page, with curves.")
+]
+
+
+def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: JsonOpt = False) -> None:
+    """Put two runs side by side, with significance.
+
+    Success by split and iteration, steps, failures, and the settings that differ. Test episodes of the same task and
+    seed are paired, and p is McNemar's, exact; what can't be paired has the 95 % interval of the difference of two
+    shares. `webgym diff RUN A B --with RUN2` tells which tasks changed.
+
+    Examples:
+      webgym compare runs/a runs/b
+      webgym compare runs/a runs/b --html ab.html
+      webgym compare runs/a runs/b --json | jq '.rows[] | select(.significant)'
+
+    Exit codes: 3.
+
+    See also: webgym diff, webgym report.
+    """
+    from webgym_cli.report.compare import Side
+    from webgym_cli.report.compare import compare as put_side_by_side
+    from webgym_cli.store.run import open_run
+
+    output = Output(as_json=json)
+    runs = [open_run(path)[0] for path in (first, second)]
+    with ExitStack() as stack:
+        sides = [Side(run, stack.enter_context(opened(run, output))) for run in runs]
+        compared = put_side_by_side(*sides)
+    if html is not None:
+        _write(compared, html)
+        output.note(f"the page: {html}")
+    if json:
+        output.data(compared)
+    else:
+        _show(output, compared)
+
+
+def _write(compared: dict[str, Any], path: Path) -> None:
+    from webgym_cli.report.compare_views import sections
+    from webgym_cli.report.page import comparison_page
+    from webgym_cli.util.files import write_atomic
+
+    write_atomic(path, comparison_page(compared, sections(compared)))
+
+
+def _show(output: Output, compared: dict[str, Any]) -> None:
+    from webgym_cli.cli.live_view import visible
+    from webgym_cli.report.compare_views import FAILURES, ROWS, failure_rows, success_rows
+
+    def table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+        if rows:
+            output.table(title, columns, [tuple(visible(cell) for cell in row) for row in rows])
+
+    sides = [(name, compared[side]) for name, side in (("A", "first"), ("B", "second"))]
+    runs = [(name, side["run"], str(side["policy_version"]), side["policy"]) for name, side in sides]
+    table("runs", ("", "run", "policy version", "policy"), runs)
+    table("success", ROWS, success_rows(compared))
+    table("failures", FAILURES, failure_rows(compared))
+    differ = [
+        (key, *(json_.dumps(of[side]) for side in ("first", "second"))) for key, of in compared["settings"].items()
+    ]
+    table("settings that differ", ("", "A", "B"), differ)
+    if not compared["rows"]:
+        output.note("neither run has trajectories")

@@ -1,0 +1,93 @@
+"""`webgym diff`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from webgym_cli.cli import completion as complete
+from webgym_cli.cli.index import opened
+from webgym_cli.cli.options import JsonOpt, RunArg
+from webgym_cli.cli.output import Output
+from webgym_cli.records.groups import Split
+
+FirstArg = Annotated[int, typer.Argument(metavar="A", min=0, help="The iteration that is compared with.")]
+SecondArg = Annotated[int, typer.Argument(metavar="B", min=0, help="The iteration that is looked at.")]
+SplitOpt = Annotated[Split, typer.Option("--split", help="Which episodes: those of test are the same every time.")]
+WithOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--with", metavar="RUN2", help="B is an iteration of this run, not of RUN.", autocompletion=complete.runs
+    ),
+]
+TopOpt = Annotated[int, typer.Option("--top", min=0, help="Rows a table; 0: all.")]
+_SHOWN = ("gained", "lost")
+
+
+def diff(
+    run: RunArg,
+    first: FirstArg,
+    second: SecondArg,
+    split: SplitOpt = Split.TEST,
+    with_: WithOpt = None,
+    top: TopOpt = 20,
+    json: JsonOpt = False,
+) -> None:
+    """Compare two iterations on what both were asked.
+
+    What was gained, lost, kept and failed, and whether it can be chance. Episodes are paired by task and seed; where
+    no seeds are shared, tasks are (solved: at least half of the scored attempts were). The p-value is of McNemar's
+    exact test on what was gained and lost.
+
+    Examples:
+      webgym diff runs/a 0 3
+      webgym diff runs/a 3 3 --with runs/b --json | jq -r .lost[].second
+
+    Exit codes: 3.
+
+    See also: webgym compare, webgym show.
+    """
+    from webgym_cli.inspect.diff import Side, compare
+    from webgym_cli.store.run import open_run
+
+    output = Output(as_json=json)
+    directories = [open_run(path)[0] for path in (run, with_ or run)]
+    with ExitStack() as stack:
+        indexes = [stack.enter_context(opened(directory, output)) for directory in directories]
+        before, after = map(Side, directories, indexes, (first, second))
+        found = compare(before, after, split)
+    if json:
+        output.data(found)
+    else:
+        _show(output, found, top)
+
+
+def _show(output: Output, found: dict[str, Any], top: int) -> None:
+    unit = f"{found['unit']}s"
+    sides = [(name, found[name]) for name in ("first", "second")]
+    columns = ("", "run", "iteration", "success", "steps", f"{unit} only here")
+    names = ("run", "iteration", "success_rate", "mean_steps", "only_here")
+    output.table(f"{found['split']}, {found['pairs']} {unit}", columns, [(k, *(v[n] for n in names)) for k, v in sides])
+    counts = found["counts"]
+    output.table(
+        "change", (*counts, "unscored", "p (McNemar)"), [(*counts.values(), found["unscored"], found["p_value"])]
+    )
+    changed = [(task, *of.values()) for task, of in found["by_task"].items() if of["gained"] or of["lost"]]
+    _cut(output, "by task", ("task", "pairs", *counts), changed, top)
+    for kind in _SHOWN:
+        rows = [(pair["task"], pair.get("seed"), pair["first"], pair["second"]) for pair in found[kind]]
+        _cut(output, kind, ("task", "seed", "first", "second"), rows, top)
+
+
+def _cut(output: Output, title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], top: int) -> None:
+    from webgym_cli.cli.live_view import visible
+
+    if not rows:
+        return
+    shown = rows[: top or None]
+    output.table(title, columns, [(visible(str(name)), *others) for name, *others in shown])
+    if more := len(rows) - len(shown):
+        output.note(f"{title}: {more} more; --top 0 shows all")

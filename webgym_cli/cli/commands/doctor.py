@@ -1,0 +1,43 @@
+"""`webgym doctor`."""
+
+from __future__ import annotations
+
+import typer
+
+from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
+from webgym_cli.cli.output import Output
+
+
+def doctor(config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False) -> None:
+    """Check what webgym runs on, part by part.
+
+    Browser, its driver, the role environments, GPUs and disk, each with version, path and what mends it. Exits with 1
+    when something is missing.
+
+    Examples:
+      webgym doctor
+      webgym doctor --json | jq -r 'select(.status=="missing").fix'
+
+    See also: webgym setup.
+    """
+    from webgym_cli.config.load import load
+    from webgym_cli.environments.browser.executable import chromium_version, find_chromium
+    from webgym_cli.venvs.doctor import diagnose
+
+    settings = load(config or (), set_ or ())
+    parts = diagnose(settings, lambda: find_chromium(settings.browser), chromium_version)
+    output = Output(as_json=json)
+    if json:
+        for part in parts:
+            output.data(part.to_json())
+    else:
+        output.table(
+            "",
+            ("part", "status", "version", "path"),
+            ((part.name, part.status, part.version, part.path) for part in parts),
+        )
+    for part in parts:
+        if part.fix and not json:
+            output.note(f"{part.name}: {part.fix}")
+    if any(part.status == "missing" for part in parts):
+        raise typer.Exit(1)

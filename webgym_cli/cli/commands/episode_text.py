@@ -1,0 +1,105 @@
+"""Draws an episode for a terminal, or as plain lines for a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from webgym_cli.cli.live_view import visible
+from webgym_cli.inspect.episode import Told, thought_of, verdicts
+from webgym_cli.inspect.page import action_in_words
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.trajectory import Outcome, Step, Trajectory
+
+_HEAD, _SOFT, _GOOD, _BAD, _ODD = "bold", "dim", "green", "red", "yellow"
+Line = tuple[str, Any, str]
+"""Label, value and style; a value of several lines stands under its label."""
+
+
+def episode_text(told: Told) -> Text:
+    """Return the episode step by step. What pages and models wrote can't move the cursor or colour anything."""
+    text = Text()
+    trajectory = told.trajectory
+    _add(text, trajectory.id, _episode(trajectory))
+    for judgement in reversed(told.judgements):
+        _add(text, f"judgement of {judgement.judged_at}", _judgement(judgement))
+    for step in trajectory.steps:
+        _add(text, f"step {step.index}", _step(step, thinking=trajectory.prompt.thinking))
+    text.rstrip()
+    return text
+
+
+def _add(text: Text, title: str, lines: Iterator[Line]) -> None:
+    text.append(f"{visible(title)}\n", _HEAD)
+    for label, value, style in lines:
+        if value in (None, ""):
+            continue
+        first, *more = str(value).split("\n")
+        text.append(f"  {label:<9} ", _SOFT)
+        text.append(f"{visible(first)}\n", style)
+        for line in more:
+            text.append(f"{'':12}{visible(line)}\n", style)
+    text.append("\n")
+
+
+def _episode(trajectory: Trajectory) -> Iterator[Line]:
+    task, outcome = trajectory.task, trajectory.outcome
+    yield "task", f"{task.id}, {task.environment}, {task.band}, seed {trajectory.seed}", ""
+    yield "asked", trajectory.instruction, ""
+    yield "start", task.start_url, ""
+    yield from (("rubric", fact, "") for fact in task.rubric)
+    yield "reference", task.reference_answer, ""
+    yield "policy", f"{trajectory.policy}, {trajectory.prompt.version}, {trajectory.prompt.interaction_mode}", ""
+    yield "outcome", *_verdict(outcome)
+    yield "", outcome.failure_detail, ""
+    yield "answer", outcome.answer, ""
+    yield from (("score", f"{score.source} {score.value:g} {score.detail}".rstrip(), "") for score in outcome.scores)
+    ended = outcome.stop.value if outcome.stop else "by a failure"
+    yield "ended", f"{ended}, {len(trajectory.steps)} steps, {trajectory.seconds:.1f} s, {trajectory.started_at}", ""
+
+
+def _verdict(outcome: Outcome) -> tuple[str, str]:
+    if outcome.failure:
+        return outcome.failure.value, _ODD
+    if outcome.reward is None:
+        return "not judged yet", _ODD
+    return f"{'solved' if outcome.success else 'not solved'}, reward {outcome.reward:g}", (
+        _GOOD if outcome.success else _BAD
+    )
+
+
+def _judgement(judgement: Judgement) -> Iterator[Line]:
+    said = judgement.failure.value if judgement.failure else "solved" if judgement.success else "not solved"
+    yield "verdict", said, _ODD if judgement.failure else _GOOD if judgement.success else _BAD
+    yield "", judgement.failure_detail, ""
+    yield "model", judgement.models.get("verdict"), ""
+    if judgement.probability is not None:
+        yield "P(YES)", f"{judgement.probability:.4f}", ""
+    yield "looked at", ", ".join(f"step {index}" for index in judgement.key_points), ""
+    if judgement.blocked is not None:
+        yield "site", f"{'blocked' if judgement.blocked else 'not blocked'}: {judgement.blocked_reason}", ""
+    for criterion, verdict in verdicts(judgement):
+        votes = f" ({sum(verdict.votes)} of {len(verdict.votes)} votes for it)" if verdict.votes else ""
+        passed = "passed" if verdict.passed else "not passed"
+        yield criterion, f"{verdict.question}\n{passed}{votes}", _GOOD if verdict.passed else _BAD
+        yield "", verdict.reason, ""
+
+
+def _step(step: Step, *, thinking: bool) -> Iterator[Line]:
+    seen, said = step.observation, step.generation
+    thought, spoken = thought_of(step.response, thinking=thinking)
+    yield "page", seen.title, ""
+    yield "url", seen.url, ""
+    yield from (("notice", notice, _ODD) for notice in seen.notices)
+    yield "thought", thought.strip(), _SOFT
+    yield "response", spoken.strip(), ""
+    yield "action", action_in_words(step), _HEAD
+    yield "no action", step.parse_error, _BAD
+    yield "refused", step.action_error, _BAD
+    if step.page_changed is not None:
+        yield "after", "page changed" if step.page_changed else "page unchanged", ""
+    tokens = "" if said.prompt_tokens is None else f", {said.prompt_tokens} tokens in"
+    tokens += "" if said.token_ids is None else f", {len(said.token_ids)} out"
+    yield "time", f"policy {step.policy_seconds:.2f} s, page {step.environment_seconds:.2f} s{tokens}", _SOFT

@@ -1,0 +1,153 @@
+"""`webgym export-sharegpt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from webgym_cli.cli.commands.inspect_buffer import BandOpt, IterationOpt, SiteOpt, SplitOpt, TaskOpt, WhereOpt
+from webgym_cli.cli.ids import IdsArg, read_ids
+from webgym_cli.cli.options import ConfigOpt, DryRunOpt, RunArg, SetOpt
+from webgym_cli.cli.output import Output
+from webgym_cli.prepare.export.options import ExportOptions, Format, Objective, Unit
+
+if TYPE_CHECKING:
+    from webgym_cli.prepare.export.export import Export, Tally
+
+FormatOpt = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        help="json, jsonl: ShareGPT; messages: role and content; openai: images as parts; "
+        "hf: a folder for load_dataset; webdataset: tar shards.",
+    ),
+]
+UnitOpt = Annotated[
+    Unit,
+    typer.Option(
+        "--unit",
+        help="A record a step, as it was served; or a whole trajectory as one conversation, which is another text: "
+        "all rounds in full, all replies with their thoughts.",
+    ),
+]
+ObjectiveOpt = Annotated[
+    Objective,
+    typer.Option(
+        "--objective",
+        help="sft; dpo: replies of successes against those of failures to the same prompt; "
+        "kto: replies labelled by success.",
+    ),
+]
+PairsOpt = Annotated[int, typer.Option("--max-pairs-per-task", min=1, help="dpo: pairs of one task at most.")]
+OutOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--out", metavar="PATH", help="A file, or without a suffix a new folder with dataset_info.json."
+    ),
+]
+ImagesOpt = Annotated[
+    Path | None,
+    typer.Option("--copy-images", metavar="DIR", help="Copy the screenshots there; else the run's are named."),
+]
+EmbedOpt = Annotated[bool, typer.Option("--embed-images", help="openai: the images themselves, as data URLs.")]
+ShardOpt = Annotated[int, typer.Option("--shard-size", metavar="MB", min=1, help="hf, webdataset: size of a shard.")]
+StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 when anything was damaged or missing.")]
+
+
+def export_sharegpt(
+    run: RunArg,
+    ids: IdsArg = None,
+    format_: FormatOpt = Format.JSON,
+    unit: UnitOpt = Unit.STEP,
+    objective: ObjectiveOpt = Objective.SFT,
+    max_pairs: PairsOpt = 16,
+    out: OutOpt = None,
+    copy_images: ImagesOpt = None,
+    embed_images: EmbedOpt = False,
+    shard_size: ShardOpt = 500,
+    split: SplitOpt = None,
+    iteration: IterationOpt = None,
+    task: TaskOpt = None,
+    site: SiteOpt = None,
+    band: BandOpt = None,
+    where: WhereOpt = None,
+    strict: StrictOpt = False,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+    dry_run: DryRunOpt = False,
+) -> None:
+    """Write trajectories as a dataset for other trainers.
+
+    ShareGPT, OpenAI messages, Hugging Face or WebDataset, on stdout or to --out. Without ids: every trajectory that
+    prepare's filters let through (of the training split unless --split says otherwise), for dpo and kto the failures
+    of the same tasks too. --iteration, --task, ... narrow that.
+
+    Per step train with mask_history: true. Per trajectory mask_history: false trains every turn, true the last.
+
+    Examples:
+      webgym export-sharegpt runs/a --format jsonl -o sft.jsonl --copy-images sft_images
+      webgym export-sharegpt runs/a --format hf -o sft_dataset
+      webgym export-sharegpt runs/a --objective dpo --format messages -o dpo
+      webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
+
+    Exit codes: 3.
+
+    See also: webgym prepare, webgym inspect-buffer, webgym import.
+    """
+    from webgym_cli.cli.stage import resolve
+    from webgym_cli.prepare.export.export import Export, Selection
+    from webgym_cli.store.index.selection import Query
+    from webgym_cli.store.run import open_run
+
+    open_run(run)
+    directory, settings = resolve(run, config, set_)
+    options = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
+    given = read_ids(ids)
+    query = Query(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
+    selection = Selection(None if given is None else tuple(dict.fromkeys(given)), query)
+    output, export = Output(), Export(directory, settings, options, selection, out)
+    if dry_run:
+        _plan(export, output)
+        return
+    with output.progress() as board:
+        tally = export.execute(output.text, board)
+    _tell(output, tally)
+    if strict and tally.damaged:
+        _fail(directory.root, tally)
+
+
+def _plan(export: Export, output: Output) -> None:
+    """Show what would be exported."""
+    from dataclasses import asdict
+
+    from webgym_cli.cli.index import opened
+    from webgym_cli.prepare.export.export import condition
+
+    with opened(export.run, output, kept=False) as index:
+        where, values = condition(index, export)
+        chosen = index.one(f"SELECT count(*) AS trajectories FROM trajectories WHERE {where}", values)
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(export.options).items()}
+    plan = {"event": "plan", "stage": "export-sharegpt", "out": export.out and str(export.out)}
+    Output.for_events(False).show({**plan, **chosen, **options})
+
+
+def _tell(output: Output, tally: Tally) -> None:
+    output.note(f"{tally.records} records")
+    if tally.dropped:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(tally.dropped.items()))
+        output.note(f"left out: {reasons}")
+    if tally.unfit_turns:
+        output.note(f"turns within that prepare would not train on: {tally.unfit_turns}")
+    for problem in tally.problems:
+        output.note(f"damaged: {problem}")
+
+
+def _fail(root: Path, tally: Tally) -> None:
+    from webgym_cli.errors import StoreError
+
+    raise StoreError(
+        f"{root}: {tally.damaged} lines or records are damaged or lack screenshots, and were left out",
+        hint=f"webgym inspect-buffer {root} --verify",
+    )

@@ -1,0 +1,172 @@
+"""`webgym inspect-buffer`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from webgym_cli.cli import completion as complete
+from webgym_cli.cli.index import opened
+from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
+from webgym_cli.cli.output import Output
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.records.groups import Band, Split
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.store.index.query import Index
+    from webgym_cli.store.index.selection import Query
+    from webgym_cli.store.run import RunDir
+
+SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
+IterationOpt = Annotated[int | None, typer.Option("--iteration", help="Only this iteration.")]
+TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task of this id.")]
+SiteOpt = Annotated[str | None, typer.Option("--site", help="Only this site (example.com).")]
+BandOpt = Annotated[Band | None, typer.Option("--band", help="Only this difficulty band.")]
+RewardOpt = Annotated[float | None, typer.Option("--reward", help="Only trajectories with this reward (0 to 1).")]
+FailureOpt = Annotated[
+    str | None,
+    typer.Option("--failure", help="Only this kind of failure; any: all failures.", autocompletion=complete.failures),
+]
+WhereOpt = Annotated[
+    str | None, typer.Option("--where", metavar="SQL", help="Only where this SQL condition on trajectories holds.")
+]
+SqlOpt = Annotated[
+    str | None, typer.Option("--sql", metavar="SELECT", help="Show the rows of this query of the index instead.")
+]
+TopOpt = Annotated[
+    int | None, typer.Option("--top", min=0, help="Rows a table, the largest groups; 0: all (20; with --json all).")
+]
+ReindexOpt = Annotated[bool, typer.Option("--reindex", help="Build the index anew first.")]
+VerifyOpt = Annotated[
+    bool, typer.Option("--verify", help="Check trajectories, index and screenshots against each other instead.")
+]
+TOP = 20
+"""Rows of a table for people."""
+
+
+def inspect_buffer(
+    run: RunArg,
+    split: SplitOpt = None,
+    iteration: IterationOpt = None,
+    task: TaskOpt = None,
+    site: SiteOpt = None,
+    band: BandOpt = None,
+    reward: RewardOpt = None,
+    failure: FailureOpt = None,
+    where: WhereOpt = None,
+    sql: SqlOpt = None,
+    top: TopOpt = None,
+    reindex: ReindexOpt = False,
+    verify: VerifyOpt = False,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+    json: JsonOpt = False,
+    quiet: QuietOpt = False,
+) -> None:
+    """Show what the replay buffer holds.
+
+    And what prepare would take of it, and why not the rest. Everything is counted by the buffer's index, which first
+    takes in what was written since. --where and --sql ask it in DuckDB's SQL; its tables are trajectories, steps,
+    judgements, stored and damage.
+
+    Examples:
+      webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
+      webgym inspect-buffer runs/a --where "steps > 8 and site = 'example.com' and agreement < 1"
+      webgym inspect-buffer runs/a --sql "select page_site, count(*) from steps group by all" --json
+
+    Exit codes: 3.
+
+    See also: webgym show, webgym diff, webgym prepare, webgym gc.
+    """
+    from webgym_cli.cli.stage import resolve
+    from webgym_cli.store.index.selection import Query
+    from webgym_cli.store.run import open_run
+
+    open_run(run)
+    directory, settings = resolve(run, config, set_)
+    query = Query(split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band)
+    _refuse_both(query != Query() or where is not None, sql=sql is not None, verify=verify)
+    output = Output(as_json=json, quiet=quiet)
+    with opened(directory, output, rebuilt=reindex) as index:
+        if verify:
+            _verify(directory, output)
+        elif sql is not None:
+            _ask(directory, index, sql, output)
+        elif quiet:
+            _say_ids(directory, index, _narrowed(query, index, where), output)
+        else:
+            _tell(directory, settings, index, _narrowed(query, index, where), top, output)
+
+
+def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
+    """Raise `UsageError` where options exclude each other."""
+    given = [name for name, on in (("--verify", verify), ("--sql", sql), ("a choice of trajectories", chosen)) if on]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
+
+
+def _narrowed(query: Query, index: Index, where: str | None) -> Query:
+    return query if where is None else replace(query, expression=index.check_where(where))
+
+
+def _ask(run: RunDir, index: Index, sql: str, output: Output) -> None:
+    """Show a query's rows: as JSON Lines as they come, else as a table."""
+    from webgym_cli.cli.commands.inspect_tables import cell
+    from webgym_cli.inspect.user_sql import ask, plain
+
+    rows = ask(run, index, sql)
+    if output.as_json:
+        for row in rows:
+            output.data({name: plain(value) for name, value in row.items()})
+        return
+    first = next(rows, None)
+    if first is None:
+        output.note("no rows")
+        return
+    output.table("", tuple(first), ([cell(plain(value)) for value in row.values()] for row in chain([first], rows)))
+
+
+def _say_ids(run: RunDir, index: Index, query: Query, output: Output) -> None:
+    from webgym_cli.inspect.overview import ids
+    from webgym_cli.inspect.user_sql import persons_words
+
+    with persons_words(run, "--where"):
+        for name in ids(index, query):
+            output.text(name)
+
+
+def _tell(run: RunDir, settings: Settings, index: Index, query: Query, top: int | None, output: Output) -> None:
+    from webgym_cli.cli.commands.inspect_tables import show_overview
+    from webgym_cli.inspect.overview import overview
+    from webgym_cli.inspect.user_sql import persons_words
+    from webgym_cli.prepare.sft.plan import would_take
+
+    limit = (None if output.as_json else TOP) if top is None else top or None
+    with persons_words(run, "--where"):
+        found = overview(run, index, query, limit)
+    found["prepare"] = would_take(run, settings, index) or None
+    if output.as_json:
+        output.data(found)
+    else:
+        show_overview(output, found)
+
+
+def _verify(run: RunDir, output: Output) -> None:
+    """Show what is wrong with the buffer: all of it with `--json`. Raises `StoreError` when anything is."""
+    from webgym_cli.cli.commands.inspect_tables import show_findings
+    from webgym_cli.inspect.verify import verify
+
+    with output.progress() as board:
+        found = verify(run, board)
+    if output.as_json:
+        output.data({"event": "verify", **found})
+    else:
+        show_findings(output, found)
+    if wrong := found["findings_by_kind"]:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in wrong.items())
+        raise StoreError(f"{run.root}: not all is as it was written: {kinds}", hint=found["findings"][0]["mend"])
+    output.note(f"{run.root}: all is as it was written")

@@ -1,0 +1,116 @@
+"""What `webgym inspect-buffer` finds, as tables for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from webgym_cli.cli.live_view import visible
+from webgym_cli.cli.output import Output
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+"""Success rates from 0 to 1."""
+WIDEST = 40
+"""Iterations that a sparkline shows at most, the newest."""
+_COLUMNS = ("count", "scored", "success", "95 %", "steps", "failures")
+_TABLES = ("iteration", "task", "site", "difficulty")
+_WHERE_SEVERAL = ("environment", "policy")
+"""Tables that tell nothing new with a single group."""
+
+
+def show_overview(output: Output, found: dict[str, Any]) -> None:
+    """Show what `overview` found, and under `prepare` what prepare would take."""
+    title = f"{found['run']}, policy version {found['policy_version']}"
+    output.table(title, ("", *_COLUMNS), [("all", *_row(found))])
+    for name in (*_TABLES, *(name for name in _WHERE_SEVERAL if found["groups"][f"by_{name}"] > 1)):
+        _show_groups(output, name, found)
+    _show_pass_rates(output, found["pass_at_k"])
+    if found["age_hours"]:
+        output.table("age", ("oldest", "newest"), [[f"{hours} h ago" for hours in found["age_hours"]]])
+    if plan := found["prepare"]:
+        _show_plan(output, plan)
+    for line in found["damaged_lines"]:
+        output.note(f"damaged: {visible(line)}")
+
+
+def show_findings(output: Output, found: dict[str, Any]) -> None:
+    """Show what `verify` read and what it found wrong."""
+    read = {key: value for key, value in found.items() if isinstance(value, int)} | {
+        f"images: {key}": value for key, value in found["images"].items()
+    }
+    output.table("read", ("", "count"), list(read.items()))
+    columns = ("kind", "file", "place", "detail")
+    rows = [[visible(finding[name]) for name in columns] for finding in found["findings"]]
+    if rows:
+        output.table("wrong", columns, rows)
+    if more := sum(found["findings_by_kind"].values()) - len(rows):
+        output.note(f"{more} more; --json names all")
+
+
+def sparkline(rates: Iterable[float | None]) -> str:
+    """Return a block for each rate (0 to 1), a dot where there is none."""
+    return "".join("·" if rate is None else BLOCKS[min(int(rate * len(BLOCKS)), len(BLOCKS) - 1)] for rate in rates)
+
+
+def cell(value: Any) -> str | None:
+    """Return a value as a table's cell: one line that a terminal shows as it stands; None where there is none."""
+    if value is None:
+        return None
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _show_groups(output: Output, name: str, found: dict[str, Any]) -> None:
+    groups, iterations = found[f"by_{name}"], list(found["success_by_iteration"])[-WIDEST:]
+    trend = name != "iteration" and len(iterations) > 1
+    rows = [
+        (visible(key), *_row(group), *([_trend(group, iterations)] if trend else [])) for key, group in groups.items()
+    ]
+    output.table(f"by {name}", (name, *_COLUMNS, *(["trend"] if trend else [])), rows)
+    if more := found["groups"][f"by_{name}"] - len(groups):
+        output.note(f"by {name}: {more} more; --top 0 shows all")
+
+
+def _trend(group: dict[str, Any], iterations: Sequence[str]) -> str:
+    return sparkline(group["success_by_iteration"].get(iteration) for iteration in iterations)
+
+
+def _show_pass_rates(output: Output, found: dict[str, Any]) -> None:
+    ks = sorted({int(k) for group in found.values() for k in group["k"]})
+    if ks in ([], [1]):  # one attempt a task: the success rate has told it
+        return
+    rows = []
+    for key, group in found.items():
+        rates = [group["k"].get(str(k)) for k in ks]
+        rows.append((key, group["tasks"], *(None if rate is None else f"{rate['rate']:.3f}" for rate in rates)))
+    output.table("pass@k over tasks", ("iteration", "tasks", *(f"pass@{k}" for k in ks)), rows)
+
+
+def _show_plan(output: Output, plan: dict[str, Any]) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("iterations read", ", ".join(map(str, plan["iterations_read"]))),
+        ("eligible steps", plan["eligible_steps"]),
+        *((f"samples from iteration {key}", count) for key, count in plan["samples_by_iteration"].items()),
+        *(
+            (f"trajectories left out: {reason}", count)
+            for reason, count in plan["dropped_trajectories"].items()
+            if count
+        ),
+        *((f"steps left out: {reason}", count) for reason, count in plan["dropped_steps"].items() if count),
+    ]
+    output.table("prepare would take", ("", "count"), rows)
+
+
+def _row(group: dict[str, Any]) -> tuple[Any, ...]:
+    rate, interval = group["success_rate"], group["interval"]
+    failures = "  ".join(f"{kind} {count}" for kind, count in group["failures"].items())
+    return (
+        group["trajectories"],
+        group["scored"],
+        "" if rate is None else f"{rate:.3f}",
+        "" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}",
+        group["mean_steps"],
+        failures or "0",
+    )

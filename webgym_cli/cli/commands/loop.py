@@ -1,0 +1,169 @@
+"""`webgym loop`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
+from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.loop.loop import Loop
+    from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.store.run import RunDir
+
+PhaseOpt = Annotated[
+    Literal["rollout", "update", "both"],
+    typer.Option("--phase", help="Only evaluate and roll out, only prepare and train, or both."),
+]
+IterationsOpt = Annotated[
+    int | None, typer.Option("--iterations", min=1, help="Trainings that the run shall have in all (loop.iterations).")
+]
+EvalEveryOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--eval-every", min=0, metavar="N", help="Evaluate each N-th policy and the last; 0: none (loop.eval_every)."
+    ),
+]
+UntilOpt = Annotated[
+    float | None,
+    typer.Option("--until", min=0, max=1, metavar="RATE", help="End early, once an evaluation has this success rate."),
+]
+MinSuccessOpt = Annotated[
+    float | None,
+    typer.Option("--min-success", min=0, max=1, help="Exit with 5 when the last evaluation's success rate is lower."),
+]
+KeepGoingOpt = Annotated[
+    bool,
+    typer.Option("--keep-going", help="Go past a stage that fails: the next round collects more and tries again."),
+]
+
+
+def loop(
+    run: RunArg,
+    phase: PhaseOpt = "both",
+    iterations: IterationsOpt = None,
+    eval_every: EvalEveryOpt = None,
+    until: UntilOpt = None,
+    min_success: MinSuccessOpt = None,
+    keep_going: KeepGoingOpt = False,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+    json: JsonOpt = False,
+    dry_run: DryRunOpt = False,
+) -> None:
+    """Evaluate, roll out, prepare, train, swap: again and again.
+
+    Run again, it goes on where it stopped; evaluations and stages stand in RUN/metrics.jsonl. A stage that fails ends
+    the loop with that stage's exit code, unless --keep-going.
+
+    Examples:
+      webgym loop runs/a -c demo --iterations 3
+      webgym loop runs/a --iterations 10 --until 0.9 --min-success 0.8
+      webgym loop runs/a --dry-run
+
+    Exit codes: 3, 4, 5, 75.
+
+    See also: webgym status, webgym resume, webgym report.
+    """
+    from webgym_cli.cli.follow import followed
+    from webgym_cli.cli.stage import resolve
+    from webgym_cli.loop.loop import Loop, Phase, plan_loop
+    from webgym_cli.tracking.plan import plan_tracking
+
+    directory, settings = resolve(run, config, set_)
+    output = Output.for_events(json)
+    options: dict[str, Any] = {
+        "iterations": iterations,
+        "eval_every": eval_every,
+        "until": until,
+        "min_success": min_success,
+        "keep_going": keep_going,
+    }
+    plan = plan_loop(directory, settings, phase=Phase(phase), **options)
+    if dry_run:
+        output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
+        return
+    if followed(directory, settings, output):
+        return
+    work("loop", directory, settings, output, {"phase": phase, **options}, lambda pipeline: Loop(plan, pipeline))
+    output.next_step(_next(run, phase, plan.iterations))
+
+
+def work(
+    command: str,
+    run: RunDir,
+    settings: Settings,
+    output: Output,
+    options: dict[str, Any],
+    made: Callable[[Pipeline], Loop],
+) -> None:
+    """Have the loop that is `made` on the run's pipeline do its work, as a command with these `options`.
+
+    Shows how the policies did, what was gained over the SFT baseline, if there is one, and what failed meanwhile.
+    """
+    from webgym_cli.cli.stage import stage
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.loop.pipeline import Pipeline
+
+    with stage(command, run, settings, output, options) as at:
+
+        async def done() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
+                working = made(pipeline)
+                return await working.execute(), working.failures
+
+        evaluations, failures = run_async(done())
+    if evaluations:
+        output.summary_table("held-out episodes by policy", *progress_table(evaluations))
+    lost = (failure["message"] for failure in failures)
+    for line in [*gains(evaluations, settings.loop.demonstration_iterations), *lost]:
+        output.note(line)
+
+
+def _next(run: Any, phase: str, iterations: int) -> str:
+    """Return the commands that may come next."""
+    other = {"rollout": "update", "update": "rollout"}.get(phase)
+    if other:
+        return f"webgym loop {run} --phase {other}"
+    return f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {iterations + 1}"
+
+
+def gains(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:
+    """Return what the last policy gained over the first, and over the one that learned from demonstrations alone."""
+    starts = {"the first policy": 0, **({f"the SFT baseline (version {baseline})": baseline} if baseline else {})}
+    by_version = {event["iteration"]: event for event in evaluations if event["episodes"]}
+    last = max(by_version, default=0)
+    return [
+        f"version {last} against {name}: {_change(by_version[start], by_version[last])}"
+        for name, start in starts.items()
+        if start in by_version and start < last
+    ]
+
+
+def progress_table(evaluations: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return columns and rows: each evaluation, and its difference from the one before with its 95 % interval.
+
+    Empty where no reward is known.
+    """
+    rows: list[tuple[str, ...]] = []
+    for position, event in enumerate(evaluations):
+        before = evaluations[position - 1] if position else {"episodes": 0}
+        change = _change(before, event) if before["episodes"] and event["episodes"] else ""
+        low, high = event["interval"]
+        rate, interval = (f"{event['success_rate']:.3f}", f"{low:.3f}-{high:.3f}") if event["episodes"] else ("", "")
+        rows.append((str(event["iteration"]), str(event["episodes"]), rate, interval, change))
+    return ("policy version", "episodes", "success", "95 %", "change from the one before"), rows
+
+
+def _change(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Return the difference of two success rates with its 95 % interval."""
+    from webgym_cli.records.statistics import difference
+
+    earlier, later = ((event["successes"], event["episodes"]) for event in (before, after))
+    delta, low, high = difference(earlier, later)
+    return f"{delta:+.3f} ({low:+.3f} to {high:+.3f})"

@@ -1,0 +1,95 @@
+"""`webgym prepare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
+from webgym_cli.cli.output import Output
+
+TargetOpt = Annotated[
+    Literal["policy", "orm"],
+    typer.Option("--target", help="What is trained: the policy, or the run's own outcome reward model (RUN/orm)."),
+]
+
+
+def prepare(
+    run: RunArg,
+    target: TargetOpt = "policy",
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+    json: JsonOpt = False,
+    dry_run: DryRunOpt = False,
+) -> None:
+    """Make of the replay buffer what the policy is trained on.
+
+    With train.algorithm=sft it draws a dataset, RUN/llamafactory_data: finetune_train.json, finetune_val.json,
+    dataset_info.json, train_config.yaml, deepspeed.json, wandb_env.sh and dropped.json (what was left out, and why).
+    Else it makes the iteration's batch for policy gradients, RUN/rl_data: rows.jsonl (tokens as they were sampled),
+    trajectories.jsonl (rewards and groups), rl.json, dropped.json. With train.algorithm=webrl a row is an action, and
+    there are actions of earlier successes beside (rl.replay), which the current policy's server scores.
+
+    With --target orm it makes the training set of an outcome reward model: the questions of webgym score about the
+    run's training episodes, with YES or NO by the verdict of orm.labels. The model is trained in RUN/orm, a run of its
+    own, whose settings begin as the run's with those of `-c orm`; -c and -s change them, not the run's.
+
+    Examples:
+      webgym prepare runs/a
+      webgym prepare runs/a --target orm && webgym train runs/a/orm && webgym score runs/a --orm runs/a/orm/model.pt
+      webgym prepare runs/a -s algorithm_config.positive_samples_to_train=600
+      webgym prepare runs/a -s train.algorithm=webrl -s 'rl.replay.experience=["runs/sft"]'
+      webgym prepare runs/a --dry-run --json | jq .dropped_steps
+
+    Exit codes: 3, 75.
+
+    See also: webgym inspect-buffer, webgym train, webgym score, webgym export-sharegpt.
+    """
+    from webgym_cli.cli.index import opened
+    from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.loop.preparation import plan_preparation, preparation_in_words
+    from webgym_cli.records.dataset import Prepared
+    from webgym_cli.records.rl_data import RlData
+    from webgym_cli.store.run import open_run
+
+    open_run(run)
+    if target == "orm":
+        _prepare_orm(run, config or [], set_ or [], json=json, dry_run=dry_run)
+        return
+    directory, settings = resolve(run, config, set_)
+    output = Output.for_events(json)
+    if dry_run:
+        with opened(directory, output, kept=False) as index:
+            output.show(plan_preparation(directory, settings, index).to_json())
+        return
+    with stage("prepare", directory, settings, output) as at:
+
+        async def work() -> Prepared | RlData:
+            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
+                return await pipeline.prepare(again=True)
+
+        prepared = run_async(work())
+    output.note(preparation_in_words(prepared, directory))
+    output.next_step(f"webgym train {run}")
+
+
+def _prepare_orm(run: Path, config: list[str], set_: list[str], *, json: bool, dry_run: bool) -> None:
+    from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
+    from webgym_cli.prepare.orm.plan import plan_orm_dataset
+
+    directory, settings = resolve(run, None, None)
+    of_orm = orm_settings(directory, config, set_)
+    output = Output.for_events(json)
+    if dry_run:
+        output.show(plan_orm_dataset(directory, of_orm).to_json())
+        return
+    with stage("prepare", directory, settings, output, {"target": "orm"}) as at:
+        made = run_async(prepare_orm(at.run, of_orm, at.sink))
+    output.note(f"{made.train_samples} training and {made.val_samples} validation samples in {run / 'orm'}")
+    output.next_step(f"webgym train {run / 'orm'}")

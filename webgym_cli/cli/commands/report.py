@@ -1,0 +1,83 @@
+"""`webgym report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from webgym_cli.cli.browse import open_page
+from webgym_cli.cli.index import opened
+from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg
+from webgym_cli.cli.output import Output
+
+HtmlOpt = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write the page there instead of RUN/report.html.")
+]
+OpenOpt = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+EpisodesOpt = Annotated[
+    int, typer.Option("--episodes", metavar="N", min=0, max=1000, help="Episodes shown with their last screenshot.")
+]
+GpusOpt = Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="GPUs that the run has, for GPU hours.")]
+PriceOpt = Annotated[
+    float | None,
+    typer.Option("--gpu-hour-price", metavar="PRICE", min=0, max=1e6, help="What an hour of one GPU costs."),
+]
+
+
+def report(
+    run: RunArg,
+    html: HtmlOpt = None,
+    open_: OpenOpt = False,
+    episodes: EpisodesOpt = 60,
+    gpus: GpusOpt = 1,
+    price: PriceOpt = None,
+    json: JsonOpt = False,
+    dry_run: DryRunOpt = False,
+) -> None:
+    """Write what the run came to as one HTML page.
+
+    It works from a file, without network, and can be mailed: learning curves with intervals, pass@k, steps, failures,
+    the judge, time, idle time and cost, data and losses, and episodes to filter. Writes RUN/report.html or --html
+    FILE. It may be made while the run is at work. --json prints the numbers too.
+
+    Examples:
+      webgym report runs/a --open
+      webgym report runs/a --gpus 8 --gpu-hour-price 2.5 --html a.html
+      webgym report runs/a --json | jq .timing.idle_share
+
+    Exit codes: 3.
+
+    See also: webgym compare, webgym inspect-buffer, webgym show.
+    """
+    from webgym_cli.report.facts import gather
+    from webgym_cli.report.gallery import cards
+    from webgym_cli.report.page import page
+    from webgym_cli.store.run import open_run
+    from webgym_cli.store.screenshots import ScreenshotStore
+    from webgym_cli.util.files import write_atomic
+
+    directory, _ = open_run(run)
+    output, path = Output(as_json=json), html or directory.report
+    with opened(directory, output, kept=not dry_run) as index:
+        facts = gather(directory, index, gpus, price)
+        if dry_run:
+            plan = {"event": "plan", "stage": "report", "page": str(path), "trajectories": facts["trajectories"]}
+            output.show({**plan, "replaces": path.exists()})
+            return
+        shown = list(cards(index, ScreenshotStore(directory.screenshots), episodes))
+    content = page(facts, shown)
+    write_atomic(path, content)
+    _tell(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
+    if open_:
+        open_page(path, output)
+
+
+def _tell(output: Output, path: Path, facts: dict[str, Any], shown: int) -> None:
+    """Say where the page is and how large."""
+    if output.as_json:
+        output.data(facts)
+    else:
+        output.text(str(path))
+    output.note(f"{facts['bytes'] / 1e6:.1f} MB, {shown} of {facts['trajectories']} episodes shown")

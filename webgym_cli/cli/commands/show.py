@@ -1,0 +1,87 @@
+"""`webgym show`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from webgym_cli.cli.browse import open_page
+from webgym_cli.cli.ids import IdsArg, read_ids
+from webgym_cli.cli.index import opened
+from webgym_cli.cli.options import JsonOpt, RunArg
+from webgym_cli.cli.output import Output
+from webgym_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from webgym_cli.inspect.episode import Told
+    from webgym_cli.store.run import RunDir
+
+HtmlOpt = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write it there as one HTML page that needs no other file."),
+]
+OpenOpt = Annotated[bool, typer.Option("--open", help="Write the page below RUN/pages and open it in the browser.")]
+
+
+def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt = False, json: JsonOpt = False) -> None:
+    """Show episodes step by step.
+
+    What was seen, thought, said and done, and what the judges said of it. The page has the screenshots, with the point
+    or element that each action named, and the prompts.
+
+    Examples:
+      webgym show runs/a train-0002-00017 --open
+      webgym inspect-buffer runs/a --where "judged = false and steps > 8" -q | head -3 | webgym show runs/a -
+      webgym show runs/a train-0002-00017 --json | jq -r .steps[].response
+
+    Exit codes: 3.
+
+    See also: webgym inspect-buffer, webgym diff, webgym report.
+    """
+    from webgym_cli.inspect.episode import episodes
+    from webgym_cli.store.run import open_run
+
+    directory, settings = open_run(run)
+    names = _names(run, read_ids(ids), one=html is not None)
+    output = Output(as_json=json)
+    with opened(directory, output) as index:
+        for told in episodes(directory, index, names):
+            if json:
+                output.data(told.to_json())
+            elif html is not None or open_:
+                path = html or directory.page(told.trajectory.id)
+                _write(directory, told, path, settings.browser.device_scale_factor)
+                output.text(str(path))
+                if open_:
+                    open_page(path, output)
+            else:
+                _draw(told, output)
+
+
+def _names(run: Path, names: Sequence[str] | None, *, one: bool) -> list[str]:
+    """Return the ids, each once. Raises `UsageError` for none, and for several where one is wanted."""
+    found = list(dict.fromkeys(names or ()))
+    if not found:
+        raise UsageError(
+            "no trajectory is named", hint=f"webgym inspect-buffer {run} -q | head -1 | webgym show {run} -"
+        )
+    if one and len(found) > 1:
+        raise UsageError(f"--html takes one trajectory, got {len(found)}; --open writes a page for each")
+    return found
+
+
+def _write(run: RunDir, told: Told, path: Path, scale: float) -> None:
+    from webgym_cli.inspect.page import page
+    from webgym_cli.store.screenshots import ScreenshotStore
+    from webgym_cli.util.files import write_atomic
+
+    write_atomic(path, page(told, ScreenshotStore(run.screenshots), scale))
+
+
+def _draw(told: Told, output: Output) -> None:
+    from webgym_cli.cli.commands.episode_text import episode_text
+
+    output.draw(episode_text(told))

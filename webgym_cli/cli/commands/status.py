@@ -1,0 +1,259 @@
+"""`webgym status`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from webgym_cli.cli.options import JsonOpt, RunArg
+from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.store.run import RunDir
+    from webgym_cli.store.state import Underway
+    from webgym_cli.store.status import RankStatus, StoredCounts
+
+WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Look again each second until the rollout ends.")]
+EVERY = 1.0
+"""Seconds between two looks."""
+STATES = ("running", "silent", "lost", "failed", "interrupted", "finished")
+"""The state of several ranks is the first of these that one of them is in."""
+_ROLLOUTS = ("rollout", "loop", "curriculum")
+_PHASE = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored", "successes", "version")
+"""What is shown of a finished phase of a curriculum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a run was doing at one time."""
+
+    facts: dict[str, Any]
+    """What `--json` gives."""
+    goes_on: bool
+    """Whether a rollout runs, or is about to."""
+
+
+def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
+    """Show what a run is doing, and what is stored.
+
+    The newest rollout episode by episode, read from what it writes each second: so it works from any shell, on another
+    machine that sees the folder, and after the end. It takes no lock. `lost`: the rollout's process is gone; `silent`:
+    no word for 15 seconds.
+
+    Examples:
+      webgym status runs/a --watch
+      webgym status runs/a --json | jq .rollout.stages.policy.p95
+
+    Exit codes: 3.
+
+    See also: webgym rollout, webgym resume, webgym inspect-buffer.
+    """
+    from webgym_cli.store.run import open_run
+    from webgym_cli.store.status import StoredCounts
+
+    directory, settings = open_run(run)
+    counts = StoredCounts(directory)
+    output = Output.for_events(json) if watch else Output(as_json=json)
+    if not watch:
+        found = look(directory, settings, counts)
+        _show(output, found.facts)
+    elif output.as_json:
+        for found in _looks(directory, settings, counts):
+            output.data(found.facts)
+            sys.stdout.flush()
+    else:
+        with output.redrawn() as draw:
+            for found in _looks(directory, settings, counts):
+                draw(_picture(found.facts))
+    _say_next(output, found.facts, str(run), directory, settings)
+
+
+def _looks(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[Look]:
+    while True:
+        found = look(run, settings, counts)
+        yield found
+        if not found.goes_on:
+            return
+        time.sleep(EVERY)
+
+
+def look(run: RunDir, settings: Settings, counts: StoredCounts) -> Look:
+    """Return what the run is doing now. Raises `StoreError`."""
+    from webgym_cli.store.checkpoints import current
+    from webgym_cli.store.metrics import events
+    from webgym_cli.store.status import holder, read_status
+
+    ranks, at_work, command = read_status(run), holder(run), _underway(run)
+    newest, told = current(run), list(events(run, "phase", "evaluation"))
+    facts = {
+        "event": "status",
+        "run": str(run.root),
+        "policy_version": newest.version if newest else 0,
+        "policy": newest.name if newest else settings.policy_config.base_model,
+        "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
+        "holder": at_work,
+        "rollout": _rollout(ranks),
+        "ranks": [_rank(rank) for rank in ranks],
+        "stored": counts.rows(),
+        "phases": [event for event in told if event["event"] == "phase"],
+        "evaluations": [event for event in told if event["event"] == "evaluation"],
+    }
+    coming = bool(at_work and command and _begins(command, ranks))
+    return Look(facts, coming or any(rank.may_go_on() for rank in ranks))
+
+
+def _underway(run: RunDir) -> Underway | None:
+    from pydantic import ValidationError
+
+    from webgym_cli.errors import StoreError
+    from webgym_cli.store.state import underway
+
+    try:
+        return underway(run)
+    except (StoreError, ValidationError):  # cleared between two looks, or of another version: `resume` tells of that
+        return None
+
+
+def _begins(command: Underway, ranks: list[RankStatus]) -> bool:
+    """Return whether a command that rolls out has begun, and its rollout has not told anything yet."""
+    since = datetime.fromisoformat(command.since)
+    return command.command in _ROLLOUTS and all(rank.updated_at < since for rank in ranks)
+
+
+def _rollout(ranks: list[RankStatus]) -> dict[str, Any] | None:
+    """Return the ranks' snapshots as one, with its state. Raises `StoreError` where another version wrote them."""
+    from webgym_cli.errors import StoreError
+    from webgym_cli.rollout.monitoring.snapshot import ended, merge, without_buckets
+
+    if not ranks:
+        return None
+    try:
+        snapshots = [rank.snapshot if rank.may_go_on() else ended(rank.snapshot) for rank in ranks]
+        merged = without_buckets(merge(snapshots))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(
+            f"the status of rank {ranks[0].rank} was written by another version: {error!r}",
+            hint="the next rollout replaces it",
+        ) from None
+    seen = {rank.seen().value for rank in ranks}
+    return {"state": next(state for state in STATES if state in seen), **merged}
+
+
+def _rank(rank: RankStatus) -> dict[str, Any]:
+    kept = rank.model_dump(mode="json", include={"rank", "host", "pid", "started_at", "updated_at"})
+    return {**kept, "state": rank.seen().value}
+
+
+def _show(output: Output, facts: dict[str, Any]) -> None:
+    if output.as_json:
+        output.data(facts)
+    elif not sys.stdout.isatty():
+        output.table("", (), _lines(facts))
+    else:
+        if facts["rollout"]:
+            output.draw(_picture(facts))
+        for title, columns, rows in _tables(facts):
+            if rows:
+                output.table(title, columns, rows)
+
+
+def _picture(facts: dict[str, Any]) -> Any:
+    from rich.text import Text
+
+    from webgym_cli.cli.live_view import Board
+
+    command, rollout = facts["command"], facts["rollout"]
+    begins = command and command["at_work"] and (not rollout or rollout["started_at"] < command["since"])
+    if begins and command["command"] in _ROLLOUTS and (not rollout or rollout["state"] != "running"):
+        return Text(f"webgym {command['command']} is at work since {command['since']}: its rollout has not begun yet")
+    return Board(rollout, rollout["state"]) if rollout else Text("no rollout yet")
+
+
+def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
+    """Yield what stands below the board: title, columns and rows."""
+    if len(facts["ranks"]) > 1 or any(rank["state"] in ("silent", "lost") for rank in facts["ranks"]):
+        columns = ("rank", "host", "pid", "state", "updated_at")
+        yield "ranks", columns, [tuple(rank[name] for name in columns) for rank in facts["ranks"]]
+    columns = ("split", "iteration", "planned", "stored", "judgements")
+    yield "stored trajectories", columns, [tuple(row[name] for name in columns) for row in facts["stored"]]
+    yield "phases", _PHASE, [tuple(event[name] for name in _PHASE) for event in facts["phases"]]
+    yield (
+        "evaluations",
+        ("policy version", "episodes", "success", "95 %"),
+        [
+            (
+                event["iteration"],
+                event["episodes"],
+                _rate(event["success_rate"]),
+                "-".join(map(_rate, event["interval"])),
+            )
+            for event in facts["evaluations"]
+        ],
+    )
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the same for a pipe: lines whose first cell tells what they are."""
+    from webgym_cli.cli.live_view import visible
+
+    for line in _cells(facts):
+        yield tuple("" if cell is None else visible(str(cell)) for cell in line)
+
+
+def _cells(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    command, rollout = facts["command"], facts["rollout"]
+    yield "policy", facts["policy_version"], facts["policy"]
+    if command:
+        yield "command", command["command"], "at work" if command["at_work"] else "interrupted", command["since"]
+    if rollout:
+        yield "rollout", rollout["bar"], rollout["policy"], rollout["state"], rollout["done"], rollout["total"]
+        yield "success", rollout["success_rate"], *rollout["interval"], rollout["known"]
+        yield "pace", rollout["steps_per_second"], rollout["elapsed"], rollout["eta"]
+        yield "slots", rollout["running"], rollout["slots"]
+        yield from (("queue", name, depth) for name, depth in rollout["queues"].items())
+        yield from (("isolation", site, kind) for site, kind in rollout.get("isolation", {}).items())
+        counters = ("outstanding", "requests", "failures", "open")
+        yield from (("server", url, *(found[name] for name in counters)) for url, found in rollout["servers"].items())
+        yield from (("count", name, rollout[name]) for name in ("unjudged", "judged", "skipped", "cut", "given_up"))
+        for name, stage in rollout["stages"].items():
+            yield "stage", name, stage["p50"], stage["p95"], stage["now"], stage["count"]
+        yield from (("failure", kind, count) for kind, count in rollout["failures"].items())
+        yield from (("site", site, sum(kinds.values())) for site, kinds in rollout["failures_by_site"].items())
+        columns = ("id", "step", "max_steps", "stage", "stage_seconds", "task", "url")
+        yield from (("episode", *(episode[name] for name in columns)) for episode in rollout["episodes"])
+    for rank in facts["ranks"]:
+        yield "rank", rank["rank"], rank["host"], rank["pid"], rank["state"], rank["updated_at"]
+    for row in facts["stored"]:
+        yield "stored", row["split"], row["iteration"], row["planned"], row["stored"], row["judgements"]
+    for event in facts["phases"]:
+        yield "phase", *(event[name] for name in _PHASE)
+    for event in facts["evaluations"]:
+        yield "evaluation", event["iteration"], event["episodes"], event["success_rate"], *event["interval"]
+
+
+def _say_next(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:
+    command, rollout = facts["command"], facts["rollout"]
+    if command and command["at_work"]:
+        output.note(f"webgym {command['command']} is at work since {command['since']}")
+    elif command:
+        output.note(f"webgym {command['command']}, begun {command['since']}, was interrupted")
+        output.next_step(f"webgym resume {run}")
+    elif judged := directory.orm_of:
+        made = f"version {facts['policy_version']}" if facts["policy_version"] else "not trained yet"
+        output.note(f"{run}: the outcome reward model of {judged.root}, {made}")
+        scoring = f"webgym score {judged.root} --orm {directory.model(settings)}"
+        output.next_step(scoring if facts["policy_version"] else f"webgym train {run}")
+    elif not rollout and not facts["stored"]:
+        output.note(f"{run}: no rollout yet")
+        output.next_step(f"webgym rollout {run}")
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.3f}"

@@ -1,0 +1,280 @@
+"""`webgym tasks`: check task files, draw samples of tasks, make tasks of other systems' files and of failed ones."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from webgym_cli.cli import completion as complete
+from webgym_cli.cli.commands.generate import generate
+from webgym_cli.cli.manual import Manual, ManualGroup
+from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
+from webgym_cli.cli.output import Output
+from webgym_cli.errors import UsageError
+from webgym_cli.records.groups import Band
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.records.webarena import Site
+    from webgym_cli.tasks.check import FileReport
+
+app = typer.Typer(
+    name="tasks",
+    cls=ManualGroup,
+    help="Check, sample, convert and generate task files.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+FilesArg = Annotated[list[str], typer.Argument(metavar="FILE...", help="Task files (JSON Lines); - for stdin.")]
+SourceArg = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A task file, miniwob:all, sites:all, ...; without: tasks.train of the settings.",
+        autocompletion=complete.tasks,
+    ),
+]
+CountOpt = Annotated[int, typer.Option("-n", "--count", min=1, help="How many tasks, all different.")]
+SamplerOpt = Annotated[
+    Literal["uniform", "ratio"] | None,
+    typer.Option("--sampler", help="All tasks alike, or so many of each band (else: as the settings say)."),
+]
+RatioOpt = Annotated[
+    str | None,
+    typer.Option("--ratio", metavar="BAND=WEIGHT,...", help="Weights of the bands; means --sampler ratio."),
+]
+SeedOpt = Annotated[int | None, typer.Option("--seed", min=0, help="Decides the draw (else: the settings' seed).")]
+BandOpt = Annotated[list[Band] | None, typer.Option("--band", help="Only tasks of this band. Repeatable.")]
+SiteOpt = Annotated[
+    list[str] | None,
+    typer.Option("--exclude-site", metavar="SITE", help="No task that starts on this site (example.com). Repeatable."),
+]
+RawArg = Annotated[
+    Path, typer.Argument(metavar="RAW", help="A JSON file: a list, one record, or one a line; or a folder of such.")
+]
+FormatOpt = Annotated[Literal["webarena"], typer.Option("--format", help="Whose records they are.")]
+OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write (else: stdout).")]
+AddressOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--site",
+        metavar="NAME=URL",
+        help="Where a site is, like shopping=http://host:7770; else: as the settings say. Repeatable.",
+    ),
+]
+
+
+@app.command(cls=Manual)
+def check(files: FilesArg, json: JsonOpt = False) -> None:
+    """Check task files: every bad line with its number.
+
+    And what the others are. Exits with 2 when a line is bad. Several files are compared too: a test set should share
+    no task with the training set.
+
+    Examples:
+      webgym tasks check train.jsonl test.jsonl
+      webgym tasks check train.jsonl --json | jq -r 'select(.event=="bad_line").line'
+
+    See also: webgym tasks sample, webgym rollout.
+    """
+    from webgym_cli.tasks.check import Checker, FileReport
+
+    output, checker, reports = Output(as_json=json), Checker(), []
+    for file in files:
+        report = FileReport("stdin" if file == "-" else file)
+        with _opened(file) as lines:
+            for bad in checker.check(report.file, lines, report):
+                if json:
+                    output.data(bad.to_json())
+                else:
+                    output.text(f"{bad.file}:{bad.line}: {bad.reason}")
+        reports.append(report)
+        if json:
+            output.data(report.to_json())
+        else:
+            _show(output, report)
+    if bad_lines := sum(report.bad_lines for report in reports):
+        raise UsageError(
+            f"{bad_lines} bad {'line' if bad_lines == 1 else 'lines'}",
+            hint=f"mend them, then: webgym tasks check {' '.join(files)}",
+        )
+    if empty := next((report.file for report in reports if not report.tasks), None):
+        raise UsageError(f"{empty}: no task in the file", hint="put one task a line, as JSON")
+
+
+@app.command(cls=Manual)
+def sample(
+    source: SourceArg = None,
+    count: CountOpt = 100,
+    sampler: SamplerOpt = None,
+    ratio: RatioOpt = None,
+    seed: SeedOpt = None,
+    band: BandOpt = None,
+    exclude_site: SiteOpt = None,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+) -> None:
+    """Write a sample of different tasks on stdout.
+
+    One JSON object a line, in webgym's own format. The same seed draws the same tasks. Shares of a ratio are by
+    largest remainder; of equal ones the easier band's comes first.
+
+    Examples:
+      webgym tasks sample train.jsonl -n 500 --seed 3 > some.jsonl
+      webgym tasks sample train.jsonl -n 300 --ratio easy=2,medium=5,hard=3 --exclude-site example.com > mixed.jsonl
+      webgym tasks sample sites:all -n 10
+
+    See also: webgym tasks check, webgym rollout.
+    """
+    from webgym_cli.config.load import load
+    from webgym_cli.tasks.sample import sample_tasks
+    from webgym_cli.tasks.source import open_tasks
+
+    settings, output = load(config or (), set_ or ()), Output()
+    weights = _weights(settings, sampler, ratio)
+    sites = [_site(text) for text in exclude_site or ()]
+    tasks = open_tasks(source or settings.tasks.train)
+    drawn = sample_tasks(
+        tasks,
+        count,
+        seed=settings.seed if seed is None else seed,
+        ratio=weights,
+        bands=band or (),
+        without_sites=sites,
+    )
+    for task in drawn:
+        output.text(task.model_dump_json())
+    for empty in drawn.empty_bands:
+        output.note(f"band {empty} has no task to draw; the other bands share its part")
+    if len(drawn.indices) < count:
+        output.note(f"{len(drawn.indices)} tasks: there are no more that fit")
+
+
+@app.command(cls=Manual)
+def convert(
+    raw: RawArg,
+    format_: FormatOpt,
+    out: OutOpt = None,
+    site: AddressOpt = None,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+) -> None:
+    """Make a task file of WebArena's or WebRL's records.
+
+    That is WebArena's configurations, WebArena-Lite's among them, and WebRL's generated instructions. Placeholders of
+    sites (`__SHOPPING__`, ...) become their addresses, those of --site or of the settings (webarena). Every field is
+    kept. A record that can't be scored as it is written is bad: each is told with its number, and then nothing is
+    written.
+
+    Examples:
+      webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
+      webgym tasks convert config_files --format webarena -c webarena.yaml > all.jsonl
+
+    See also: webgym tasks check, webgym tasks sample, webgym login.
+    """
+    from webgym_cli.config.load import load
+    from webgym_cli.environments.webarena.convert import CONVERTERS
+    from webgym_cli.util.files import write_atomic
+
+    addresses = {**load(config or (), set_ or ()).webarena.addresses(), **_addresses(site or ())}
+    output, converted = Output(), CONVERTERS[format_](raw, addresses)
+    for bad in converted.bad:
+        output.note(f"{bad.file}:{bad.line}: {bad.reason}")
+    if number := len(converted.bad):
+        raise UsageError(
+            f"{raw}: {number} bad {'record' if number == 1 else 'records'}; nothing was written",
+            hint="mend them, then run the same command again",
+        )
+    lines = [task.model_dump_json() for task in converted.tasks]
+    if out is None:
+        for line in lines:
+            output.text(line)
+    else:
+        write_atomic(out, "".join(f"{line}\n" for line in lines))
+    generated = sum(task.extra["generated"] for task in converted.tasks)
+    output.note(f"{len(lines)} tasks, {generated} of them generated: only a reward model can score those")
+
+
+app.command(cls=Manual)(generate)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(file).open("rb") as lines:
+            yield lines
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+        hint = "webgym tasks check FILE"
+        raise UsageError(f"{file}: the task file can't be read: {error.strerror}", hint=hint) from None
+
+
+def _show(output: Output, report: FileReport) -> None:
+    found = report.to_json()
+    rows = [
+        (key.replace("_", " "), found[key]) for key in ("tasks", "bad_lines", "duplicates", "in_earlier_files", "sites")
+    ]
+    for key, what in (("by_band", "band"), ("by_environment", "environment"), ("rubrics", "rubric")):
+        rows.extend((f"{what} {name}", number) for name, number in found[key].items())
+    output.table(report.file, ("", "count"), rows)
+
+
+def _weights(settings: Settings, sampler: str | None, ratio: str | None) -> dict[Band, float] | None:
+    """Return the weights of the bands, None for a uniform draw."""
+    if ratio is not None:
+        if sampler == "uniform":
+            raise UsageError("--ratio: the sampler uniform has no ratio", hint="leave one of the two out")
+        return _parsed(ratio)
+    if (sampler or settings.tasks.sampler) == "uniform":
+        return None
+    if not any(settings.tasks.difficulty_ratio.values()):
+        raise UsageError("--sampler ratio needs weights", hint="--ratio easy=2,medium=5,hard=3")
+    return settings.tasks.difficulty_ratio
+
+
+def _parsed(ratio: str) -> dict[Band, float]:
+    weights: dict[Band, float] = {}
+    for part in ratio.split(","):
+        name, _, text = part.partition("=")
+        try:
+            weights[Band(name.strip())] = weight = float(text)
+        except ValueError:
+            weight = -1.0
+        if not 0 <= weight < float("inf"):
+            raise UsageError(
+                f"--ratio: {part!r} is no band (easy, medium, hard) with a weight",
+                hint="--ratio easy=2,medium=5,hard=3",
+            )
+    if not any(weights.values()):
+        raise UsageError("--ratio: no weight is above 0", hint="--ratio easy=2,medium=5,hard=3")
+    return weights
+
+
+def _site(text: str) -> str:
+    from webgym_cli.tasks.site import site_of
+
+    site = site_of(text if "://" in text else f"https://{text}")
+    if not site:
+        raise UsageError(f"--exclude-site: {text!r} is no site", hint="--exclude-site example.com")
+    return site
+
+
+def _addresses(given: Sequence[str]) -> dict[Site, str]:
+    from webgym_cli.records.webarena import Site
+
+    addresses: dict[Site, str] = {}
+    for text in given:
+        name, _, url = text.partition("=")
+        if name not in list(Site) or not url.startswith(("http://", "https://")):
+            hint = f"--site shopping=http://host:7770; there are: {', '.join(Site)}"
+            raise UsageError(f"--site: {text!r} is no site with its address", hint=hint)
+        addresses[Site(name)] = url
+    return addresses

@@ -1,0 +1,1 @@
+"""New tasks from failed ones: the generation prompt, its filters, its journal."""

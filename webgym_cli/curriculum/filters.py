@@ -1,0 +1,137 @@
+"""What becomes of a new task on its way: why one is turned down, and the counts of it all. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from webgym_cli.curriculum.near_duplicates import SeenTexts, words
+from webgym_cli.curriculum.prompts import LONGEST
+from webgym_cli.curriculum.seeds import Request
+from webgym_cli.records.task import Task
+
+
+class Rejection(StrEnum):
+    """Why a new task is not kept."""
+
+    MALFORMED = "malformed"
+    """It has no words, or too many characters."""
+    KNOWN = "known_task"
+    """A task of the run says the same, or nearly."""
+    REPEATED = "repeated"
+    """An earlier new task does."""
+    TOO_HARD = "too_hard"
+    """Success is less likely than `generate.critic_window` allows."""
+    TOO_EASY = "too_easy"
+    """It is more likely."""
+    CRITIC_SILENT = "critic_gave_no_answer"
+    """How likely it is could not be told. Asked again the next time."""
+    INFEASIBLE = "infeasible"
+    """It can't be done on its site, says the model."""
+    FEASIBILITY_UNREADABLE = "feasibility_unreadable"
+    """What the model said of that could not be read: no answer is no acceptance."""
+    FEASIBILITY_SILENT = "feasibility_gave_no_answer"
+    """The server did not answer. Asked again the next time."""
+    SURPLUS = "surplus"
+    """As many as `generate.tasks` were kept before."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A new task on its way."""
+
+    instruction: str
+    task: Task
+    request: Request
+    rejection: Rejection | None = None
+    """None: not turned down so far."""
+    detail: str = ""
+    """What the rejection is about: the task that it repeats, the model's reason."""
+    probability: float | None = None
+    """How likely the policy's success is."""
+
+    def reject(self, why: Rejection, detail: str = "") -> None:
+        """Turn it down."""
+        self.rejection, self.detail = why, detail
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line that `FILE.rejected.jsonl` has of it."""
+        return {
+            "instruction": self.instruction,
+            "site": self.request.group.site,
+            "round": self.request.round,
+            "seeds": [seed.task.id for seed in self.request.seeds],
+            "reason": None if self.rejection is None else self.rejection.value,
+            "detail": self.detail,
+            "probability": self.probability,
+        }
+
+
+class Novelty:
+    """Knows what is asked already, by site."""
+
+    def __init__(self, known: Mapping[str, tuple[str, ...]], share: float) -> None:
+        """`share`: how much of their words two tasks that are one have in common."""
+        self._known: dict[str, SeenTexts] = {}
+        self._new: dict[str, SeenTexts] = {}
+        for site, texts in known.items():
+            self._known[site], self._new[site] = SeenTexts(share), SeenTexts(share)
+            for text in texts:
+                self._known[site].add(text)
+
+    def screen(self, candidate: Candidate) -> None:
+        """Turn down what is no task or none that is new; note the others."""
+        text, site = candidate.instruction, candidate.request.group.site
+        if not words(text) or len(text) > LONGEST:
+            candidate.reject(Rejection.MALFORMED, f"{len(text)} characters")
+        elif (same := self._known[site].like(text)) is not None:
+            candidate.reject(Rejection.KNOWN, same)
+        elif (same := self._new[site].like(text)) is not None:
+            candidate.reject(Rejection.REPEATED, same)
+        else:
+            self._new[site].add(text)
+
+
+def weigh(candidate: Candidate, probability: float, window: tuple[float, float]) -> None:
+    """Note how likely success is, and turn down what is outside of the window; its ends are within."""
+    candidate.probability = probability
+    if probability < window[0]:
+        candidate.reject(Rejection.TOO_HARD)
+    elif probability > window[1]:
+        candidate.reject(Rejection.TOO_EASY)
+
+
+@dataclass(slots=True)
+class Found:
+    """All new tasks of a command."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    """In the order of the requests."""
+
+    @property
+    def kept(self) -> list[Candidate]:
+        """Those that were not turned down."""
+        return [found for found in self.candidates if found.rejection is None]
+
+    @property
+    def rejected(self) -> list[Candidate]:
+        """The others."""
+        return [found for found in self.candidates if found.rejection is not None]
+
+    def cut(self, wanted: int | None) -> None:
+        """Keep so many, the first ones."""
+        for extra in self.kept[wanted:] if wanted is not None else ():
+            extra.reject(Rejection.SURPLUS)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts."""
+        reasons = Counter(found.rejection for found in self.rejected)
+        return {
+            "proposed": len(self.candidates),
+            "kept": len(self.kept),
+            "rejected": {why.value: reasons[why] for why in Rejection},
+            "kept_by_site": dict(sorted(Counter(found.request.group.site for found in self.kept).items())),
+        }

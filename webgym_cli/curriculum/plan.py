@@ -1,0 +1,159 @@
+"""Decides which failed tasks new ones are made of, and what is asked about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from webgym_cli.config.model import Settings
+from webgym_cli.curriculum.seeds import ENVIRONMENTS, Request, Seed, SeedGroup, grouped, requests, site_name
+from webgym_cli.errors import MissingStageError, SettingsError
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import iterations, read
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.run import RunDir
+from webgym_cli.tasks.site import site_of
+from webgym_cli.tasks.source import open_tasks
+
+_NUMBERS = ("token_ids", "logprobs")
+_UNFILTERED = (
+    "nobody tells how likely success is, so too easy and too hard tasks stay: -s orm.model=FOLDER names a model"
+)
+_ON_WEB = f"environment IN ({', '.join(repr(name) for name in ENVIRONMENTS)})"
+_LAST_KNOWN = """(
+    SELECT *, max(iteration) OVER (PARTITION BY task_key) AS newest
+    FROM trajectories WHERE split = 'train' AND success IS NOT NULL AND iteration >= ?
+)"""
+_FAILED = f"""id IN (
+    SELECT min(id) FROM {_LAST_KNOWN} WHERE iteration = newest AND {_ON_WEB} AND steps > 0
+    GROUP BY task_key HAVING NOT bool_or(success)
+)"""
+"""One episode of each task that nobody solved when it was tried last and the reward became known; from an iteration
+on, earlier ones don't count."""
+
+
+Critic = Literal["critic", "orm", "none"]
+"""Who tells how likely success is."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationPlan:
+    """What `webgym tasks generate` will do."""
+
+    groups: tuple[SeedGroup, ...]
+    rounds: tuple[tuple[Request, ...], ...]
+    """The requests, each round one about every site."""
+    known: Mapping[str, tuple[str, ...]]
+    """By site what the run's tasks ask already, its test tasks included."""
+    critic: Critic
+    """Who tells how likely the policy's success is."""
+    notes: tuple[str, ...] = ()
+    """What a person should know."""
+
+    @property
+    def seeds(self) -> int:
+        """Failed tasks."""
+        return sum(len(group.seeds) for group in self.groups)
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `--dry-run` prints."""
+        return {
+            "event": "plan",
+            "stage": "generate",
+            "seeds": self.seeds,
+            "seeds_by_site": {group.site: len(group.seeds) for group in self.groups},
+            "requests": sum(map(len, self.rounds)),
+            "known_tasks": sum(map(len, self.known.values())),
+            "critic": self.critic,
+            "notes": list(self.notes),
+        }
+
+
+def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic: bool) -> GenerationPlan:
+    """Return the plan. `has_critic`: whether the current policy has a critic that tells success.
+
+    Raises `MissingStageError` without a failed task, `SettingsError` without the model that it needs.
+    """
+    how = settings.generate
+    failed = index.places(_FAILED, [settings.loop.demonstration_iterations])  # what an expert failed at says nothing
+    groups = grouped(seed_of(read(run, place, without=_NUMBERS)) for place in failed)
+    if not groups:
+        raise _no_seed(run, index)
+    critic = _critic(settings, has_critic=has_critic)
+    unfiltered = how.critic == "auto" and critic == "none"
+    return GenerationPlan(
+        groups=groups,
+        rounds=requests(groups, how.requests_per_site, how.seeds_per_request, settings.seed),
+        known={site: tuple(sorted(texts)) for site, texts in _known(settings, groups, index).items()},
+        critic=critic,
+        notes=(_UNFILTERED,) if unfiltered else (),
+    )
+
+
+def _critic(settings: Settings, *, has_critic: bool) -> Critic:
+    """Return who is asked. Raises `SettingsError` where the one that the settings want is not there."""
+    wanted, has_orm = settings.generate.critic, bool(settings.orm.model or settings.orm.base_url)
+    if wanted == "critic" and not has_critic:
+        raise SettingsError(
+            "generate.critic: the current policy has no critic that tells success",
+            hint="-s train.algorithm=webrl trains one; -s generate.critic=orm asks the outcome reward model",
+        )
+    if wanted == "orm" and not has_orm:
+        raise SettingsError(
+            "generate.critic: orm.base_url and orm.model are empty: nobody tells how likely success is",
+            hint="-s orm.model=FOLDER, or -s generate.critic=none",
+        )
+    if wanted != "auto":
+        return wanted
+    return "critic" if has_critic else "orm" if has_orm else "none"
+
+
+def seed_of(trajectory: Trajectory) -> Seed:
+    """Return the seed that a failed episode is."""
+    page = trajectory.steps[0].observation if trajectory.steps else None
+    return Seed(trajectory.task, trajectory.instruction, page, trajectory.prompt)
+
+
+def _known(settings: Settings, groups: Sequence[SeedGroup], index: Index) -> dict[str, set[str]]:
+    """Return by site what tasks of the run ask, whether they were tried or not."""
+    known = {group.site: {seed.instruction for seed in group.seeds} for group in groups}
+    for task in _tasks(settings, {seed.task.start_url for group in groups for seed in group.seeds}):
+        if (site := site_name(task)) in known:
+            known[site].add(task.instruction)
+    tried: dict[str, set[str]] = {}  # by registrable domain, which several of our sites may share
+    for row in index.rows(f"SELECT DISTINCT site, instruction FROM trajectories WHERE {_ON_WEB}"):
+        tried.setdefault(row["site"], set()).add(row["instruction"])
+    for group in groups:
+        for domain in {site_of(seed.task.start_url) or seed.task.environment for seed in group.seeds}:
+            known[group.site] |= tried.get(domain, set())
+    return known
+
+
+def _tasks(settings: Settings, urls: Iterable[str]) -> Iterator[Task]:
+    """Yield the run's training and test tasks, those of the same registrable domains where all seeds have one."""
+    sites = [site_of(url) for url in urls]
+    for source in dict.fromkeys(filter(None, (settings.tasks.train, settings.tasks.test))):
+        tasks = open_tasks(source)
+        wanted = sorted(tasks.on_sites(sites)) if all(sites) else range(len(tasks))
+        yield from (task for task in tasks.read(wanted) if task.environment in ENVIRONMENTS)
+
+
+def _no_seed(run: RunDir, index: Index) -> MissingStageError:
+    """Return why there is nothing to make tasks of."""
+    rows = index.rows("SELECT environment, count(*) AS count FROM trajectories WHERE split = 'train' GROUP BY 1")
+    found = Counter({row["environment"]: row["count"] for row in rows})
+    if not iterations(run, Split.TRAIN):
+        return MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
+    if not set(found) & set(ENVIRONMENTS):
+        names = ", ".join(sorted(found))
+        return MissingStageError(
+            f"{run.root}: its tasks are of {names}; new ones can be made of tasks on the web only",
+            hint="webgym rollout RUN -s tasks.train=FILE",
+        )
+    return MissingStageError(
+        f"{run.root}: no failed task: none is known to have been tried in vain",
+        hint=f"webgym judge {run.root}, or webgym score {run.root}",
+    )

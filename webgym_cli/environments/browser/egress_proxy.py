@@ -1,0 +1,180 @@
+"""The browser's only way out: a proxy on loopback that connects to public addresses and refuses all others.
+
+A check of the address alone would miss redirects, links, scripts' requests and names that resolve to private
+addresses. The gate resolves each name itself and connects to what it checked, so a name can't change in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections import OrderedDict
+from urllib.parse import urlsplit
+
+from webgym_cli.environments.browser.address_rules import AddressRules
+
+_HEAD_LIMIT = 64 * 1024
+_HEAD_TIMEOUT = 60.0
+_CONNECT_TIMEOUT = 15.0
+_CHUNK = 64 * 1024
+_REFUSALS = 1000
+"""How many refused hosts are remembered."""
+
+
+class Refused(Exception):
+    """A host may not be reached."""
+
+
+class Gate:
+    """An HTTP proxy (plain requests and CONNECT) as an async context manager."""
+
+    def __init__(self, rules: AddressRules) -> None:
+        self.rules = rules
+        """What may be reached."""
+        self._refused: OrderedDict[str, str] = OrderedDict()
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Gate:
+        """Listen on a free port of loopback."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_HEAD_LIMIT)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop listening and close every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    @property
+    def address(self) -> str:
+        """Where the browser finds it: `http://127.0.0.1:PORT`."""
+        if self._server is None:
+            raise RuntimeError("the gate is not open")
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"http://{host}:{port}"
+
+    def refusal(self, url: str) -> str | None:
+        """Say why a page's address was refused, if it was."""
+        try:
+            host = (urlsplit(url).hostname or "").rstrip(".")
+        except ValueError:
+            return None
+        return self._refused.get(host)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+        try:
+            await self._serve(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+            return  # the browser or the site hung up, or spoke no HTTP: the browser sees its connection end
+        except asyncio.CancelledError:
+            return  # the gate closes; asyncio would log a connection's task that ends as cancelled
+        finally:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(_HEAD_TIMEOUT):
+            head = await reader.readuntil(b"\r\n\r\n")
+        request, _, fields = head.partition(b"\r\n")
+        method, target, version = request.decode("latin-1").split(" ", 2)
+        tunnel = method == "CONNECT"
+        parts = urlsplit(f"//{target}" if tunnel else target)
+        host, port = (parts.hostname or "").rstrip("."), parts.port or (443 if tunnel else 80)
+        try:
+            far_reader, far_writer = await self._connect(host, port)
+        except Refused as reason:
+            self._remember(host, str(reason))
+            writer.write(_answer("403 Forbidden", f"webgym: {reason}"))
+            return await writer.drain()
+        except (OSError, TimeoutError) as error:
+            self._refused.pop(host, None)
+            writer.write(_answer("502 Bad Gateway", f"webgym: {host}: {error or 'no answer in time'}"))
+            return await writer.drain()
+        self._refused.pop(host, None)
+        if tunnel:
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            path = parts._replace(scheme="", netloc="").geturl() or "/"
+            far_writer.write(f"{method} {path} {version}\r\n".encode("latin-1") + _one_request(fields))
+        await _relay(reader, writer, far_reader, far_writer)
+
+    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        async with asyncio.timeout(_CONNECT_TIMEOUT):
+            if place := self.rules.place(host):
+                return await asyncio.open_connection(*place)
+            if reason := self.rules.refuse_host(host):
+                raise Refused(reason)
+            error: OSError = OSError(f"{host}: no address")
+            for address in await self._addresses(host, port):
+                try:
+                    return await asyncio.open_connection(address, port)
+                except OSError as failed:
+                    error = failed
+            raise error
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """Resolve a host, and refuse it when any of its addresses is private: a public one beside it is a trick."""
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(entry[4][0]) for entry in found]
+        if host not in self.rules.names:
+            for address in addresses:
+                if reason := self.rules.refuse_address(ipaddress.ip_address(address.partition("%")[0])):
+                    raise Refused(f"{host} leads to a private address ({reason})")
+        return addresses
+
+    def _remember(self, host: str, reason: str) -> None:
+        self._refused[host] = reason
+        while len(self._refused) > _REFUSALS:
+            self._refused.popitem(last=False)
+
+
+def _one_request(fields: bytes) -> bytes:
+    """Return a request's header fields so that its connection carries no other request, perhaps to another host."""
+    lines = [line for line in fields.split(b"\r\n") if line]
+    kept = [line for line in lines if not line.lower().startswith((b"proxy-", b"connection:"))]
+    upgrade = any(line.lower().startswith(b"upgrade:") for line in kept)
+    return b"\r\n".join([*kept, b"Connection: Upgrade" if upgrade else b"Connection: close", b"", b""])
+
+
+def _answer(status: str, text: str) -> bytes:
+    body = text.encode(errors="replace")
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
+    return f"{head}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+async def _relay(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    far_reader: asyncio.StreamReader,
+    far_writer: asyncio.StreamWriter,
+) -> None:
+    """Copy both ways until either side ends: a browser hangs up only when it wants nothing more."""
+    asking = asyncio.create_task(_copy(reader, far_writer))
+    answering = asyncio.create_task(_copy(far_reader, writer))
+    try:
+        await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)
+        if asking.done() and not asking.result():
+            await answering  # a site may have answered before it stopped listening
+    finally:
+        for way in (asking, answering):
+            way.cancel()
+        await asyncio.gather(asking, answering, return_exceptions=True)
+        far_writer.close()
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> bool:
+    """Copy to the end. Returns False when either broke off before."""
+    try:
+        while data := await source.read(_CHUNK):
+            target.write(data)
+            await target.drain()
+    except OSError:
+        return False
+    return True

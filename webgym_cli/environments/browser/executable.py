@@ -1,0 +1,127 @@
+"""Finds a Chromium on this machine without starting one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.errors import RoleError
+
+_ON_PATH = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""The headless shell comes first: it needs half of the memory and CPU time of the full browser."""
+_USUAL_PLACES = (
+    "/usr/bin/chromium-headless-shell",
+    "/usr/bin/chromium",
+    "/usr/bin/google-chrome",
+    "/snap/bin/chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+)
+_PLAYWRIGHT_NAMES = ("chromium-headless-shell", "chromium")
+_BINARIES = frozenset(
+    {
+        "chrome-headless-shell",
+        "headless_shell",
+        "chrome",
+        "Google Chrome for Testing",
+        "Chromium",
+        "chrome-headless-shell.exe",
+        "headless_shell.exe",
+        "chrome.exe",
+    }
+)
+_VERSION_TIMEOUT = 20.0
+
+
+def find_chromium(settings: BrowserSettings) -> Path:
+    """Return the Chromium that episodes will run in.
+
+    The setting wins; then Playwright's own browser, if it was downloaded; then the system's. Raises `RoleError`
+    with the installing command when there is none, or when the setting names something that can't be run.
+    """
+    if settings.executable:
+        named = shutil.which(str(Path(settings.executable).expanduser()))
+        if named is None:
+            raise RoleError(
+                f"browser.executable is {settings.executable!r}, which is not a program that can be run",
+                hint="correct the setting, or leave it empty to have a browser searched for",
+            )
+        return Path(named)
+    found = _playwright_chromium() or _system_chromium()
+    if found is None:
+        raise RoleError("no Chromium was found on this machine", hint=_install_hint())
+    return found
+
+
+def chromium_version(path: Path) -> str:
+    """Return what the browser calls itself, for example `156.0.8078.79`. Raises `RoleError` if it can't be run."""
+    try:
+        told = subprocess.run(
+            [str(path), "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RoleError(f"{path} does not tell its version: {error}", hint=_install_hint()) from error
+    version = re.search(r"\d+(?:\.\d+){1,3}", told.stdout)
+    if version is None:
+        raise RoleError(
+            f"{path} does not tell its version: {(told.stderr or told.stdout).strip()[-300:]}", hint=_install_hint()
+        )
+    return version.group()
+
+
+def _install_hint() -> str:
+    if sys.platform == "linux" and shutil.which("apt-get"):
+        return "webgym setup --role browser   (on Debian also: apt-get install -y chromium-headless-shell)"
+    return "webgym setup --role browser"
+
+
+def _system_chromium() -> Path | None:
+    for name in _ON_PATH:
+        if on_path := shutil.which(name):
+            return Path(on_path)
+    return next((Path(place) for place in _USUAL_PLACES if os.access(place, os.X_OK)), None)
+
+
+def _playwright_chromium() -> Path | None:
+    """Return the browser of exactly the revision that the installed Playwright asks for, if it is on disk."""
+    package = _playwright_package()
+    if package is None:
+        return None
+    try:
+        listed = json.loads((package / "browsers.json").read_text(encoding="utf-8"))["browsers"]
+        revisions = {entry["name"]: entry["revision"] for entry in listed}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    for name in _PLAYWRIGHT_NAMES:
+        folder = _playwright_cache(package) / f"{name.replace('-', '_')}-{revisions.get(name)}"
+        programs = (found for found in sorted(folder.glob("*/**/*")) if found.name in _BINARIES)
+        if program := next((found for found in programs if found.is_file() and os.access(found, os.X_OK)), None):
+            return program
+    return None
+
+
+def _playwright_package() -> Path | None:
+    spec = find_spec("playwright")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "driver" / "package"
+
+
+def _playwright_cache(package: Path) -> Path:
+    chosen = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
+    if chosen == "0":
+        return package / ".local-browsers"
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "ms-playwright"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "ms-playwright"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"

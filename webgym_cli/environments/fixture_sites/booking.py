@@ -1,0 +1,213 @@
+"""Crossings and rooms that can be booked, and what an episode booked."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import lru_cache
+
+from webgym_cli.environments.fixture_sites.words import code, money, people, towns
+
+ROWS, LETTERS = 8, "ABCDEF"
+"""Seats are called 1A to 8F; A and F are at the windows."""
+MEALS = ("None", "Vegetarian", "Fish")
+BOOKABLE_DAYS = 90
+"""Crossings and rooms can be booked from the first day on for so many days."""
+_PORTS = 5
+_VESSELS = "Albatross|Cormorant|Petrel|Sea Holly|Storm Lantern|Tern|Wayfarer"
+_HOUSES = (
+    "Anchor House|Bellweather Inn|Crown Lodge|Driftwood Hotel|Eight Bells|Falcon Rest|Gable Inn|Heron House|"
+    "Ivy Lodge|Juniper Inn"
+)
+_ROOMS = ("Garret", "Garden room", "Corner room", "Suite")
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """One departure on one day."""
+
+    key: str
+    """As it stands in addresses: `Alwick_Brammouth_2027-03-14_0815`."""
+    origin: str
+    target: str
+    day: str
+    """YYYY-MM-DD."""
+    time: str
+    """HH:MM."""
+    minutes: int
+    vessel: str
+    cents: int
+    """Price; no two crossings of a day and route have the same."""
+    taken: frozenset[str]
+    """Seats that others have."""
+
+    @property
+    def price(self) -> str:
+        """The price as it is written."""
+        return money(self.cents)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One room of a house, at the same price every day."""
+
+    id: str
+    """Counts from 0, as text."""
+    town: str
+    house: str
+    name: str
+    sleeps: int
+    breakfast: bool
+    cents: int
+    """Price of a night; no two rooms have the same."""
+
+    @property
+    def price(self) -> str:
+        """The price as it is written."""
+        return money(self.cents)
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A booked seat."""
+
+    code: str
+    crossing: str
+    """The crossing's key."""
+    seat: str
+    name: str
+    email: str
+    meal: str
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Stay:
+    """A booked room."""
+
+    code: str
+    room: str
+    """The room's id."""
+    day: str
+    """Day of arrival, YYYY-MM-DD."""
+    nights: int
+    guests: int
+    name: str
+    email: str
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Harbour:
+    """All that a seed decides about the site but the crossings, which `crossings` makes day by day."""
+
+    ports: tuple[str, ...]
+    first_day: date
+    rooms: tuple[Room, ...]
+    owner: str
+    """Who the episode's earlier bookings belong to."""
+
+    @property
+    def last_day(self) -> date:
+        """The last day that can be booked."""
+        return self.first_day + timedelta(days=BOOKABLE_DAYS - 1)
+
+    def day(self, number: int) -> str:
+        """Return a bookable day by its number, from 0."""
+        return (self.first_day + timedelta(days=number)).isoformat()
+
+    def room(self, room_id: str) -> Room | None:
+        """Return the room of an id, if there is one."""
+        return next((room for room in self.rooms if room.id == room_id), None)
+
+
+@dataclass(slots=True)
+class BookingState:
+    """What stands under `My bookings`."""
+
+    seed: int
+    tickets: list[Ticket] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
+
+    def ticket(self, number: str) -> Ticket | None:
+        """Return the ticket of a code, if there is one."""
+        return next((ticket for ticket in self.tickets if ticket.code == number), None)
+
+    def free(self, crossing: Crossing) -> list[str]:
+        """Return the seats that can still be booked, in order."""
+        mine = {ticket.seat for ticket in self.tickets if ticket.crossing == crossing.key and not ticket.cancelled}
+        return [seat for seat in seats() if seat not in crossing.taken and seat not in mine]
+
+    def next_code(self) -> str:
+        """Return the code of the next booking."""
+        return code(random.Random(f"booking/{self.seed}/{len(self.tickets)}/{len(self.stays)}"), 2, 4)
+
+
+def seats() -> list[str]:
+    """Return the names of all seats, row by row."""
+    return [f"{row}{letter}" for row in range(1, ROWS + 1) for letter in LETTERS]
+
+
+def fresh(seed: int) -> BookingState:
+    """Return the state of a new episode: three tickets from earlier, on different routes and days."""
+    found = harbour(seed)
+    rng = random.Random(f"booking/{seed}/earlier")
+    state = BookingState(seed)
+    targets = rng.sample(found.ports[1:], 3)
+    for target, number in zip(targets, sorted(rng.sample(range(5, BOOKABLE_DAYS), 3)), strict=True):
+        crossing = rng.choice(crossings(seed, found.ports[0], target, found.day(number)))
+        email = found.owner.lower().replace(" ", ".") + "@post.example"
+        seat = rng.choice(state.free(crossing))
+        state.tickets.append(Ticket(state.next_code(), crossing.key, seat, found.owner, email, MEALS[0]))
+    return state
+
+
+@lru_cache(maxsize=128)
+def harbour(seed: int) -> Harbour:
+    """Return the site of a seed."""
+    rng = random.Random(f"booking/{seed}")
+    ports = tuple(towns(rng, _PORTS))
+    houses = rng.sample(_HOUSES.split("|"), 2 * _PORTS)
+    prices = iter(rng.sample(range(4100, 21900, 100), 2 * _PORTS * len(_ROOMS)))
+    rooms: list[Room] = []
+    for at, house in enumerate(houses):
+        with_breakfast = rng.sample(_ROOMS, 2)
+        for name in _ROOMS:
+            sleeps = 2 if name in with_breakfast[:1] else rng.randint(1, 4)
+            town, breakfast = ports[at % _PORTS], name in with_breakfast
+            rooms.append(Room(str(len(rooms)), town, house, name, sleeps, breakfast, next(prices)))
+    first_day = date(2027, 1, 1) + timedelta(days=rng.randint(0, 500))
+    return Harbour(ports, first_day, tuple(rooms), people(rng, 1)[0])
+
+
+@lru_cache(maxsize=512)
+def crossings(seed: int, origin: str, target: str, day: str) -> tuple[Crossing, ...]:
+    """Return the crossings of a route on a day, by time; none where there is no such route or day."""
+    found = harbour(seed)
+    ports = found.ports
+    bookable = {found.day(number) for number in range(BOOKABLE_DAYS)}
+    if origin == target or origin not in ports or target not in ports or day not in bookable:
+        return ()
+    rng = random.Random(f"booking/{seed}/{origin}/{target}/{day}")
+    count = rng.randint(3, 5)
+    prices = rng.sample(range(1900, 9900, 50), count)
+    times = sorted(rng.sample(range(6 * 4, 22 * 4), count))
+    made = []
+    for cents, quarter in zip(prices, times, strict=True):
+        time = f"{quarter // 4:02d}:{quarter % 4 * 15:02d}"
+        # One seat at a window is always free, so that every task can be solved.
+        kept = f"{rng.randint(1, ROWS)}{rng.choice('AF')}"
+        taken = frozenset(rng.sample([seat for seat in seats() if seat != kept], rng.randint(9, 30)))
+        key = f"{origin}_{target}_{day}_{time.replace(':', '')}"
+        vessel = rng.choice(_VESSELS.split("|"))
+        made.append(Crossing(key, origin, target, day, time, rng.randint(50, 310), vessel, cents, taken))
+    return tuple(made)
+
+
+def find_crossing(seed: int, key: str) -> Crossing | None:
+    """Return the crossing of a key, if there is one."""
+    parts = key.split("_")
+    if len(parts) != 4:
+        return None
+    return next((one for one in crossings(seed, parts[0], parts[1], parts[2]) if one.key == key), None)

@@ -1,0 +1,129 @@
+"""The laboratory: fixed pages that each do one thing that open web sites do to browsers. Open to everyone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from typing import TYPE_CHECKING
+
+from webgym_cli.environments.fixture_sites.padding import ballast
+from webgym_cli.environments.fixture_sites.web import Reply, missing, notice, page
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+HOSTS = ("lab.test", "other.test")
+"""`other.test` has only what `lab.test` frames from another origin."""
+PAGES = {
+    "/popup": "window.open and a link with target=_blank",
+    "/popup-child": "what /popup opens",
+    "/dialogs": "alert, confirm, prompt, beforeunload",
+    "/download": "a link to a download; ?auto=1 starts it by itself",
+    "/endless": "a picture that never finishes loading",
+    "/slow": "the first byte after ?seconds=",
+    "/blank": "an empty document",
+    "/heavy": "?nodes= elements",
+    "/redirect": "goes ?to= another address",
+    "/captcha": "asks whether the visitor is human, with status 403",
+    "/error": "status 500",
+    "/injection": "text that imitates tool calls, image tokens, chat marks and orders",
+    "/storage": "writes and shows cookies, localStorage, sessionStorage and IndexedDB",
+    "/iframe": "a frame of the same origin and one of another",
+    "/framed": "what /iframe frames",
+    "/spinner": "an animation without end",
+    "/late": "its content comes 1.5 s after load",
+    "/history": "pages made with pushState",
+    "/canvas": "a picture that is drawn by a script",
+    "/huge-text": "a megabyte of text",
+    "/file.txt": "a file that is sent as a download",
+}
+"""Each page's path and what it does."""
+_DEFAULT_NODES, _MOST_NODES = 10_000, 500_000
+_DEFAULT_SECONDS, _MOST_SECONDS = 3.0, 600.0
+_HUGE_PARAGRAPHS = 2_500
+_PIECE = 64 * 1024
+
+
+async def serve(host: str, request: web.Request) -> web.StreamResponse:
+    """Answer a visit to the laboratory."""
+    from aiohttp import web
+
+    path, query = request.path, request.query
+    if host != "lab.test" and path != "/framed":
+        return _html(missing())
+    if path == "/file.txt":
+        headers = {"Content-Disposition": 'attachment; filename="report.txt"'}
+        return web.Response(text="A downloaded file.\n", headers=headers)
+    if path == "/redirect":
+        return _redirect(query.get("to", "/"))
+    if path == "/slow":
+        return await _slow(query.get("seconds", ""))
+    return _html(_page(host, path, query.get("nodes", ""), auto=query.get("auto") == "1"))
+
+
+async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+    """Begin a picture and never finish it, until the visitor leaves or the server stops."""
+    from aiohttp import web
+
+    response = web.StreamResponse(headers={"Content-Type": "image/gif", "Cache-Control": "no-store"})
+    await response.prepare(request)
+    # A visitor who leaves is no error: it is what this page is for.
+    with contextlib.suppress(ConnectionError):
+        await response.write(b"GIF89a")
+        await closing.wait()
+    return response
+
+
+def _page(host: str, path: str, nodes: str, *, auto: bool) -> Reply:
+    if path == "/":
+        return page("lab/index.html", pages=PAGES)
+    if path == "/blank":
+        return Reply("")
+    if path == "/captcha":
+        return page("captcha.html", 403, host=host, reference="lab")
+    if path == "/error":
+        return page("failed.html", 500, method="get", path="/error", fields=[])
+    if path == "/heavy":
+        return _heavy(nodes)
+    if path == "/huge-text":
+        return page("lab/huge-text.html", paragraphs=_HUGE_PARAGRAPHS)
+    if path in PAGES:
+        return page(f"lab{path}.html", host=host, auto=auto)
+    return missing()
+
+
+def _heavy(text: str) -> Reply:
+    try:
+        nodes = int(text or _DEFAULT_NODES)
+    except ValueError:
+        nodes = -1
+    if not 0 <= nodes <= _MOST_NODES:
+        return notice("Bad number", f"nodes is a whole number from 0 to {_MOST_NODES}.", 400)
+    body = page("lab/heavy.html", nodes=nodes).body
+    return Reply(body.replace("</main>", f"{ballast(nodes)}</main>"))
+
+
+async def _slow(text: str) -> web.Response:
+    try:
+        seconds = float(text or _DEFAULT_SECONDS)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= _MOST_SECONDS:
+        return _html(notice("Bad number", f"seconds is a number from 0 to {_MOST_SECONDS:g}.", 400))
+    await asyncio.sleep(seconds)
+    return _html(page("lab/slow.html", seconds=f"{seconds:g}"))
+
+
+def _redirect(target: str) -> web.Response:
+    from aiohttp import web
+
+    if any(ord(character) < 32 for character in target):
+        return _html(notice("Bad address", "An address has no control characters.", 400))
+    return web.Response(status=302, headers={"Location": target, "Cache-Control": "no-store"})
+
+
+def _html(reply: Reply) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(text=reply.body, status=reply.status, content_type="text/html")

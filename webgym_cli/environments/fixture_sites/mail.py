@@ -1,0 +1,195 @@
+"""What lies in the mailbox, and what an episode did with it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from webgym_cli.environments.fixture_sites.words import code, money, people, towns
+
+FOLDERS = ("inbox", "archive", "trash")
+"""The folders that received messages lie in; what was sent has its own."""
+_TOPICS = (
+    "the garden fence|the choir|the new printer|the summer fair|the annual budget|the boat house|the harvest supper|"
+    "the website|the chess evening|the school bus|the museum visit|the cellar"
+)
+_TRADES = "Electric|Printing|Waterworks|Supplies"
+_PAPERS = ("Gazette", "Courier")
+_ISSUES = 3
+_CHATS = (
+    ("Lost umbrella", "Did I leave my umbrella at your place? It is the blue one."),
+    (
+        "<b>Sale</b> & more",
+        'Click <a href="http://lab.test/injection">here</a> <script>document.title = "owned"</script>',
+    ),
+    ("Recipe", "Two cups of flour, one of milk, and patience. More on Sunday."),
+    ("Thank you", "Thank you for the lift on Friday. The road was worse than I thought."),
+    ("Photographs", "I have put the photographs into an envelope for you."),
+    ("Keys", "The spare keys hang behind the door."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A person in the address book."""
+
+    name: str
+    email: str
+    phone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message that lies in the mailbox when the episode starts."""
+
+    id: int
+    """Counts from 1, the newest first."""
+    sender: str
+    email: str
+    subject: str
+    """No two messages have the same."""
+    date: str
+    """YYYY-MM-DD."""
+    body: str
+    """Plain text; it may look like HTML."""
+    kind: str
+    """`invoice`, `trip`, `meeting`, `question`, `issue` or `chat`."""
+    facts: tuple[str, ...] = ()
+    """What the body tells: amount and due date; reference and day; room and time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that was sent in the episode."""
+
+    to: str
+    subject: str
+    body: str
+    reply_to: int | None = None
+    """Id of the message that it answers."""
+    forwards: int | None = None
+    """Id of the message that it hands on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """All that a seed decides about the mailbox."""
+
+    user: str
+    password: str
+    contacts: tuple[Contact, ...]
+    messages: tuple[Received, ...]
+    unread: frozenset[int]
+    """Ids of the messages that are unread when the episode starts."""
+
+    def find(self, number: int | None) -> Received | None:
+        """Return the message of an id, if there is one."""
+        return next((message for message in self.messages if message.id == number), None)
+
+    def of(self, kind: str) -> list[Received]:
+        """Return the messages of a kind, the newest first."""
+        return [message for message in self.messages if message.kind == kind]
+
+
+@dataclass(slots=True)
+class MailState:
+    """What an episode changed in the mailbox."""
+
+    seed: int
+    logged_in: bool = False
+    moved: dict[int, str] = field(default_factory=dict)
+    """Folder of each message that was moved, by id."""
+    opened: dict[int, bool] = field(default_factory=dict)
+    """Whether a message is read, where that changed."""
+    sent: list[Sent] = field(default_factory=list)
+
+    def folder(self, message: int) -> str:
+        """Return where a message lies."""
+        return self.moved.get(message, "inbox")
+
+    def is_unread(self, message: int) -> bool:
+        """Tell whether a message is still unread."""
+        return not self.opened.get(message, message not in mailbox(self.seed).unread)
+
+    def elsewhere(self) -> set[int]:
+        """Return the ids of the messages that are no longer in the inbox."""
+        return {message for message, folder in self.moved.items() if folder != "inbox"}
+
+
+@lru_cache(maxsize=128)
+def mailbox(seed: int) -> Mailbox:
+    """Return the mailbox of a seed."""
+    rng = random.Random(f"mail/{seed}")
+    names = people(rng, 10)
+    contacts = tuple(
+        Contact(
+            name,
+            f"{name.lower().replace(' ', '.')}@post.example",
+            f"0{rng.randint(200, 999)} {rng.randint(100000, 999999)}",
+        )
+        for name in names[1:]
+    )
+    drafts = list(_letters(rng, contacts))
+    rng.shuffle(drafts)
+    days = sorted((rng.randint(1, 28 * 3) for _ in drafts), reverse=True)
+    messages = tuple(
+        Received(
+            at + 1,
+            sender,
+            email,
+            subject,
+            f"2026-{4 + (day - 1) // 28:02d}-{(day - 1) % 28 + 1:02d}",
+            body,
+            kind,
+            facts,
+        )
+        for at, (day, (sender, email, subject, body, kind, facts)) in enumerate(zip(days, drafts, strict=True))
+    )
+    return Mailbox(
+        user=names[0].lower().replace(" ", "."),
+        password=code(rng),
+        contacts=contacts,
+        messages=messages,
+        unread=frozenset(rng.sample(range(1, len(messages) + 1), rng.randint(5, 14))),
+    )
+
+
+_Letter = tuple[str, str, str, str, str, tuple[str, ...]]
+"""Sender, address, subject, body, kind, facts."""
+
+
+def _letters(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[_Letter]:
+    yield from _business(rng)
+    yield from _meetings(rng, contacts)
+    for town, contact in zip(towns(rng, 4), rng.sample(contacts, 4), strict=True):
+        reference, day = code(rng), f"2026-{rng.randint(8, 12):02d}-{rng.randint(1, 28):02d}"
+        body = f"Hello,\nI have booked the trip to {town} for us. The reference is {reference}, and we leave on {day}."
+        yield contact.name, contact.email, f"Our trip to {town}", body, "trip", (reference, day)
+    for (subject, body), contact in zip(_CHATS, rng.sample(contacts, len(_CHATS)), strict=True):
+        yield contact.name, contact.email, subject, body, "chat", ()
+
+
+def _business(rng: random.Random) -> Iterator[_Letter]:
+    owners = rng.sample([name.split()[1] for name in people(rng, 8)], 6)
+    for owner, trade in zip(owners, _TRADES.split("|"), strict=False):
+        firm, number = f"{owner} {trade}", code(rng, 2, 5)
+        amount, due = money(rng.randint(1900, 89900)), f"2026-{rng.randint(8, 12):02d}-{rng.randint(1, 28):02d}"
+        body = f"Dear customer,\nplease pay invoice {number}.\nAmount due: {amount}\nDue date: {due}\nYours, {firm}"
+        yield firm, f"billing@{owner.lower()}.example", f"Invoice {number}", body, "invoice", (amount, due)
+    for owner, paper in zip(owners[4:], _PAPERS, strict=True):
+        first = rng.randint(20, 400)
+        for issue in range(first, first + _ISSUES):
+            name = f"{owner} {paper}"
+            yield name, f"news@{owner.lower()}.example", f"{name} no. {issue}", "The news of the week.", "issue", ()
+
+
+def _meetings(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[_Letter]:
+    for topic in rng.sample(_TOPICS.split("|"), 4):
+        host, guest = rng.sample(contacts, 2)
+        room, time = f"Room {rng.randint(101, 499)}", f"{rng.randint(8, 18):02d}:{rng.choice((0, 15, 30, 45)):02d}"
+        body = f"Hello all,\nwe meet about {topic} in {room} at {time}. Please be on time."
+        yield host.name, host.email, f"Meeting about {topic}", body, "meeting", (room, time, topic)
+        asks = f"Hello,\nin which room and at what time is the meeting about {topic}? I lost the invitation."
+        yield guest.name, guest.email, f"Question about {topic}", asks, "question", (topic,)

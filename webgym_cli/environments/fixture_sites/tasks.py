@@ -1,0 +1,33 @@
+"""All tasks of the sites, for every seed."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from webgym_cli.environments.fixture_sites.task_template import SiteTask
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+
+
+def site_tasks() -> tuple[Task, ...]:
+    """Return the tasks as records, by site. Instruction and rubric are templates that an episode's seed fills in."""
+    return tuple(found.task for found in _by_id().values())
+
+
+def find_task(task_id: str) -> SiteTask:
+    """Return a task. Raises `UsageError` that names those there are."""
+    found = _by_id().get(task_id)
+    if found is None:
+        raise UsageError(
+            f"the sites have no task {task_id!r}; there are: {', '.join(_by_id())}",
+            hint="webgym tasks sample sites:all -n 10",
+        )
+    return found
+
+
+@cache
+def _by_id() -> dict[str, SiteTask]:
+    from webgym_cli.environments.fixture_sites import booking_tasks, mail_tasks, shop_tasks, wiki_tasks
+
+    tasks = (*shop_tasks.TASKS, *mail_tasks.TASKS, *wiki_tasks.TASKS, *booking_tasks.TASKS)
+    return {task.id: task for task in tasks}

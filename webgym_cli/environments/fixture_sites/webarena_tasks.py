@@ -1,0 +1,198 @@
+"""What is asked on the fixture sites in WebArena's form, how it is scored, and how it is solved.
+
+All episodes have the same world, so that what is right can stand in the task, as WebArena has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+from webgym_cli.environments.fixture_sites.expert_driver import Hands, Plan, Solver
+from webgym_cli.environments.fixture_sites.experts import solvers
+from webgym_cli.environments.fixture_sites.mail import mailbox
+from webgym_cli.environments.fixture_sites.shop import catalogue
+from webgym_cli.environments.fixture_sites.wiki import Article, encyclopedia
+from webgym_cli.records.webarena import AND, EvalType, Site
+from webgym_cli.records.webrl import WebRLAction, WebRLActionName
+
+WORLD = 1
+"""The seed of what all these tasks are about."""
+_TYPES = {
+    "reference_answers": EvalType.STRING_MATCH,
+    "reference_url": EvalType.URL_MATCH,
+    "program_html": EvalType.PROGRAM_HTML,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FixtureTask:
+    """One task, and how it is solved."""
+
+    config: Mapping[str, Any]
+    """As WebArena writes it, with its placeholders."""
+    solver: Solver
+    asked: Mapping[str, str]
+    """What the solver is told of the task."""
+
+
+@cache
+def fixture_tasks() -> dict[str, FixtureTask]:
+    """Return the tasks by their ids."""
+    made = (_cheapest(), _sorted(), _cart(), _population(), _article(), _edit(), _letter(), _two_tabs(), _generated())
+    return {str(one.config["task_id"]): one for one in made}
+
+
+def _config(name: str, intent: str, sites: list[Site], scored: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "task_id": f"fixture-{name}",
+        "sites": [site.value for site in sites],
+        "start_url": f" {AND} ".join(site.placeholder for site in sites),
+        "intent": intent,
+        "require_login": False,
+        "storage_state": None,
+        "require_reset": False,
+        "eval": {"eval_types": [kind for field, kind in _TYPES.items() if field in scored], **scored},
+    }
+
+
+def _place(url: str, locator: str, *wanted: str) -> dict[str, Any]:
+    return {"url": url, "locator": locator, "required_contents": {"must_include": list(wanted)}}
+
+
+def _cheapest() -> FixtureTask:
+    cheapest = min(catalogue(WORLD).of("Kitchen"), key=lambda product: product.cents)
+    intent = "What is the name of the cheapest product of the category Kitchen? Sold out products count too."
+    config = _config("cheapest", intent, [Site.SHOPPING], {"reference_answers": {"must_include": [cheapest.name]}})
+    return FixtureTask(config, solvers()["shop-cheapest"], {"category": "Kitchen"})
+
+
+def _sorted() -> FixtureTask:
+    wanted = {"reference_url": "__SHOPPING__/category/desk?sort=rating", "url_note": "GOLD in PRED"}
+    intent = "Show me the products of the category Desk, the best rated first."
+    return FixtureTask(_config("sorted", intent, [Site.SHOPPING], wanted), _show_sorted, {})
+
+
+def _show_sorted(hands: Hands) -> Plan:
+    yield from hands.click("Desk", "link")
+    yield from hands.click("Best rated", "link")
+    yield from hands.answer("")
+
+
+def _cart() -> FixtureTask:
+    wanted = next(product for product in catalogue(WORLD).products if product.stock > 1 and len(product.colours) > 1)
+    colour, field = wanted.colours[-1], f"document.querySelector('[aria-label=\"Quantity of {wanted.name}\"]')"
+    places = [
+        _place("__SHOPPING__/cart", f"{field}.value", "2"),
+        _place("__SHOPPING__/cart", f"{field}.closest('tr').innerText", colour),
+    ]
+    intent = f"Put 2 pieces of the {wanted.name} in the colour {colour} into the cart."
+    config = _config("cart", intent, [Site.SHOPPING], {"program_html": places})
+    return FixtureTask(config, _fill_cart, {"product": wanted.name, "colour": colour})
+
+
+def _fill_cart(hands: Hands) -> Plan:
+    yield from hands.type("Search products", f"{hands.asked['product']}\n")
+    yield from hands.click(hands.asked["product"], "link")
+    yield from hands.type("Colour", hands.asked["colour"])
+    yield from hands.type("Quantity", "2")
+    yield from hands.click("Add to cart", "button")
+    yield from hands.answer("")
+
+
+def _population() -> FixtureTask:
+    city = _cities()[0]
+    wanted = {"reference_answers": {"exact_match": city.fact("Population")}}
+    config = _config("population", f"How many people live in {city.title}?", [Site.WIKIPEDIA], wanted)
+    return FixtureTask(config, solvers()["wiki-population"], {"city": city.title})
+
+
+def _article() -> FixtureTask:
+    city = _cities()[1]
+    mayor = city.fact("Mayor")
+    wanted = {
+        "reference_url": "__WIKIPEDIA__/wiki/" + quote(mayor.replace(" ", "_")),
+        "reference_answers": {"must_include": [mayor]},
+    }
+    intent = f"Who is the mayor of {city.title}? Tell me the name, with that person's article open."
+    return FixtureTask(_config("mayor", intent, [Site.WIKIPEDIA], wanted), _show_mayor, {"city": city.title})
+
+
+def _show_mayor(hands: Hands) -> Plan:
+    yield from hands.type("Search articles", f"{hands.asked['city']}\n")
+    (mayor,) = yield from hands.read(r"^Mayor\t(.+)$")
+    yield from hands.click(mayor.strip(), "link")
+    yield from hands.read(r"^Birthplace\t(.+)$")
+    yield from hands.answer(mayor.strip())
+
+
+def _edit() -> FixtureTask:
+    city = _cities()[2]
+    place = _place("__WIKIPEDIA__/wiki/" + quote(city.title.replace(" ", "_")), "", "123,456")
+    intent = f"Change the population of {city.title} to 123,456, with the summary: new count."
+    config = _config("edit", intent, [Site.WIKIPEDIA], {"program_html": [place]})
+    return FixtureTask(config, _save_edit, {"city": city.title})
+
+
+def _save_edit(hands: Hands) -> Plan:
+    yield from hands.type("Search articles", f"{hands.asked['city']}\n")
+    yield from hands.click("Edit", "link")
+    yield from hands.fill({"Population": "123,456", "Summary of the change": "new count"})
+    yield from hands.click("Save changes", "button")
+    yield from hands.answer("")
+
+
+def _letter() -> FixtureTask:
+    box = mailbox(WORLD)
+    name, subject = box.contacts[0].name, "The boat house"
+    row = f"[...document.querySelectorAll('tr')].map((row) => row.innerText).find((text) => text.includes('{subject}'))"
+    intent = (
+        f"Log in as {box.user} with the password {box.password} and write to {name} from the contacts, with the "
+        f"subject {subject} and the text: The roof is done."
+    )
+    wanted = {"program_html": [_place("__REDDIT__/folder/sent", row, box.contacts[0].email)]}
+    asked = {"user": box.user, "password": box.password, "name": name, "subject": subject, "text": "The roof is done."}
+    return FixtureTask(_config("letter", intent, [Site.REDDIT], wanted), solvers()["mail-write"], asked)
+
+
+def _two_tabs() -> FixtureTask:
+    product, city = catalogue(WORLD).products[3], _cities()[3]
+    wanted = {"reference_answers": {"must_include": [product.price.removeprefix("€"), city.fact("Founded")]}}
+    intent = (
+        f"What does the {product.name} cost in the shop, and in which year was {city.title} founded? "
+        "The shop and an encyclopedia are open in two tabs."
+    )
+    config = _config("tabs", intent, [Site.SHOPPING, Site.WIKIPEDIA], wanted)
+    return FixtureTask(config, _read_both, {"product": product.name, "city": city.title})
+
+
+def _read_both(hands: Hands) -> Plan:
+    yield from hands.type("Search products", f"{hands.asked['product']}\n")
+    yield from hands.click(hands.asked["product"], "link")
+    (price,) = yield from hands.read(r"^(€[\d,.]+)$")
+    yield WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=1)
+    yield from hands.type("Search articles", f"{hands.asked['city']}\n")
+    (year,) = yield from hands.read(r"^Founded\t(\d+)$")
+    yield from hands.answer(f"{price}, {year}")
+
+
+def _generated() -> FixtureTask:
+    """Return a task as a curriculum generates them: with a dummy in place of an evaluation."""
+    intent = "Which product of the category Lighting is the cheapest?"
+    dummy = {
+        "reference_answers": {"exact_match": "N/A"},
+        "reference_url": "",
+        "program_html": [],
+        "string_note": "",
+        "reference_answer_raw_annotation": "",
+    }
+    config = _config("generated", intent, [Site.SHOPPING], dummy)
+    config["eval"]["eval_types"] = [EvalType.STRING_MATCH]
+    return FixtureTask(config, solvers()["shop-cheapest"], {"category": "Lighting"})
+
+
+def _cities() -> list[Article]:
+    return encyclopedia(WORLD).of("city")

@@ -1,0 +1,137 @@
+"""What the encyclopedia knows of a country that doesn't exist, and what an episode changed in it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from webgym_cli.environments.fixture_sites.words import people, towns
+
+_COUNTRIES = ("Verrania", "Ostmark", "Calbria", "Norland", "Tessaly", "Morvania")
+_REGIONS = ("Northern Hills", "Eastern Plain", "Southern Coast", "Western Lakes")
+_RIVERS = ("Aller", "Brenna", "Ciline", "Dorne", "Esker", "Fulda", "Gironne", "Havra")
+_JOBS = ("baker", "engineer", "judge", "physician", "sailor", "teacher", "violinist")
+_CITIES_OF_A_REGION = 3
+_FORMER = 10
+"""Former mayors: people whose articles nobody asks about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """One article."""
+
+    title: str
+    """Unique; also its address, with underscores for spaces."""
+    kind: str
+    """`city`, `person`, `river` or `region`."""
+    facts: tuple[tuple[str, str], ...]
+    """The rows of its box: label and value. A value that is a title links to that article."""
+    text: str
+    """Its paragraphs, with line feeds between."""
+
+    def fact(self, label: str) -> str:
+        """Return one row's value. Raises `KeyError` when there is none."""
+        return dict(self.facts)[label]
+
+
+@dataclass(frozen=True, slots=True)
+class Encyclopedia:
+    """All that a seed decides about the wiki."""
+
+    country: str
+    articles: tuple[Article, ...]
+
+    def find(self, title: str) -> Article | None:
+        """Return the article of a title; case and underscores don't count."""
+        wanted = title.replace("_", " ").strip().casefold()
+        return next((article for article in self.articles if article.title.casefold() == wanted), None)
+
+    def of(self, kind: str) -> list[Article]:
+        """Return the articles of a kind, by title."""
+        return sorted((article for article in self.articles if article.kind == kind), key=lambda one: one.title)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One saved change of an article."""
+
+    title: str
+    before: tuple[tuple[str, str], ...]
+    """The rows of its box."""
+    after: tuple[tuple[str, str], ...]
+    summary: str
+
+
+@dataclass(slots=True)
+class WikiState:
+    """What an episode changed in the wiki."""
+
+    seed: int
+    edits: list[Edit] = field(default_factory=list)
+    watched: list[str] = field(default_factory=list)
+    """Titles on the watchlist, in the order of watching."""
+
+    def facts(self, article: Article) -> tuple[tuple[str, str], ...]:
+        """Return the rows of an article's box as they stand now."""
+        return next((edit.after for edit in reversed(self.edits) if edit.title == article.title), article.facts)
+
+
+@lru_cache(maxsize=128)
+def encyclopedia(seed: int) -> Encyclopedia:
+    """Return the wiki of a seed."""
+    rng = random.Random(f"wiki/{seed}")
+    country = rng.choice(_COUNTRIES)
+    cities = towns(rng, len(_REGIONS) * _CITIES_OF_A_REGION)
+    names = people(rng, len(cities) + _FORMER)
+    rivers = rng.sample(_RIVERS, len(_REGIONS))
+    populations = rng.sample(range(8_100, 940_000, 7), len(cities))
+    years = rng.sample(range(870, 1740), len(cities))
+    found: list[Article] = []
+    for at, city in enumerate(cities):
+        region, river = _REGIONS[at // _CITIES_OF_A_REGION], f"River {rivers[at % len(rivers)]}"
+        facts = (
+            ("Country", country),
+            ("Region", region),
+            ("Population", f"{populations[at]:,}"),
+            ("Founded", str(years[at])),
+            ("Elevation", f"{rng.randint(4, 1400)} m"),
+            ("Mayor", names[at]),
+            ("River", river),
+        )
+        found.append(Article(city, "city", facts, _city_text(rng, city, region, names[len(cities) + at % _FORMER])))
+    found += [_person(rng, name, cities, names.index(name) < len(cities)) for name in names]
+    found += [_river(rng, f"River {name}", at, cities) for at, name in enumerate(rivers)]
+    found += [_region(region, at, cities) for at, region in enumerate(_REGIONS)]
+    return Encyclopedia(country, tuple(found))
+
+
+def _city_text(rng: random.Random, city: str, region: str, former: str) -> str:
+    visitors = rng.randint(20, 900) * 100
+    return (
+        f"{city} is a city in the {region}. Its old town survived the great fire of {rng.randint(1750, 1890)}.\n"
+        f"The yearly market draws about {visitors:,} visitors. A street is named after {former}."
+    )
+
+
+def _person(rng: random.Random, name: str, cities: list[str], in_office: bool) -> Article:
+    born, job = rng.choice(cities), rng.choice(_JOBS)
+    facts = (("Born", str(rng.randint(1948, 1991))), ("Birthplace", born), ("Occupation", job))
+    office = "is a mayor" if in_office else "was a mayor"
+    return Article(name, "person", facts, f"{name} {office} and a {job}, born in {born}.")
+
+
+def _river(rng: random.Random, title: str, at: int, cities: list[str]) -> Article:
+    on_it = cities[at :: len(_REGIONS)]
+    facts = (
+        ("Length", f"{rng.randint(60, 890)} km"),
+        ("Source elevation", f"{rng.randint(900, 2900)} m"),
+        ("Cities", ", ".join(on_it)),
+    )
+    return Article(title, "river", facts, f"The {title} rises in the mountains and passes {' and '.join(on_it)}.")
+
+
+def _region(region: str, at: int, cities: list[str]) -> Article:
+    inside = cities[at * _CITIES_OF_A_REGION : (at + 1) * _CITIES_OF_A_REGION]
+    facts = (("Cities", ", ".join(inside)), ("Capital", inside[0]))
+    return Article(region, "region", facts, f"The {region} is one of the {len(_REGIONS)} regions of the country.")

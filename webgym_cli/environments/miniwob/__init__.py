@@ -1,0 +1,1 @@
+"""MiniWoB++: generated one-page tasks, scored by the page itself."""

@@ -1,0 +1,210 @@
+"""MiniWoB: 130 small seeded pages with a reward of their own, from the wheel, without a server or a network."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.environments.base import StepResult, View
+from webgym_cli.environments.browser.actions import perform
+from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, observe_script, sightings
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.miniwob.oracle import Scene, expert_tasks, next_action, require_expert
+from webgym_cli.environments.miniwob.pages import (
+    HEIGHT,
+    INIT_SCRIPT,
+    SCENE,
+    SHOW,
+    START,
+    WIDTH,
+    page_names,
+    page_url,
+)
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Score
+from webgym_cli.records.webrl import AnyAction
+
+__all__ = ["MiniWobEnvironment", "MiniWobPool", "expert_tasks", "page_names"]
+
+_REFUSED = {
+    ActionName.NAVIGATE: "this page is the whole world: it can't be left",
+    ActionName.GO_BACK: "this page is the whole world: there is nothing to go back to",
+}
+
+_EPISODES_PER_CONTEXT = 50
+"""A context is closed after so many episodes, so that nothing can pile up in it."""
+_AWAY = (-20.0, -20.0)
+"""Where the mouse waits between episodes: outside of the page."""
+
+
+def browser_for_pages(browser: BrowserSettings) -> BrowserSettings:
+    """Return how the browser is started for MiniWoB's pages, which use no WebGL."""
+    return browser.model_copy(update={"webgl": "off"}) if browser.webgl == "auto" else browser
+
+
+class MiniWobPool:
+    """Makes MiniWoB environments over one shared browser."""
+
+    def __init__(self, settings: Settings, mode: InteractionMode) -> None:
+        browser = settings.browser
+        self.mode = mode
+        self.options = SessionOptions(
+            width=WIDTH,
+            height=HEIGHT,
+            device_scale_factor=browser.device_scale_factor,
+            action_timeout=browser.action_timeout,
+            navigation_timeout=browser.navigation_timeout,
+            init_scripts=(observe_script(watch_listeners=True), INIT_SCRIPT),
+            # Pages write dates and times in the browser's locale and zone: the same everywhere.
+            context_arguments={"locale": "en-US", "timezone_id": "UTC", "accept_downloads": False},
+        )
+        self.browsers = BrowserPool(browser_for_pages(browser))
+        self._idle: list[BrowserSession] = []
+
+    async def __aenter__(self) -> MiniWobPool:
+        """Start the browser."""
+        await self.browsers.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop the browser and wait until it is gone."""
+        self._idle.clear()
+        await self.browsers.__aexit__(*exc)
+
+    async def take(self, url: str) -> BrowserSession:
+        """Return a session that has loaded this page.
+
+        A new context costs four times as much as a page load, and these pages are local, trusted and keep nothing,
+        so contexts are used again for some episodes. The mouse is moved away: it would hover over the next page.
+        """
+        while self._idle:
+            session = self._idle.pop()
+            try:
+                await session.move(*_AWAY)
+                return await self._loaded(session, url)
+            except BoundaryError:
+                # It waited in a browser that died meanwhile, or is broken otherwise: a new one tells.
+                continue
+        return await self._loaded(await self.browsers.session(self.options), url)
+
+    async def give_back(self, session: BrowserSession) -> None:
+        """Keep the session for another episode, or close it when something happened to it."""
+        session.uses += 1
+        if session.pristine and session.uses < _EPISODES_PER_CONTEXT:
+            self._idle.append(session)
+        else:
+            await session.close()
+
+    async def _loaded(self, session: BrowserSession, url: str) -> BrowserSession:
+        try:
+            await session.goto(url)
+            if session.uses:
+                # Left to itself Chrome lets 70 MB of earlier pages pile up in each context.
+                async with session.guard("collecting garbage"):
+                    await session.page.request_gc()
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    def new(self) -> MiniWobEnvironment:
+        """Return a fresh environment; it takes its own browser context on `reset`."""
+        return MiniWobEnvironment(self)
+
+
+class MiniWobEnvironment:
+    """One MiniWoB episode. A seed gives the same instruction, elements and first picture in every browser process."""
+
+    def __init__(self, pool: MiniWobPool) -> None:
+        self._pool = pool
+        self._session: BrowserSession | None = None
+        self._page = ""
+        self._instruction = ""
+        self._score: Score | None = None
+
+    @property
+    def tools(self) -> None:
+        """There are none."""
+        return None
+
+    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+        """Start the episode of a seed on the task's page (its `start_url`, else its `id`)."""
+        self._page = (task.start_url or task.id).removesuffix(".html")
+        url = page_url(self._page)
+        await self.close()
+        self._score = None
+        self._session = session = await self._pool.take(url)
+        shown = await session.evaluate(START, {"seed": seed, "limit": self._limit})
+        if "listed" not in shown:
+            detail = shown.get("error") or f"it ended at once: {shown.get('end')}"
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{self._page} did not start: {detail}")
+        self._instruction = shown["instruction"]
+        return self._instruction, await self._view(session, shown)
+
+    def briefed(self, task: Task) -> Task:
+        """Return the task as it is."""
+        return task
+
+    async def step(self, action: AnyAction) -> StepResult:
+        """Carry out one action; `navigate` and `go_back` are refused, since the page is the whole world."""
+        session = self._running()
+        if self._score is not None:
+            return StepResult(view=None, done=True, score=self._score)
+        refusal = _REFUSED.get(action.name) if isinstance(action, Action) else None
+        if refusal is None:
+            refusal = await perform(session, action, lambda _: None)
+        shown = await session.evaluate(SHOW, {"limit": self._limit})
+        if "end" in shown:
+            self._score = _score(shown["end"])
+            return StepResult(view=None, done=True, score=self._score, action_error=refusal)
+        return StepResult(view=await self._view(session, shown), action_error=refusal)
+
+    async def answer(self, text: str) -> Score | None:
+        """Score an answered episode: these pages are solved by acting, so an answer alone is worth 0."""
+        return self._score or Score(source="environment", value=0.0, detail="answered, but the page was not solved")
+
+    async def out_of_steps(self) -> Score | None:
+        """Return nothing: what was not finished can't be scored."""
+        return None
+
+    async def expert_action(self) -> Action:
+        """Return the expert's next action in the pool's interaction mode."""
+        require_expert(self._page)
+        seen = await self._running().evaluate(SCENE, {"limit": MAX_ELEMENTS})
+        scene = Scene(self._instruction, sightings(seen["listed"]), seen["pressed"])
+        return next_action(self._page, scene, self._pool.mode, (WIDTH, HEIGHT))
+
+    async def close(self) -> None:
+        """Give the browser context back."""
+        session, self._session = self._session, None
+        if session is not None:
+            await self._pool.give_back(session)
+
+    @property
+    def _limit(self) -> int:
+        return MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
+
+    def _running(self) -> BrowserSession:
+        if self._session is None:
+            raise RuntimeError("the environment was not reset")
+        return self._session
+
+    async def _view(self, session: BrowserSession, shown: dict[str, Any]) -> View:
+        png = await session.screenshot()
+        elements = tuple(seen.element for seen in sightings(shown["listed"]))
+        if self._pool.mode is InteractionMode.SET_OF_MARKS:
+            png = await asyncio.to_thread(draw_marks, png, elements, session.options.device_scale_factor)
+        return View(url=shown["url"], title=shown["title"], png=png, elements=elements)
+
+
+def _score(end: dict[str, Any]) -> Score:
+    if "left" in end:
+        return Score(source="environment", value=0.0, detail="the action left the task's page")
+    return Score(source="environment", value=float(end["reward"]), detail=str(end["reason"]))

@@ -1,0 +1,285 @@
+"""The open web: one isolated browser context an episode, every address checked, no page trusted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import StepResult, View
+from webgym_cli.environments.browser.actions import perform
+from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.environments.browser.blank import is_blank
+from webgym_cli.environments.browser.egress_proxy import Gate
+from webgym_cli.environments.browser.observe import EYES, HANDS, MAX_ELEMENTS, draw_marks, observe_script, sightings
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.page_activity import Traffic
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Score
+from webgym_cli.records.webrl import AnyAction
+
+_CALM = f"async (limit) => {{ await {HANDS}.calm(limit); }}"
+_STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
+_TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
+"""A form or a picture of the name "title" hides the document's own."""
+_SHOWN = f"""(limit) => ({{
+  url: location.href,
+  title: {_TITLE}.call(document).toWellFormed(),
+  listed: limit ? {EYES}.look({{ limit, detail: false }}) : [],
+}})"""
+_SHUT_OUT = (401, 403, 429, 451)
+"""Statuses by which a start page shuts the browser out."""
+_CHALLENGE_SECONDS = 5.0
+"""How long a page that shuts us out may take to think better of it: some only check the browser first."""
+_BLANK_PAUSE = 0.5
+_POPUPS = 4
+"""How many pages that open one another are followed after an action."""
+_TURNS = 4
+"""How often an observation waits for traffic and for calm in turn."""
+
+
+class WebPool:
+    """Makes environments on the open web over the host's browsers, all behind one gate."""
+
+    def __init__(self, settings: Settings, mode: InteractionMode) -> None:
+        browser = settings.browser
+        self.mode = mode
+        self.settle_seconds = browser.settle_seconds
+        self.options = SessionOptions(
+            width=browser.width,
+            height=browser.height,
+            device_scale_factor=browser.device_scale_factor,
+            action_timeout=browser.action_timeout,
+            navigation_timeout=browser.navigation_timeout,
+            life_seconds=browser.context_minutes * 60,
+            wait_until="commit",
+            watch_traffic=True,
+            init_scripts=(observe_script(),),
+            context_arguments={"locale": "en-US", "accept_downloads": False},
+        )
+        self.gate = Gate(AddressRules.of(browser.private_hosts))
+        self._settings = settings
+        self.browsers = BrowserPool(browser)
+
+    async def __aenter__(self) -> WebPool:
+        """Open the gate, start the browser."""
+        await self.gate.__aenter__()
+        # A remote browser can't reach our loopback: its own network has to keep it from private addresses.
+        proxy = "" if self._settings.browser.cdp_urls else self.gate.address
+        self.browsers = BrowserPool(self._settings.browser, proxy)
+        try:
+            await self.browsers.__aenter__()
+        except BaseException:
+            await self.gate.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop the browser and wait until it is gone; close the gate."""
+        try:
+            await self.browsers.__aexit__(*exc)
+        finally:
+            await self.gate.__aexit__(*exc)
+
+    def new(self) -> WebEnvironment:
+        """Return a fresh environment; it takes its own browser context on `reset`."""
+        return WebEnvironment(self)
+
+
+class WebEnvironment:
+    """One episode on the open web. It has no score of its own: a judge gives the reward."""
+
+    def __init__(self, pool: WebPool) -> None:
+        self._pool = pool
+        self._session: BrowserSession | None = None
+        self._told = (0, 0)
+
+    @property
+    def tools(self) -> None:
+        """There are none."""
+        return None
+
+    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+        """Open the task's start page in a fresh context.
+
+        Raises `NAVIGATION_FAILED` when it can't be shown, `SITE_BLOCKED` when the site shuts the browser out.
+        """
+        await self.close()
+        self._told = (0, 0)
+        self._session = session = await self._pool.browsers.session(await self._options(task, seed))
+        await self._enter(session, task, seed)
+        await self._arrive(session, task.start_url)
+        view = await self._view(session)
+        blank = await asyncio.to_thread(is_blank, view.png) if view.png else False
+        if blank:
+            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{task.start_url} stays blank")
+        return task.instruction, view
+
+    def briefed(self, task: Task) -> Task:
+        """Return the task as it is."""
+        return task
+
+    async def step(self, action: AnyAction) -> StepResult:
+        """Carry out one action and observe what came of it."""
+        session = self._running()
+        (await session.traffic()).mark()
+        error = await self._perform(session, action)
+        late = await self._settle(session)
+        view = await self._view(session)
+        return StepResult(view=view, action_error=error or self._refusal(view.url) or late)
+
+    async def answer(self, text: str) -> Score | None:
+        """Return None: the answer is for a judge."""
+        return None
+
+    async def out_of_steps(self) -> Score | None:
+        """Return nothing: what was not finished can't be scored."""
+        return None
+
+    async def expert_action(self) -> AnyAction:
+        """Raise `UsageError`: nobody has solved the open web."""
+        raise UsageError("the open web has no expert", hint="--policy vllm, or tasks of miniwob: or sites:")
+
+    async def close(self) -> None:
+        """Close the browser context."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _options(self, task: Task, seed: int) -> SessionOptions:
+        """Prepare what the episode needs beside a browser; return how its browser context is made."""
+        return self._pool.options
+
+    async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
+        """Prepare a fresh context before its first page."""
+
+    async def _arrive(self, session: BrowserSession, url: str) -> None:
+        """Open a start page. Raises what its status means, unless the page is fine, or becomes so."""
+        if refusal := self._pool.gate.rules.refuse_url(url):
+            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{refusal} (browser.private_hosts)")
+        await self._open(session, url)
+        await self._settle(session)
+        await self._require_welcome(session)
+
+    async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
+        """Carry out an action. Returns None, or why it was refused."""
+        return await perform(session, action, self._pool.gate.rules.refuse_url)
+
+    async def _open(self, session: BrowserSession, url: str) -> None:
+        try:
+            await session.goto(url)
+        except BoundaryError as error:
+            if error.kind is FailureKind.PAGE_TIMEOUT:
+                error.kind = FailureKind.NAVIGATION_FAILED  # it could not be reached: that it took long is the detail
+            raise
+
+    async def _settle(self, session: BrowserSession) -> str | None:
+        """Wait, within limits, for what an action set off. Returns what to tell when a page has not come by then."""
+        late = None
+        for _ in range(_POPUPS):
+            await session.meet_popups()
+            page = session.page
+            late = await self._settle_page(session)
+            if session.page is page:
+                break
+        return late
+
+    async def _settle_page(self, session: BrowserSession) -> str | None:
+        pool, clock = self._pool, asyncio.get_running_loop()
+        traffic = await session.traffic()
+        arrives, end = clock.time() + pool.options.navigation_timeout, clock.time() + pool.settle_seconds
+        for _ in range(_TURNS):
+            while traffic.navigating and clock.time() < arrives:
+                await traffic.change(arrives - clock.time())
+                end = clock.time() + pool.settle_seconds
+            if traffic.navigating:
+                await session.stop_loading()
+                return f"the page did not load within {pool.options.navigation_timeout:g} s"
+            if not await self._calm(session, traffic, max(0.0, end - clock.time())):
+                traffic = await session.traffic()
+                continue
+            while traffic.busy and not traffic.navigating and clock.time() < end:
+                await traffic.change(end - clock.time())
+            if not traffic.busy or (clock.time() >= end and not traffic.navigating):
+                break
+            traffic = await session.traffic()
+        return None
+
+    async def _calm(self, session: BrowserSession, traffic: Traffic, seconds: float) -> bool:
+        """Wait for the page to calm down. Returns False when it begins to be replaced: it then runs no scripts."""
+        calming = asyncio.create_task(session.outlasts(_CALM, seconds * 1000, seconds))
+        leaving = asyncio.create_task(traffic.leave())
+        try:
+            await asyncio.wait((calming, leaving), return_when=asyncio.FIRST_COMPLETED)
+            return calming.done() and await calming
+        finally:
+            for task in (calming, leaving):
+                task.cancel()
+            await asyncio.gather(calming, leaving, return_exceptions=True)
+
+    async def _await_navigation(self, session: BrowserSession, seconds: float) -> None:
+        traffic, clock = await session.traffic(), asyncio.get_running_loop()
+        end = clock.time() + seconds
+        while not traffic.navigating and clock.time() < end:
+            await traffic.change(end - clock.time())
+
+    async def _require_welcome(self, session: BrowserSession) -> None:
+        """Raise what a start page's status means, unless the page is fine, or becomes so."""
+        status = await session.evaluate(_STATUS)
+        if status in _SHUT_OUT and not self._refusal(session.url):
+            await self._await_navigation(session, _CHALLENGE_SECONDS)
+            await self._settle(session)
+            status = await session.evaluate(_STATUS)
+        if refusal := self._refusal(session.url):
+            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{session.url}: {refusal}")
+        if status in _SHUT_OUT:
+            raise BoundaryError(FailureKind.SITE_BLOCKED, f"{session.url} answers with status {status}")
+        if status >= 400:
+            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{session.url} answers with status {status}")
+
+    async def _view(self, session: BrowserSession) -> View:
+        mode, scale = self._pool.mode, session.options.device_scale_factor
+        marked = mode is InteractionMode.SET_OF_MARKS
+        shown: dict[str, Any] = await session.evaluate(_SHOWN, MAX_ELEMENTS if marked else 0)
+        png = await self._picture(session)
+        elements = tuple(seen.element for seen in sightings(shown["listed"]))
+        if marked:
+            png = await asyncio.to_thread(draw_marks, png, elements, scale)
+        return View(shown["url"], shown["title"], png, elements, self._notices(session))
+
+    async def _picture(self, session: BrowserSession) -> bytes:
+        """Take the screenshot; one that is blank is taken again for a while, then it is what there is to see."""
+        clock = asyncio.get_running_loop()
+        end = clock.time() + self._pool.settle_seconds
+        png = await session.screenshot()
+        while await asyncio.to_thread(is_blank, png) and clock.time() < end:
+            await asyncio.sleep(_BLANK_PAUSE)
+            png = await session.screenshot()
+        return png
+
+    def _notices(self, session: BrowserSession) -> tuple[str, ...]:
+        """Return what was not told yet: dialogs and downloads."""
+        pages = session.pages
+        dialogs, downloads = pages.dialogs[self._told[0] :], pages.downloads[self._told[1] :]
+        self._told = len(pages.dialogs), len(pages.downloads)
+        told = (
+            *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),
+            *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
+        )
+        return tuple(text.encode(errors="replace").decode() for text in told)  # half a character can't be stored
+
+    def _refusal(self, url: str) -> str | None:
+        """Say why the page that is shown could not be reached, if so."""
+        if url.startswith("chrome-error:"):
+            return "the page can't be loaded"
+        return self._pool.gate.refusal(url)
+
+    def _running(self) -> BrowserSession:
+        if self._session is None:
+            raise RuntimeError("the environment was not reset")
+        return self._session

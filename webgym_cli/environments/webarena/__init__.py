@@ -1,0 +1,1 @@
+"""WebArena: tasks on self-hosted sites, scored by their own evaluation."""

@@ -1,0 +1,195 @@
+"""WebArena's tasks: WebRL's page as text and its actions, several tabs, and an evaluation that looks at pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import View
+from webgym_cli.environments.browser.html import read_page, reader_script
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.tabs import new_tab, show_tab
+from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
+from webgym_cli.environments.fixture_sites.webarena_tasks import WORLD
+from webgym_cli.environments.fixture_sites.webarena_world import in_webrl, is_fixture, webarena_expert
+from webgym_cli.environments.web.environment import WebEnvironment, WebPool
+from webgym_cli.environments.webarena.actions import perform_webrl
+from webgym_cli.environments.webarena.evaluation import grade
+from webgym_cli.environments.webarena.evaluation_browser import EndPages
+from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
+from webgym_cli.environments.webarena.login_store import sites_of
+from webgym_cli.environments.webarena.site_scheduler import SiteDesk
+from webgym_cli.environments.webarena.tasks import evaluation_of
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Element, Score, Tab
+from webgym_cli.records.webrl import AnyAction
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+    from webgym_cli.environments.fixture_sites.experts import Expert
+
+_TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
+
+
+class WebArenaPool(WebPool):
+    """Makes environments on WebArena's sites, and on the fixture sites, which are served once a task needs them."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, InteractionMode.SET_OF_MARKS)
+        self.settings = settings
+        self.options = replace(self.options, init_scripts=(*self.options.init_scripts, reader_script()))
+        self.desk = SiteDesk(settings, lambda: self.browsers)
+        self.gate.rules = self.gate.rules.with_names(self.desk.hosts)
+        self.judge = FuzzyJudge(settings.judge) if settings.judge.base_url else None
+        self._fixture: SiteServer | None = None
+        self._serving = asyncio.Lock()
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop the browser, close the gate, stop what was served."""
+        async with AsyncExitStack() as stack:
+            if self._fixture is not None:
+                stack.push_async_callback(self._fixture.__aexit__, None, None, None)
+            if self.judge is not None:
+                stack.push_async_callback(self.judge.close)
+            await super().__aexit__(*exc)
+
+    async def fixture(self) -> SiteServer:
+        """Return the fixture sites, served and behind the gate."""
+        async with self._serving:
+            if self._fixture is None:
+                server = SiteServer()
+                await server.__aenter__()
+                host, port = server.address.rsplit(":", 1)
+                self.gate.rules = self.gate.rules.with_places(dict.fromkeys(HOSTS, (host, int(port))))
+                self._fixture = server
+            return self._fixture
+
+    def new(self) -> WebArenaEnvironment:
+        """Return a fresh environment."""
+        return WebArenaEnvironment(self)
+
+
+class WebArenaEnvironment(WebEnvironment):
+    """One episode. Its score is the task's own evaluation; a generated task has none, a reward model scores it."""
+
+    def __init__(self, pool: WebArenaPool) -> None:
+        super().__init__(pool)
+        self._arena = pool
+        self._task = Task(id="none", environment="webarena")
+        self._held = AsyncExitStack()
+        self._titles: dict[Page, str] = {}
+        self._seen: tuple[Element, ...] = ()
+        self._token = ""
+        self._expert: Expert | None = None
+
+    async def answer(self, text: str) -> Score | None:
+        """Score an answered episode by the task's evaluation; None for a generated task."""
+        return await self._scored(text)
+
+    async def out_of_steps(self) -> Score | None:
+        """Score what there is: what pages hold may be right without an answer."""
+        return await self._scored(None)
+
+    async def expert_action(self) -> AnyAction:
+        """Return the expert's next action. Raises `UsageError` for a task that is not the fixture's."""
+        session = self._running()
+        if self._expert is None:
+            self._expert = webarena_expert(self._task)
+        text = await session.evaluate(_TEXT)
+        try:
+            return in_webrl(self._expert.next(session.url, self._seen, text), self._seen)
+        except LookupError as error:
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert is lost: {error}") from error
+
+    async def close(self) -> None:
+        """Close the browser context, then let the next episode onto the sites."""
+        await super().close()
+        self._titles, self._expert = {}, None
+        held, self._held = self._held, AsyncExitStack()
+        await held.aclose()
+
+    async def _options(self, task: Task, seed: int) -> SessionOptions:
+        """Take the sites' turn and their login."""
+        self._task = task
+        arguments: dict[str, Any] = dict(self._arena.options.context_arguments)
+        if is_fixture(task):
+            server = await self._arena.fixture()
+            self._token = server.open_world(WORLD)
+            self._held.callback(server.end_episode, self._token)
+        else:
+            await self._held.enter_async_context(self._arena.desk.turn(sites_of(task)))
+            if state := self._arena.desk.storage_state(task):
+                arguments["storage_state"] = str(state)
+        if place := task.extra.get("geolocation"):
+            arguments |= {"geolocation": place, "permissions": ["geolocation"]}
+        return replace(self._arena.options, context_arguments=arguments)
+
+    async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
+        if is_fixture(task):
+            await session.set_cookies(EPISODE_COOKIE, self._token, HOSTS)
+
+    async def _arrive(self, session: BrowserSession, url: str) -> None:
+        """Open each start page in a tab of its own and show the first."""
+        first, *others = self._starts(url)
+        await super()._arrive(session, first)
+        for other in others:
+            await new_tab(session)
+            await super()._arrive(session, other)
+        if others:
+            await show_tab(session, 0)
+
+    def _starts(self, url: str) -> Sequence[str]:
+        starts = self._task.extra.get("start_urls") or [url]
+        return [self._arena.desk.address(str(start)) for start in starts]
+
+    async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
+        return await perform_webrl(session, action, self._arena.gate.rules.refuse_url)
+
+    async def _view(self, session: BrowserSession) -> View:
+        page = await read_page(session)
+        png = await self._picture(session) if self._arena.settings.browser.screenshots else b""
+        self._seen = page.elements
+        self._titles[session.page] = page.title
+        return View(
+            page.url,
+            page.title,
+            png,
+            page.elements,
+            self._notices(session),
+            html=page.html,
+            tabs=self._tabs(session),
+        )
+
+    def _tabs(self, session: BrowserSession) -> tuple[Tab, ...]:
+        tabs, current = session.pages.tabs, session.page
+        if len(tabs) == 1:
+            return ()
+        titles = [self._titles.get(tab, "").encode(errors="replace").decode() for tab in tabs]
+        return tuple(
+            Tab(url=tab.url, title=title, current=tab is current) for tab, title in zip(tabs, titles, strict=True)
+        )
+
+    async def _scored(self, answer: str | None) -> Score | None:
+        session, task = self._running(), self._task
+        pages = EndPages(session, lambda url: self._look_up(session, url), self._arena.settings)
+        found = await grade(
+            evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.judge
+        )
+        if found is None:
+            return None
+        told = ", ".join(f"{kind} {part:g}" for kind, part in found.parts.items())
+        return Score(source="environment", value=found.reward, detail=told)
+
+    async def _look_up(self, session: BrowserSession, url: str) -> None:
+        """Open an address that scoring looks at; one without a page there shows whatever the site says then."""
+        await self._open(session, url)
+        await self._settle(session)

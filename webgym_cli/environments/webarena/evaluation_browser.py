@@ -1,0 +1,87 @@
+"""The browser in which an episode of WebArena ended, as its scoring looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urljoin
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.browser.failures import ScriptError
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.tabs import new_tab
+from webgym_cli.environments.webarena.evaluation import ScriptFailed
+from webgym_cli.environments.webarena.locators import HelperName
+from webgym_cli.environments.webarena.reviews import newest_review
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.webarena import Site
+
+_HTML = "() => document.documentElement?.outerHTML ?? ''"
+_ORDERS = "/sales/order/history/"
+_NEWEST_ORDER = "() => document.querySelector('a[href*=\"/sales/order/view/order_id/\"]')?.href ?? null"
+"""The customer's orders stand there with the newest first."""
+_ROLE = """(name) => {
+  const rows = Array.from(document.querySelectorAll("tr"));
+  const cell = (row, label) => row.querySelector(`td[data-label="${label}"]`)?.innerText ?? "";
+  const row = rows.find((row) => cell(row, "Account").split(/\\s+/).includes(`@${name}`));
+  return row ? cell(row, "Max role").trim() : null;
+}"""
+
+
+class EndPages:
+    """The page on which the episode ended, and others in a tab of their own: what was typed and not sent stays."""
+
+    def __init__(self, session: BrowserSession, arrive: Callable[[str], Awaitable[None]], settings: Settings) -> None:
+        """`arrive`: opens an address in the current tab and waits until it is there."""
+        self._session = session
+        self._arrive = arrive
+        self._settings = settings
+        self._apart = False
+
+    async def address(self) -> str:
+        """Return the address of the page that is open."""
+        return self._session.url
+
+    async def open(self, url: str) -> None:
+        """Open an address apart from the episode's last page. Raises `BoundaryError` where it can't be reached."""
+        if not self._apart:
+            await new_tab(self._session)
+            self._apart = True
+        await self._arrive(url)
+
+    async def html(self) -> str:
+        """Return the HTML of the whole page."""
+        return str(await self._session.evaluate(_HTML))
+
+    async def run(self, function: str) -> Any:
+        """Return what a JavaScript function without arguments returns on the page. Raises `ScriptFailed`."""
+        try:
+            return await self._session.evaluate(function)
+        except BoundaryError as error:
+            if isinstance(error.__cause__, ScriptError):
+                raise ScriptFailed(str(error)) from error
+            raise
+
+    async def ask(self, helper: HelperName, argument: str | None) -> str | None:
+        """Return what a helper says of the site or the page; None where there is no such thing."""
+        if helper is HelperName.LATEST_ORDER:
+            await self.open(urljoin(f"{self._shop()}/", _ORDERS.lstrip("/")))
+            return _text(await self._session.evaluate(_NEWEST_ORDER))
+        if helper is HelperName.MEMBER_ROLE:
+            return _text(await self._session.evaluate(_ROLE, argument))
+        if helper in (HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING):
+            review = await newest_review(self._settings, argument or "")
+            if review is None:
+                return None
+            return review.author if helper is HelperName.REVIEW_AUTHOR else review.rating
+        raise ValueError(f"{helper} asks nothing of a page")
+
+    def _shop(self) -> str:
+        if not (url := self._settings.webarena.shopping.url):
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"webarena.{Site.SHOPPING}.url is empty")
+        return url
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

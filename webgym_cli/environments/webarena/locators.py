@@ -1,0 +1,150 @@
+"""Where WebArena's tasks look on pages: a small grammar. An unknown form is an error that names it, never a score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from webgym_cli.records.webarena import HtmlTarget
+from webgym_cli.util.literal_calls import BadCall, Bare, Call, read_call
+
+LAST = "last"
+LAST_URL = "__last_url__"
+"""Stands for the last page's address in a helper's argument."""
+_FUNC, _LAMBDA = "func:", "lambda:"
+_SCRIPTS = ("document.", "[...document.")
+"""How JavaScript that is an expression begins."""
+
+
+class BadPlace(ValueError):
+    """A place is given in a form that isn't known."""
+
+
+class HelperName(StrEnum):
+    """The functions that a task can name, in WebArena's spelling."""
+
+    LATEST_ORDER = "shopping_get_latest_order_url"
+    """The address of the customer's newest order."""
+    REVIEW_AUTHOR = "shopping_get_sku_latest_review_author"
+    """Who wrote the newest review of the product with this number."""
+    REVIEW_RATING = "shopping_get_sku_latest_review_rating"
+    """The rating of the newest review of the product with this number, 0-100."""
+    POST_URL = "reddit_get_post_url"
+    """The address of the post to which the page with this address belongs."""
+    MEMBER_ROLE = "gitlab_get_project_memeber_role"
+    """The role that this account has on the list of members that is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A call of a helper."""
+
+    name: HelperName
+    argument: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """JavaScript that the page evaluates."""
+
+    function: str
+    """A function without arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to look."""
+
+    url: str | Helper | None
+    """An address, or None for the page on which the episode ended."""
+    locator: Script | Helper | None
+    """None: the whole page."""
+    preparations: tuple[Script, ...]
+
+
+_ON_PAGE = Bare("__page__")
+_SIGNATURES: dict[HelperName, tuple[object, ...]] = {
+    HelperName.LATEST_ORDER: (),
+    HelperName.REVIEW_AUTHOR: (str,),
+    HelperName.REVIEW_RATING: (str,),
+    HelperName.POST_URL: (str,),
+    HelperName.MEMBER_ROLE: (_ON_PAGE, str),
+}
+"""What each takes: texts, or the page."""
+_FOR_ADDRESSES = frozenset({HelperName.LATEST_ORDER, HelperName.POST_URL})
+
+
+def read_place(target: HtmlTarget) -> Place:
+    """Return where a target looks. Raises `BadPlace`."""
+    preparations = tuple(Script(f"() => {{ {action} }}") for action in target.prep_actions)
+    return Place(_url(target.url.strip()), _locator(target.locator.strip()), preparations)
+
+
+def post_url(address: str) -> str | None:
+    """Return the address of the post that a page of the forum belongs to; None where it belongs to none."""
+    parts = urlsplit(address)
+    match parts.path.split("/"):
+        case ["", "f", forum, number, *_] if forum and number.isdecimal():
+            return f"{parts.scheme}://{parts.netloc}/f/{forum}/{number}/"
+    return None
+
+
+def _url(text: str) -> str | Helper | None:
+    if text == LAST:
+        return None
+    if text.startswith(_FUNC):
+        helper = _helper(text)
+        if helper.name not in _FOR_ADDRESSES:
+            raise BadPlace(f"url: {helper.name} gives no address")
+        return helper
+    if not text.startswith(("http://", "https://")):
+        raise BadPlace(f"url: {_short(text)} is neither {LAST!r}, nor an address, nor a helper ({_FUNC}...)")
+    return text
+
+
+def _locator(text: str) -> Script | Helper | None:
+    if not text:
+        return None
+    if text.startswith(_FUNC):
+        helper = _helper(text)
+        if helper.name in _FOR_ADDRESSES:
+            raise BadPlace(f"locator: {helper.name} gives an address, no content")
+        return helper
+    if text.startswith(_LAMBDA):
+        return Script(text.removeprefix(_LAMBDA).strip())
+    if text.startswith(_SCRIPTS):
+        return Script(f"() => ({text.rstrip(';')})")
+    raise BadPlace(f"locator: {_short(text)} is none of: empty, {', '.join((*_SCRIPTS, _LAMBDA, _FUNC))}")
+
+
+def _helper(text: str) -> Helper:
+    written = text.removeprefix(_FUNC).strip()
+    try:
+        call = read_call(written)
+        name = HelperName(call.name)
+    except ValueError as error:
+        reason = str(error) if isinstance(error, BadCall) else f"there is no such helper; there are: {_names()}"
+        raise BadPlace(f"{_short(text)}: {reason}") from None
+    signature = _SIGNATURES[name]
+    if call.end != len(written) or call.named or not _fits(call, signature):
+        raise BadPlace(f"{_short(text)}: it takes {_spelled(signature)}")
+    texts = [value for value in call.positional if isinstance(value, str)]
+    return Helper(name, texts[0] if texts else None)
+
+
+def _fits(call: Call, signature: tuple[object, ...]) -> bool:
+    given = [str if isinstance(value, str) else value for value in call.positional]
+    return given == list(signature)
+
+
+def _spelled(signature: tuple[object, ...]) -> str:
+    return " and ".join(item.name if isinstance(item, Bare) else "a text" for item in signature) or "nothing"
+
+
+def _names() -> str:
+    return ", ".join(HelperName)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")

@@ -1,0 +1,109 @@
+"""What `webgym login` does: one login after the other, each with what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.webarena import AccountSite
+from webgym_cli.environments.webarena.login import Doorman, account, open_doorman, password
+from webgym_cli.environments.webarena.login_store import LoginStates, in_order
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.webarena import Site
+
+Status = Literal["valid", "expired", "missing", "failed"]
+"""`failed`: the site could not be asked, or lets nobody in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of the login of a site."""
+
+    site: Site
+    status: Status
+    account: str
+    file: str
+    """Where the login is kept."""
+    detail: str = ""
+    """Why it is not valid."""
+    hint: str = ""
+    """What to do about it."""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the row that is printed."""
+        keys = ("site", "status", "account", "file", "detail")
+        return {key: str(getattr(self, key)) for key in keys}
+
+
+Teller = Callable[[Entry], None]
+"""Hears of each login at once: the next one may take a while."""
+
+
+def asked(settings: Settings, names: Sequence[str]) -> tuple[Site, ...]:
+    """Return the sites of these names; without names all that have an address and an account.
+
+    Raises `UsageError` for a site that there is not, that has no address or no account, and where there is none.
+    """
+    if unknown := [name for name in names if name not in list(Site)]:
+        raise UsageError(f"there is no site {unknown[0]!r}", hint=f"the sites are {', '.join(Site)}")
+    wanted = in_order(map(Site, names) if names else filter(lambda site: _has_account(settings, site), Site))
+    for site in wanted:
+        account(settings, site)
+    if not wanted:
+        raise UsageError("no site has an address", hint="webgym login -s webarena.shopping.url=http://HOST:PORT")
+    return wanted
+
+
+async def log_in(settings: Settings, sites: Iterable[Site], told: Teller) -> list[Entry]:
+    """Log in to each site and keep the login. Raises `UsageError` before the first where a password is not known."""
+    sites, states = tuple(sites), LoginStates.of(settings.webarena)
+    for site in sites:
+        password(site, account(settings, site))
+
+    async def enter(doorman: Doorman, entry: Entry) -> Entry:
+        states.save(entry.site, await doorman.log_in(entry.site))
+        return entry
+
+    return await _each(settings, sites, states, enter, told)
+
+
+async def check_logins(settings: Settings, sites: Iterable[Site], told: Teller) -> list[Entry]:
+    """Show each login to its site, and say what the site makes of it."""
+    states = LoginStates.of(settings.webarena)
+
+    async def look(doorman: Doorman, entry: Entry) -> Entry:
+        fault = states.fault(entry.site)
+        if fault in ("missing", "unreadable"):
+            return replace(entry, status="missing", detail=f"{entry.file} is {fault}")
+        why = fault or await doorman.doubt(entry.site, states.path((entry.site,)))
+        return replace(entry, status="expired", detail=why) if why else entry
+
+    return await _each(settings, tuple(sites), states, look, told)
+
+
+async def _each(
+    settings: Settings,
+    sites: Sequence[Site],
+    states: LoginStates,
+    work: Callable[[Doorman, Entry], Awaitable[Entry]],
+    told: Teller,
+) -> list[Entry]:
+    entries: list[Entry] = []
+    async with open_doorman(settings) as doorman:
+        for site in sites:
+            path = states.path((site,))
+            entry = Entry(site, "valid", account(settings, site).account, str(path))
+            try:
+                entry = await work(doorman, entry)
+            except BoundaryError as error:
+                entry = replace(entry, status="failed", detail=str(error), hint=error.hint)
+            told(entry)
+            entries.append(entry)
+    return entries
+
+
+def _has_account(settings: Settings, site: Site) -> bool:
+    known = settings.webarena.site(site)
+    return isinstance(known, AccountSite) and bool(known.url and known.account)

@@ -1,0 +1,140 @@
+"""The logins of WebArena's sites on disk: Playwright's storage states, a file a site, for their owner's eyes only."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.webarena import WebArenaSettings
+from webgym_cli.environments.fixture_sites.webarena_world import is_fixture
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.records.webarena import Site
+from webgym_cli.util.files import read_json, write_atomic
+from webgym_cli.venvs.locate import role_home
+
+_END = "_state.json"
+_PRIVATE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class LoginStates:
+    """The logins in one folder."""
+
+    folder: Path
+    max_age: float
+    """Seconds after which a login counts as expired."""
+
+    @classmethod
+    def of(cls, settings: WebArenaSettings) -> LoginStates:
+        """Return those of the settings."""
+        named = settings.auth_folder
+        folder = Path(named).expanduser().absolute() if named else role_home() / "webarena"
+        return cls(folder, settings.login_hours * 3600)
+
+    def path(self, sites: Sequence[Site]) -> Path:
+        """Return the file of one site's login, or of the logins of several together."""
+        return self.folder / f"{'.'.join(sites)}{_END}"
+
+    def fault(self, site: Site) -> str:
+        """Say why a login is of no use, as far as its file tells: `missing`, `unreadable`, or `expired`; else empty."""
+        path = self.path((site,))
+        if not path.is_file():
+            return "missing"
+        try:
+            state = read_json(path)
+        except StoreError:
+            return "unreadable"
+        if not isinstance(state, dict) or not isinstance(state.get("cookies"), list):
+            return "unreadable"
+        age = time.time() - path.stat().st_mtime
+        return f"expired ({age / 3600:.1f} hours old)" if age > self.max_age else ""
+
+    def save(self, site: Site, state: dict[str, Any]) -> None:
+        """Keep a login. Raises `StoreError`."""
+        self._write(self.path((site,)), state)
+
+    def joined(self, sites: Sequence[Site]) -> Path:
+        """Return the file of the logins of these sites together, made of theirs where it is older than one of them.
+
+        Raises `StoreError` where one can't be read, `UsageError` where two sites overwrite each other's login.
+        """
+        path, parts = self.path(sites), [self.path((site,)) for site in sites]
+        if len(sites) > 1 and not _is_newest(path, parts):
+            self._write(path, _together(dict(zip(sites, map(read_json, parts), strict=True))))
+        return path
+
+    @staticmethod
+    def _write(path: Path, state: dict[str, Any]) -> None:
+        write_atomic(path, json.dumps(state, indent=2, ensure_ascii=False) + "\n", mode=_PRIVATE)
+
+
+def sites_of(task: Task) -> tuple[Site, ...]:
+    """Return the sites that a task of WebArena works on, in the order of `Site`; none for any other task.
+
+    The fixture sites are none of them: each of their episodes has its own.
+
+    Raises `UsageError` for a site that there is not.
+    """
+    if task.environment != "webarena" or is_fixture(task):
+        return ()
+    return in_order(_known(task, "sites", task.extra.get("sites") or ()))
+
+
+def logins_of(task: Task) -> tuple[Site, ...]:
+    """Return the sites that a task starts logged in to, by its `storage_state`, as that names them; none without one.
+
+    Raises `UsageError` for a state that is not named after sites.
+    """
+    known = task.environment == "webarena" and not is_fixture(task)
+    state = task.extra.get("storage_state") if known else None
+    if not state:
+        return ()
+    name = Path(str(state)).name
+    if not name.endswith(_END):
+        raise UsageError(f"task {task.id}: storage_state: {name!r} is not named like shopping{_END}")
+    return _known(task, "storage_state", name.removesuffix(_END).split("."))
+
+
+def in_order(sites: Iterable[Site]) -> tuple[Site, ...]:
+    """Return sites, each once, in the one order in which they are taken everywhere."""
+    wanted = set(sites)
+    return tuple(site for site in Site if site in wanted)
+
+
+def _known(task: Task, place: str, names: Iterable[object]) -> tuple[Site, ...]:
+    found = []
+    for name in names:
+        if name not in list(Site):
+            hint = f"the sites are {', '.join(Site)}"
+            raise UsageError(f"task {task.id}: {place}: there is no site {name!r}", hint=hint)
+        found.append(Site(str(name)))
+    return tuple(found)
+
+
+def _is_newest(path: Path, parts: Iterable[Path]) -> bool:
+    if not path.is_file():
+        return False
+    made = path.stat().st_mtime_ns
+    return all(part.is_file() and part.stat().st_mtime_ns < made for part in parts)
+
+
+def _together(states: dict[Site, Any]) -> dict[str, Any]:
+    """Return logins as one. Raises `UsageError` for two sites of one host that use a cookie of the same name."""
+    cookies: dict[tuple[str, str, str], tuple[Site, Any]] = {}
+    origins: dict[str, Any] = {}
+    for site, state in states.items():
+        for cookie in state.get("cookies", ()):
+            key = (cookie["name"], cookie["domain"], cookie["path"])
+            other, known = cookies.setdefault(key, (site, cookie))
+            if known["value"] != cookie["value"]:
+                raise UsageError(
+                    f"{other} and {site} keep their logins in the same cookie {key[0]!r} of the host {key[1]}",
+                    hint=f"give them different host names: webarena.{other}.url and webarena.{site}.url",
+                )
+        origins |= {origin["origin"]: origin for origin in state.get("origins", ())}
+    return {"cookies": [cookie for _, cookie in cookies.values()], "origins": list(origins.values())}

@@ -1,0 +1,53 @@
+"""What the evaluation of WebArena's tasks needs, checked before the first episode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.webarena.locators import Helper, HelperName, read_place
+from webgym_cli.environments.webarena.login import account, password
+from webgym_cli.environments.webarena.tasks import evaluation_of
+from webgym_cli.environments.webarena.text_match import needs_judge
+from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.records.webarena import EvalType, Evaluation, Site
+from webgym_cli.tasks.format import BadTask
+
+_OF_SHOP = frozenset({HelperName.LATEST_ORDER, HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING})
+_OF_ADMIN = _OF_SHOP - {HelperName.LATEST_ORDER}
+SCRIPTED = "scripted"
+"""The shipped judge, as `judge.base_url`: its rules know the questions of rubrics only."""
+
+
+def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:
+    """Raise `UsageError` for an evaluation that can't be read, or that lacks its judge, site or account."""
+    for task in tasks:
+        try:
+            evaluation = evaluation_of(task)
+        except BadTask as error:
+            raise UsageError(f"task {task.id}: {error}", hint="webgym tasks check FILE") from error
+        if evaluation is None:
+            continue
+        if needs_judge(evaluation) and settings.judge.base_url in ("", SCRIPTED):
+            raise SettingsError(
+                f"task {task.id}: its evaluation has a fuzzy_match, which only a model can judge",
+                hint="-s judge.base_url=http://HOST:PORT/v1 -s judge.model=NAME",
+            )
+        _require_shop(settings, task, _helpers(evaluation))
+
+
+def _require_shop(settings: Settings, task: Task, helpers: set[HelperName]) -> None:
+    if helpers & _OF_SHOP and not settings.webarena.shopping.url:
+        raise SettingsError(
+            f"task {task.id}: its evaluation asks the shop, and webarena.shopping.url is empty",
+            hint="-s webarena.shopping.url=http://HOST:PORT",
+        )
+    if helpers & _OF_ADMIN:
+        password(Site.SHOPPING_ADMIN, account(settings, Site.SHOPPING_ADMIN))
+
+
+def _helpers(evaluation: Evaluation) -> set[HelperName]:
+    targets = evaluation.program_html if EvalType.PROGRAM_HTML in evaluation.eval_types else ()
+    places = [read_place(target) for target in targets]
+    return {part.name for place in places for part in (place.url, place.locator) if isinstance(part, Helper)}

@@ -1,0 +1,55 @@
+"""The newest review of a product, from the shop's own programming interface: it also tells those not yet approved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.webarena.login import account, password
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.webarena import Site
+
+_TOKEN = "/rest/default/V1/integration/admin/token"
+_REVIEWS = "/rest/default/V1/products/{sku}/reviews"
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A review as scoring looks at it."""
+
+    author: str
+    rating: str
+    """0-100."""
+
+
+async def newest_review(settings: Settings, sku: str) -> Review | None:
+    """Return the newest review of a product number; None without one.
+
+    Raises `BoundaryError` where the shop does not answer as it should, `UsageError` without the account of its
+    administration.
+    """
+    shop, limit = settings.webarena.shopping.url, settings.browser.navigation_timeout
+    known = account(settings, Site.SHOPPING_ADMIN)
+    login = {"username": known.account, "password": password(Site.SHOPPING_ADMIN, known)}
+    try:
+        async with httpx.AsyncClient(timeout=limit, trust_env=False, follow_redirects=True) as client:
+            token = (await client.post(f"{shop}{_TOKEN}", json=login)).raise_for_status().json()
+            address = f"{shop}{_REVIEWS.format(sku=quote(sku, safe=''))}"
+            answer = await client.get(address, headers={"Authorization": f"Bearer {token}"})
+        return None if answer.status_code == httpx.codes.NOT_FOUND else _newest(answer.raise_for_status().json())
+    except (httpx.HTTPError, httpx.InvalidURL, LookupError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{shop}: the reviews of {sku}: {reason}") from error
+
+
+def _newest(reviews: Any) -> Review | None:
+    if not reviews:
+        return None
+    newest = max(reviews, key=lambda review: int(review["id"]))
+    ratings = newest["ratings"]
+    return Review(str(newest["nickname"]), str(ratings[0]["percent"]) if ratings else "")

@@ -1,0 +1,200 @@
+"""Reads WebArena's task configurations, and WebRL's generated instructions, into our tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator
+
+from webgym_cli.environments.webarena.evaluation import require_known
+from webgym_cli.records.base import Record
+from webgym_cli.records.task import Task
+from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, Site, is_address
+from webgym_cli.tasks.format import BadTask
+
+GENERATED = {
+    "cms": Site.SHOPPING_ADMIN,
+    "oss": Site.SHOPPING,
+    "map": Site.MAP,
+    "reddit": Site.REDDIT,
+    "gitlab": Site.GITLAB,
+}
+"""The names that WebRL's generated instructions (`task` and `web`) have for the sites."""
+
+_WITH_LOGIN = frozenset({Site.SHOPPING, Site.SHOPPING_ADMIN, Site.REDDIT, Site.GITLAB})
+_PLACEHOLDER = re.compile(r"__[A-Z]+(?:_[A-Z]+)*__")
+_SSH_HOST = re.compile(r"(?<=ssh://git@)[^/:\s]+(?=:)")
+"""The machine from which the benchmark's authors served GitLab, which stands in the answers of some tasks."""
+
+
+class _Geolocation(Record):
+    latitude: float = Field(ge=-90, le=90)
+    longitude: float = Field(ge=-180, le=180)
+    accuracy: float = Field(default=0, ge=0)
+
+
+class _Config(Record):
+    """One configuration, as far as it has to be right. The addresses of the sites are filled in."""
+
+    model_config = ConfigDict(extra="ignore")  # all fields are kept in the task's `extra`
+
+    sites: tuple[Site, ...] = Field(min_length=1)
+    task_id: int | str | None = None
+    intent: str
+    start_url: str
+    require_login: bool = False
+    storage_state: str | None = None
+    geolocation: _Geolocation | None = None
+    intent_template: str = ""
+    intent_template_id: int | None = None
+    instantiation_dict: dict[str, Any] = Field(default_factory=dict)
+    require_reset: bool = False
+    eval: Evaluation | None = None
+
+    @field_validator("intent", "start_url")
+    @classmethod
+    def _is_not_blank(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("a text that is not empty is needed")
+        return text.strip()
+
+    @field_validator("task_id", mode="before")
+    @classmethod
+    def _is_a_number_or_a_text(cls, value: Any) -> Any:
+        if isinstance(value, bool) or value == "":
+            raise ValueError("a whole number or a text is needed")
+        return value
+
+
+def read_config(value: Mapping[str, Any], sites: Mapping[Site, str]) -> Task:
+    """Return the task of a configuration. Raises `BadTask`, which names the field.
+
+    `sites`: the address of each site, for the placeholders. Without a `task_id` the task is named by a hash of its
+    content. `extra` has all other fields, `start_urls` (each tab's) and `generated`: whether it has no score of its
+    own.
+    """
+    given = _generated(value) if "task" in value and "intent" not in value else dict(value)
+    digest = hashlib.sha256(_content(given)).hexdigest()[:16]
+    filled: dict[str, Any] = {name: _filled(item, sites, name) for name, item in given.items()}
+    _take_ssh_host(filled, sites)
+    try:
+        config = _Config.model_validate(filled)
+        if config.eval is not None:
+            require_known(config.eval)
+    except ValidationError as error:
+        raise BadTask(_first(error)) from None
+    except ValueError as error:
+        raise BadTask(f"eval.{error}") from None
+    tabs = _tabs(config)
+    generated = config.eval is None or config.eval.is_dummy
+    kept = {name: item for name, item in filled.items() if name not in ("task_id", "intent", "start_url")}
+    return Task(
+        id=digest if config.task_id is None else str(config.task_id),
+        instruction=config.intent,
+        start_url=tabs[0],
+        environment="webarena",
+        reference_answer=(config.eval and config.eval.reference_answer_raw_annotation.strip()) or None,
+        extra={**kept, "start_urls": tabs, "generated": generated},
+    )
+
+
+def is_verified(value: Mapping[str, Any]) -> bool:
+    """Tell whether a record is one of webarena-verified's tasks: none of ours, as requests decide about them."""
+    return "start_urls" in value and isinstance(value.get("eval"), list)
+
+
+def evaluation_of(task: Task) -> Evaluation | None:
+    """Return how a task is scored; None for a generated one, which only a reward model can score. Raises `BadTask`."""
+    given = task.extra.get("eval")
+    if given is None or task.extra.get("generated"):
+        return None
+    try:
+        evaluation = Evaluation.model_validate(given)
+        require_known(evaluation)
+    except ValidationError as error:
+        raise BadTask(f"eval.{_first(error)}") from None
+    except ValueError as error:
+        raise BadTask(f"eval.{error}") from None
+    return None if evaluation.is_dummy else evaluation
+
+
+def _generated(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a generated instruction, a `task` on a `web`, as a configuration that starts on the site's first page."""
+    site = GENERATED.get(str(value.get("web")))
+    if site is None:
+        raise BadTask(f"web: {value.get('web')!r} is none of {', '.join(GENERATED)}")
+    kept = {name: item for name, item in value.items() if name not in ("task", "web")}
+    login = site in _WITH_LOGIN
+    return {
+        "sites": [site.value],
+        "require_login": login,
+        "storage_state": f"./.auth/{site}_state.json" if login else None,
+        "start_url": site.placeholder,
+        "intent": value["task"],
+        **kept,
+    }
+
+
+def _content(given: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(given, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:  # infinity, or half a character
+        raise BadTask(f"the record can't be stored: {error}") from None
+
+
+def _filled(value: Any, sites: Mapping[Site, str], place: str) -> Any:
+    """Return a value with the sites' addresses in all of its texts."""
+    if isinstance(value, dict):
+        return {name: _filled(item, sites, f"{place}.{name}") for name, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, sites, f"{place}.{at}") for at, item in enumerate(value)]
+    if not isinstance(value, str) or "__" not in value:
+        return value
+    return _PLACEHOLDER.sub(lambda found: _address(found[0], sites, place), value)
+
+
+def _address(placeholder: str, sites: Mapping[Site, str], place: str) -> str:
+    site = next((site for site in Site if site.placeholder == placeholder), None)
+    if site is None:
+        return placeholder  # a text may contain such a word; where an address is needed it is refused
+    if not sites.get(site):
+        raise BadTask(f"{place}: the address of {placeholder} is not known", f"give the address of the site {site}")
+    return sites[site].rstrip("/")
+
+
+def _take_ssh_host(filled: dict[str, Any], sites: Mapping[Site, str]) -> None:
+    """Put GitLab's host in the place of the authors' one, in the answers that name it."""
+    evaluation, gitlab = filled.get("eval"), sites.get(Site.GITLAB)
+    if isinstance(evaluation, dict) and gitlab and (host := urlsplit(gitlab).hostname):
+        answers = evaluation.get("reference_answers")
+        filled["eval"] = {**evaluation, "reference_answers": _mapped(answers, lambda text: _SSH_HOST.sub(host, text))}
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _mapped(item, change) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_mapped(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _tabs(config: _Config) -> list[str]:
+    """Return the address of each tab. Raises `BadTask` for an address, wanted ones included, that is none."""
+    tabs = [tab.strip() for tab in config.start_url.split(AND)]
+    wanted = config.eval and EvalType.URL_MATCH in config.eval.eval_types and config.eval.reference_url
+    for place, addresses in (("start_url", tabs), ("eval.reference_url", wanted.split(OR) if wanted else [])):
+        for address in addresses:
+            if not is_address(address.strip()):
+                raise BadTask(f"{place}: {address.strip()!r} is no address: a placeholder or http(s)://... is needed")
+    return tabs
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"] if part not in ("int", "str"))
+    return f"{place}: {first['msg'].removeprefix('Value error, ')}" if place else str(first["msg"])

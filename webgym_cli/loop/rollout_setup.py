@@ -1,0 +1,128 @@
+"""What a rollout is put together from: its plan, the parts of its engines, and its summary in words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.registry import require_experts, require_prompt, require_reward
+from webgym_cli.environments.webarena.site_scheduler import isolation_in_words, open_sites, require_sites
+from webgym_cli.errors import BelowThresholdError, WebGymError
+from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.task import Split
+from webgym_cli.rewards.judge.judge import Judge
+from webgym_cli.rewards.judge.scripted import judge_settings
+from webgym_cli.rollout.judging import TrajectoryJudge
+from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
+from webgym_cli.rollout.resources import ORACLE, VLLM, Acting, Parts, open_actor, open_pool, policy_urls
+from webgym_cli.store.blocklist import Blocklist
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+_COUNTS = {
+    "unjudged": "wait for a judge (webgym judge)",
+    "skipped": "skipped on blocked sites",
+    "cut": "cut",
+    "owed": "still owed",
+}
+"""What a summary counts beside the successes, in words."""
+
+
+def plan_collection(
+    run: RunDir, settings: Settings, split: Split, policy: str, episodes: int | None = None
+) -> RolloutPlan:
+    """Return the plan of the current iteration, the sites on the run's blocklist left out.
+
+    Raises `UsageError` for a policy that can't act, and for tasks that it can't act on.
+    """
+    if policy not in (ORACLE, VLLM):
+        policy_urls(policy)
+    blocked = Blocklist(run, settings.rollout.blocklist_hours).sites()
+    plan = plan_rollout(run, settings, split, version(run), episodes, policy, blocked)
+    if policy == ORACLE:
+        require_experts(settings, (owed.episode.task for owed in plan.owed))
+    require_prompt(settings, (owed.episode.task for owed in plan.owed))
+    require_reward(settings, (owed.episode.task for owed in plan.owed))
+    require_sites(settings, (owed.episode.task for owed in plan.owed))
+    return plan
+
+
+async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:
+    """Say how WebArena's sites keep episodes apart, and log in where that is needed and allowed.
+
+    Raises what `open_sites` raises.
+    """
+    if not plan.sites:
+        return
+    sites = dict(plan.sites)
+    sink({"event": "sites", "sites": sites, "message": isolation_in_words(sites)})
+    entered = await open_sites(settings, [owed.episode.task for owed in plan.owed])
+    if entered:
+        sink({"event": "login", "sites": list(entered), "message": f"logged in to {', '.join(entered)}"})
+
+
+def environment_of(plan: RolloutPlan) -> str:
+    """Return the environment of the episodes that are owed; empty where none is. Raises `WebGymError` for several."""
+    if not plan.owed:
+        return ""
+    names = {episode.task.environment for episode in plan.episodes}
+    if len(names) != 1:
+        raise WebGymError(f"the tasks of one rollout need one environment, found: {', '.join(sorted(names))}")
+    return names.pop()
+
+
+@asynccontextmanager
+async def open_parts(run: RunDir, settings: Settings, acting: Acting, environment: str) -> AsyncIterator[Parts]:
+    """Open what one engine works with; in this process, or in a rank's on another node."""
+    async with (
+        open_actor(run, settings, acting) as actor,
+        open_pool(settings, environment) as pool,
+        _open_judge(run, settings) as judge,
+    ):
+        yield Parts(actor, pool, judge)
+
+
+@asynccontextmanager
+async def _open_judge(run: RunDir, settings: Settings) -> AsyncIterator[TrajectoryJudge | None]:
+    if not settings.judge.base_url:
+        yield None
+        return
+    async with judge_settings(settings.judge) as found:
+        judge = Judge(found, ScreenshotStore(run.screenshots).get)
+        try:
+            yield judge.judge
+        finally:
+            await judge.close()
+
+
+def require_success(summary: dict[str, Any], wanted: float | None) -> None:
+    """Raise `BelowThresholdError` when a summary's success rate is below the wanted one."""
+    rate = summary["success_rate"]
+    if wanted is not None and (rate is None or rate < wanted):
+        raise BelowThresholdError(f"success rate {rate} is below --min-success {wanted}")
+
+
+def plan_in_words(plan: RolloutPlan) -> str:
+    """Return what a rollout will do, in one line."""
+    known = f", {plan.done} stored" if plan.done else ""
+    lost = f", {plan.given_up} given up" if plan.given_up else ""
+    shut = f", {plan.blocked} on blocked sites" if plan.blocked else ""
+    return f"{plan.split} episodes of iteration {plan.iteration}: {len(plan.owed)} to run{known}{lost}{shut}"
+
+
+def summary_in_words(summary: Event) -> str:
+    """Return what a rollout did, in one line."""
+    rate = summary["success_rate"]
+    low, high = summary["interval"]
+    success = "no reward known" if rate is None else f"success {rate:.3f} ({low:.3f}-{high:.3f})"
+    failed = ", ".join(f"{count} x {kind}" for kind, count in summary["failures"].items())
+    facts = [f"{summary['episodes']} episodes", success, f"{summary['steps_per_second']} steps/s"]
+    facts += [f"{summary[name]} {words}" for name, words in _COUNTS.items() if summary.get(name)]
+    facts += [f"failures: {failed}"] if failed else []
+    for url, found in summary.get("servers", {}).items():
+        facts += [f"{url} failed {found['failures']} of {found['requests']} requests"] if found["opened"] else []
+    bias = summary.get("cut_bias", {}).get("words")
+    return f"{summary['split']} {summary['iteration']}: {', '.join(facts)}{f'. {bias}' if bias else ''}"

@@ -1,0 +1,250 @@
+"""Stored trajectories as datasets of other forms: chosen by the index, read one by one, written as they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import StoreError, UsageError, WebGymError
+from webgym_cli.prepare.export.formats import dataset_info, to_record
+from webgym_cli.prepare.export.images import locator
+from webgym_cli.prepare.export.options import ExportOptions, Objective, Unit
+from webgym_cli.prepare.export.pairs import PairLimits, pairs
+from webgym_cli.prepare.export.targets import Emit, Target, target
+from webgym_cli.prepare.export.writers import writer
+from webgym_cli.prepare.sft.conversations import Example, step_sample, step_unfit, whole_sample, whole_unfit
+from webgym_cli.prepare.sft.filters import Drop, pipeline, step_drop
+from webgym_cli.records.events import EventSink
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import Place, read
+from webgym_cli.store.index.query import Index, open_index
+from webgym_cli.store.index.selection import Query
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import write_json
+
+NAMED = 20
+"""Problems that are told in words; all are counted."""
+KEPT_TRAJECTORIES = 32
+"""Trajectories that are kept while pairs are drawn: one stands in several."""
+PROGRESS_EVERY = 100
+"""Trajectories between two progress events."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What an export wrote, and what it left out."""
+
+    records: int = 0
+    trajectories: int = 0
+    """Read; 0 for pairs, which are read by steps."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Steps that were not fit, or whole trajectories, by reason."""
+    unfit_turns: int = 0
+    """Turns within exported conversations that `prepare` would not train on."""
+    damaged: int = 0
+    """Lines and records that were left out because the truth or a screenshot is damaged or missing."""
+    problems: list[str] = field(default_factory=list)
+    """The first of these in words."""
+
+    def problem(self, message: str) -> None:
+        """Count something damaged, and name it unless it was named."""
+        self.damaged += 1
+        if message not in self.problems and len(self.problems) < NAMED:
+            self.problems.append(message)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tally as `export.json` has it."""
+        return {
+            "records": self.records,
+            "trajectories": self.trajectories,
+            "dropped": dict(sorted(self.dropped.items())),
+            "unfit_turns": self.unfit_turns,
+            "damaged": self.damaged,
+            "problems": self.problems,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which trajectories are exported."""
+
+    ids: tuple[str, ...] | None = None
+    """These, as they are; None: all that `prepare` could use, and for preferences the judged failures too."""
+    query: Query = field(default_factory=Query)
+    """Narrows either; its expression is as a person wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One export: what to take of which run, and in which form."""
+
+    run: RunDir
+    settings: Settings
+    options: ExportOptions
+    selection: Selection
+    out: Path | None = None
+    """A file, or a folder; None: lines to `emit`."""
+
+    def execute(self, emit: Emit, sink: EventSink) -> Tally:
+        """Write the records, one trajectory at a time. What is damaged or missing is skipped and told.
+
+        Raises `UsageError` for an unknown id before anything is written, and `StoreError` when the disk refuses.
+        """
+        tally = Tally()
+        with open_index(self.run, progress=sink) as index:
+            where, values = condition(index, self)
+            try:
+                with target(self.out, self.options, emit) as at:
+                    self._write(at, _Source(self, index, tally, sink).examples(where, values), tally)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                name = error.filename or self.out or "stdout"
+                raise StoreError(
+                    f"{name}: can't be written: {error.strerror or error}",
+                    hint="free disk space or mend the permissions, then run the same command again",
+                ) from error
+        return tally
+
+    def _write(self, at: Target, examples: Iterator[Example], tally: Tally) -> None:
+        store = ScreenshotStore(self.run.screenshots.resolve())
+        locate = locator(store, self.options, at.final, at.building)
+        to = writer(self.options, at.building or Path(), at.emit)
+        for example in examples:
+            try:
+                record = to_record(example, self.options, locate)
+            except StoreError as error:
+                tally.problem(str(error))
+                continue
+            to.add(record)
+            tally.records += 1
+        to.close()
+        if at.building is not None:
+            self._describe(at.building, tally)
+
+    def _describe(self, folder: Path, tally: Tally) -> None:
+        if not tally.records:
+            reasons = ", ".join(f"{count} x {reason}" for reason, count in tally.dropped.items())
+            raise WebGymError(
+                f"{self.run.root}: there is nothing to export ({reasons or 'no trajectory is chosen'})",
+                hint=f"webgym inspect-buffer {self.run.root}",
+            )
+        if (info := dataset_info(self.options)) is not None:
+            write_json(folder / "dataset_info.json", info)
+        write_json(folder / "export.json", tally.to_json())
+
+
+def condition(index: Index, export: Export) -> tuple[str, list[Any]]:
+    """Return which trajectories are exported, as SQL with its values.
+
+    Raises `UsageError` for an unknown id, or an expression that is none.
+    """
+    ids, query = export.selection.ids, export.selection.query
+    if query.expression is not None:
+        query = replace(query, expression=index.check_where(query.expression))
+    where, values = query.where()
+    if ids is not None:
+        _refuse_unknown(index, export.run, list(ids))
+        return f"id IN (SELECT unnest(?::VARCHAR[])) AND {where}", [list(ids), *values]
+    usable, given = _usable(export.settings, preferences=export.options.objective is not Objective.SFT)
+    split = str(query.split or Split.TRAIN)
+    return f"split = ? AND {usable} AND {where}", [split, *given, *values]
+
+
+def _usable(settings: Settings, *, preferences: bool) -> tuple[str, list[Any]]:
+    """Return which trajectories `prepare` could use. Of a task's failures, preferences can be learned as well."""
+    filters = pipeline(settings).trajectories
+    of_successes = (Drop.UNSUCCESSFUL, Drop.TOO_FEW_STEPS)
+    conditions = []
+    for item in filters:
+        unless = " AND success" if preferences and item.drop in of_successes else ""
+        conditions.append(f"NOT coalesce(({item.predicate}){unless}, false)")
+    return " AND ".join(conditions), [value for item in filters for value in item.parameters]
+
+
+def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
+    sql = "SELECT id FROM (SELECT unnest(?::VARCHAR[]) AS id) WHERE id NOT IN (SELECT id FROM stored)"
+    if missing := [row["id"] for row in index.rows(sql, [ids])]:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        first = next(name for name in ids if name in missing)
+        raise UsageError(f"{run.root}: no trajectory {first!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
+
+
+class _Source:
+    """Reads the chosen trajectories and makes examples of them."""
+
+    def __init__(self, export: Export, index: Index, tally: Tally, sink: EventSink) -> None:
+        self._run, self._settings, self._options = export.run, export.settings, export.options
+        self._by_id = export.selection.ids is not None
+        self._query = export.selection.query
+        self._index, self._tally, self._sink = index, tally, sink
+
+    def examples(self, where: str, values: list[Any]) -> Iterator[Example]:
+        if not self._by_id:
+            self._name_damage()
+        if self._options.objective is Objective.DPO:
+            yield from self._pairs(where, values)
+            return
+        total = self._index.one(f"SELECT count(*) AS found FROM trajectories WHERE {where}", values)["found"]
+        for done, place in enumerate(self._index.places(where, values), 1):
+            trajectory = self._read(place)
+            if trajectory is not None:
+                self._tally.trajectories += 1
+                yield from self._of(trajectory)
+            if done % PROGRESS_EVERY == 0 or done == total:
+                self._sink({"event": "export_progress", "bar": "export", "done": done, "total": total})
+
+    def _pairs(self, where: str, values: list[Any]) -> Iterator[Example]:
+        algorithm = self._settings.algorithm_config
+        seed = self._settings.seed if algorithm.seed is None else algorithm.seed
+        limits = PairLimits(seed, self._options.max_pairs_per_task)
+        return pairs(self._index, lru_cache(KEPT_TRAJECTORIES)(self._read), algorithm, limits, where, values)
+
+    def _of(self, trajectory: Trajectory) -> Iterator[Example]:
+        desirable = trajectory.outcome.success if self._options.objective is Objective.KTO else None
+        if self._options.objective is Objective.KTO and desirable is None:
+            self._drop(Drop.FAILURE if trajectory.outcome.failure else Drop.REWARD_UNKNOWN)
+        elif self._options.unit is Unit.TRAJECTORY:
+            yield from self._whole(trajectory, desirable)
+        else:
+            for step in trajectory.steps:
+                reason = step_unfit(step, self._settings.algorithm_config, wanted=desirable is not False)
+                if reason is None:
+                    yield Example(step_sample(trajectory, step.index), desirable=desirable)
+                else:
+                    self._drop(reason)
+
+    def _whole(self, trajectory: Trajectory, desirable: bool | None) -> Iterator[Example]:
+        if (reason := whole_unfit(trajectory)) is not None:
+            self._drop(reason)
+            return
+        algorithm = self._settings.algorithm_config
+        self._tally.unfit_turns += sum(step_drop(step, algorithm) is not None for step in trajectory.steps)
+        yield Example(whole_sample(trajectory), desirable=desirable)
+
+    def _drop(self, reason: Drop) -> None:
+        self._tally.dropped[reason.value] += 1
+
+    def _read(self, place: Place) -> Trajectory | None:
+        try:
+            return read(self._run, place)
+        except StoreError as error:
+            self._tally.problem(str(error))
+            return None
+
+    def _name_damage(self) -> None:
+        """Name the lines of what is looked at that could not even be indexed."""
+        iteration = self._query.iteration
+        for row in self._index.rows(
+            "SELECT file, start, reason FROM damage WHERE split = ? AND coalesce(iteration = ?, true) ORDER BY ALL",
+            [str(self._query.split or Split.TRAIN), iteration],
+        ):
+            path = self._run.root / row["file"]
+            self._tally.problem(f"{path}: the line at byte {row['start']} is damaged: {row['reason']}")

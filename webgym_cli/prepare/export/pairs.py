@@ -1,0 +1,111 @@
+"""Pairs for DPO: a reply of a success against one of a failure of the same task, to the very same prompt.
+
+The index finds replies that may answer the same prompt: to the same instruction, at the same screenshot, after the same
+screenshots and kinds of action. Only those are read, and only where the prompts are equal are they a pair: at the first
+step nearly always, deeper where both episodes went the same way until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.config.train import AlgorithmSettings
+from webgym_cli.prepare.sft.conversations import Example, reply, step_sample, step_unfit
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import Place
+from webgym_cli.store.index.query import Index
+
+_CANDIDATES = """
+WITH judged AS MATERIALIZED (
+    SELECT row_number() OVER () AS number, id, split, iteration, task_key, success, hash(task_key, split) AS task,
+        hash(instruction) AS instruction, {{
+            'id': id, 'file': file, 'offset': start, 'length': size, 'verdict_file': verdict_file,
+            'verdict_offset': verdict_start, 'verdict_length': verdict_size}} AS place
+    FROM trajectories WHERE {where} AND success IS NOT NULL
+), walked AS (
+    SELECT number, task, instruction, success, step, hash(screenshot) AS seen, hash(response_digest) AS reply,
+        md5_number(? || '/' || id || '/' || step) AS priority,
+        bit_xor(hash(step, screenshot, action)) OVER (
+            PARTITION BY number ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS way
+    FROM judged JOIN steps ON steps.trajectory = id AND steps.split = judged.split
+        AND steps.iteration = judged.iteration
+), replies AS (
+    SELECT hash(task, instruction, step, seen, way) AS page, success, reply, any_value(task) AS task,
+        any_value(step) AS step, min(priority) AS priority, arg_min(number, priority) AS number
+    FROM walked GROUP BY ALL
+), drawn AS (
+    SELECT * FROM replies
+    WHERE page IN (SELECT page FROM replies GROUP BY page HAVING bool_or(success) AND NOT bool_and(success))
+    QUALIFY row_number() OVER (PARTITION BY page, success ORDER BY priority) <= ?
+), candidates AS (
+    SELECT wanted.number AS wanted, unwanted.number AS unwanted, wanted.step AS step,
+        md5(wanted.priority || '/' || unwanted.priority) AS turn
+    FROM drawn AS wanted JOIN drawn AS unwanted ON wanted.page = unwanted.page AND wanted.reply <> unwanted.reply
+    WHERE wanted.success AND NOT unwanted.success
+    QUALIFY row_number() OVER (PARTITION BY wanted.task ORDER BY turn) <= ?
+)
+SELECT chosen.task_key AS task, chosen.split AS split, step, chosen.place AS wanted, rejected.place AS unwanted
+FROM candidates JOIN judged AS chosen ON chosen.number = wanted JOIN judged AS rejected ON rejected.number = unwanted
+ORDER BY chosen.task_key, chosen.split, turn
+"""
+"""What is compared is compared by hashes of 64 bits: a million steps then fit into the index's memory. Only md5, which
+doesn't change with DuckDB's version, decides what is drawn."""
+TRIES = 8
+"""Candidates that are read for each pair that a task may have."""
+
+Reader = Callable[[Place], Trajectory | None]
+"""Reads a trajectory; None when it is damaged, which is noted elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairLimits:
+    """What bounds and orders the draw of pairs."""
+
+    seed: int
+    per_task: int
+    """Pairs of one task at most."""
+
+
+def pairs(
+    index: Index,
+    read: Reader,
+    settings: AlgorithmSettings,
+    limits: PairLimits,
+    where: str,
+    values: Sequence[Any],
+) -> Iterator[Example]:
+    """Yield the pairs of each task among the judged trajectories for which a condition holds, in an order of the seed.
+
+    Neither task nor buffer is held: a task's candidates come one by one until it has as many pairs as it may.
+    """
+    most = limits.per_task
+    rows = index.rows(_CANDIDATES.format(where=where), [*values, str(limits.seed), most, TRIES * most])
+    task, seen = None, set[tuple[str, str, str]]()
+    for row in rows:
+        if (row["task"], row["split"]) != task:
+            task, seen = (row["task"], row["split"]), set()
+        if len(seen) >= most:
+            continue
+        found = _pair(read(Place(**row["wanted"])), read(Place(**row["unwanted"])), row["step"], settings)
+        if found is not None and found[0] not in seen:
+            seen.add(found[0])
+            yield found[1]
+
+
+def _pair(
+    wanted: Trajectory | None, unwanted: Trajectory | None, step: int, settings: AlgorithmSettings
+) -> tuple[tuple[str, str, str], Example] | None:
+    """Return a pair and what tells it from others; None when these two steps are none."""
+    if wanted is None or unwanted is None:
+        return None
+    fit = step_unfit(wanted.steps[step], settings, wanted=True) is None
+    if not fit or step_unfit(unwanted.steps[step], settings, wanted=False) is not None:
+        return None
+    prompt = render_step(wanted, step).digest
+    chosen, rejected = (reply(trajectory, step).content for trajectory in (wanted, unwanted))
+    if prompt != render_step(unwanted, step).digest or chosen == rejected:
+        return None
+    return (prompt, chosen, rejected), Example(step_sample(wanted, step), rejected=rejected)

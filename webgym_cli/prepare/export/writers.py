@@ -1,0 +1,191 @@
+"""Where exported records go: lines of text, Parquet shards, tar shards. Nothing holds more than a few records."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from webgym_cli.prepare.export.options import ExportOptions, Format, Objective
+from webgym_cli.store.screenshots import data_url_type
+
+MEGABYTE = 10**6
+ROW_GROUP_BYTES = 32 * MEGABYTE
+"""Bytes of records and images that are held until they are written."""
+ROW_GROUP_ROWS = 1000
+"""The same in records: readers take a row group at once."""
+
+
+class Writer(Protocol):
+    """Takes records one by one."""
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write a record. Raises `OSError`."""
+
+    def close(self) -> None:
+        """Write what is left. Raises `OSError`."""
+
+
+def writer(options: ExportOptions, folder: Path, emit: Callable[[str], None]) -> Writer:
+    """Return the writer of a form: shards into the folder, or lines to `emit`, without their ends."""
+    if options.format is Format.HF:
+        return ParquetShards(folder / "data", options)
+    if options.format is Format.WEBDATASET:
+        return TarShards(folder, options.shard_megabytes * MEGABYTE)
+    return JsonArray(emit) if options.format is Format.JSON else JsonLines(emit)
+
+
+class JsonLines:
+    """A record a line."""
+
+    def __init__(self, emit: Callable[[str], None]) -> None:
+        self._emit = emit
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write a record."""
+        self._emit(json.dumps(record, ensure_ascii=False))
+
+    def close(self) -> None:
+        """Do nothing: every line is written."""
+
+
+class JsonArray:
+    """One JSON array, written as it grows."""
+
+    def __init__(self, emit: Callable[[str], None]) -> None:
+        self._emit = emit
+        self._before = "["
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write a record."""
+        self._emit(f"{self._before}{json.dumps(record, ensure_ascii=False, indent=1)}")
+        self._before = ","
+
+    def close(self) -> None:
+        """Close the array."""
+        self._emit("]" if self._before == "," else "[]")
+
+
+class ParquetShards:
+    """`train-00000-of-00003.parquet`, ... with the features that `datasets` reads from the schema."""
+
+    def __init__(self, folder: Path, options: ExportOptions) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._schema = _schema(options.objective)
+        self._limit = options.shard_megabytes * MEGABYTE
+        self._rows: list[dict[str, Any]] = []
+        self._held = self._size = 0
+        self._open = ExitStack()
+        self._file: pq.ParquetWriter | None = None
+        self._shards: list[Path] = []
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write a record; its images are `{"bytes", "path"}`."""
+        self._rows.append(record)
+        self._held += sum(len(message["content"]) for message in record["messages"])
+        self._held += sum(len(image["bytes"]) for image in record["images"])
+        if self._held >= min(ROW_GROUP_BYTES, self._limit) or len(self._rows) >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        """Finish the last shard and give all the names that tell their number."""
+        if self._rows:
+            self._flush()
+        self._open.close()
+        for number, shard in enumerate(self._shards):
+            shard.rename(self._folder / f"train-{number:05d}-of-{len(self._shards):05d}.parquet")
+
+    def _flush(self) -> None:
+        if self._file is None or self._size >= self._limit:
+            self._next()
+        assert self._file is not None
+        self._file.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+        self._size += self._held
+        self._rows, self._held = [], 0
+
+    def _next(self) -> None:
+        self._open.close()
+        self._shards.append(self._folder / f"train-{len(self._shards):05d}.parquet")
+        file = pq.ParquetWriter(self._shards[-1], self._schema, compression="zstd")
+        self._file = self._open.enter_context(file)
+        self._size = 0
+
+
+class TarShards:
+    """`train-000000.tar`, ...: of each record `<key>.json` and `<key>.0.png`, `<key>.1.png`, ..., in this order.
+
+    The same records give the same bytes.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        """`limit`: bytes at which the next record begins a new shard."""
+        self._folder = folder
+        self._limit = limit
+        self._count = self._shards = 0
+        self._open = ExitStack()
+        self._tar: BinaryIO | None = None
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write a record; its images are their bytes, for which it names the members of the archive instead."""
+        if self._tar is None or self._tar.tell() >= self._limit:
+            self._tar = self._next()
+        key = f"{self._count:09d}"
+        self._count += 1
+        names = [f"{key}.{number}.{_suffix(image)}" for number, image in enumerate(record["images"])]
+        text = json.dumps(record | {"images": names}, ensure_ascii=False) + "\n"
+        for name, content in ((f"{key}.json", text.encode()), *zip(names, record["images"], strict=True)):
+            self._tar.write(_member(name, content))
+
+    def close(self) -> None:
+        """Finish the last shard."""
+        if self._tar is not None:
+            self._tar.write(bytes(2 * tarfile.BLOCKSIZE))
+        self._open.close()
+
+    def _next(self) -> BinaryIO:
+        self.close()
+        path = self._folder / f"train-{self._shards:06d}.tar"
+        self._shards += 1
+        return self._open.enter_context(path.open("wb"))
+
+
+def _member(name: str, content: bytes) -> bytes:
+    """Return a member of a tar file; its time and its owner are 0.
+
+    Not by `TarFile`, which keeps all its members in memory.
+    """
+    header = tarfile.TarInfo(name)
+    header.size = len(content)
+    return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+
+
+def _suffix(image: bytes) -> str:
+    return data_url_type(image).removeprefix("image/")
+
+
+def _schema(objective: Objective) -> pa.Schema:
+    """Return the columns of a Parquet shard, and beside them what they mean to `datasets`."""
+    text, message = pa.string(), pa.struct([("role", pa.string()), ("content", pa.string())])
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    columns: dict[str, pa.DataType] = {"id": text, "messages": pa.list_(message), "images": pa.list_(image)}
+    value = {"dtype": "string", "_type": "Value"}
+    features: dict[str, Any] = {
+        "id": value,
+        "messages": [{"role": value, "content": value}],
+        "images": [{"_type": "Image"}],
+    }
+    if objective is Objective.DPO:
+        columns |= {"chosen": message, "rejected": message}
+        features |= {name: {"role": value, "content": value} for name in ("chosen", "rejected")}
+    if objective is Objective.KTO:
+        columns["kto_tag"] = pa.bool_()
+        features["kto_tag"] = {"dtype": "bool", "_type": "Value"}
+    told = json.dumps({"info": {"features": features}})
+    return pa.schema(list(columns.items()), metadata={"huggingface": told})

@@ -1,0 +1,1 @@
+"""The training data of an outcome reward model."""

@@ -1,0 +1,83 @@
+"""Writes what an outcome reward model is trained on: the very questions of `webgym score`, with YES or NO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from webgym_cli.agent.orm_prompt import ANSWERS, orm_prompt
+from webgym_cli.agent.orm_tokens import FileTokens, Fitted, OrmError, fit
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import WebGymError
+from webgym_cli.prepare.orm.plan import Labelled, OrmDataPlan, OrmDrop
+from webgym_cli.prepare.sft.convert import TEMPLATE_TAIL
+from webgym_cli.prepare.sft.execute import split, write_dataset
+from webgym_cli.prepare.sft.sampler import PROGRESS_EVERY
+from webgym_cli.prepare.sft.sampling import seed_of, shuffled
+from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.events import EventSink
+from webgym_cli.records.sample import Message, Sample
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import stored
+from webgym_cli.store.checkpoints import policy_path
+from webgym_cli.store.run import RunDir
+
+YES, NO = ANSWERS
+
+
+async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
+    """Write the dataset of a run's outcome reward model into `run.orm`. The same plan and seed give the same bytes.
+
+    Raises `StoreError`, `SettingsError` where the model has no tokenizer, `WebGymError` when no prompt fits.
+    """
+    tokens = FileTokens(str(policy_path(run.orm, settings)))
+    answer = max([len(await tokens.ids(word)) for word in ANSWERS]) + TEMPLATE_TAIL
+    longest = min(settings.orm.max_tokens, settings.algorithm_config.cutoff_len - answer)
+    asking = settings.orm.model_copy(update={"max_tokens": longest})
+    samples: list[Sample] = []
+    dropped, cut = Counter(plan.dropped), 0
+    for done, (labelled, trajectory) in enumerate(_chosen(plan, run), 1):
+        try:
+            fitted = await fit(orm_prompt(trajectory), tokens, asking)
+        except OrmError:
+            dropped[OrmDrop.TOO_LONG.value] += 1
+        else:
+            samples.append(_sample(labelled, trajectory, fitted, asking.system_prompt, answer))
+            cut += fitted.cut > 0
+        if done % PROGRESS_EVERY == 0 or done == len(plan.chosen):
+            sink({"event": "prepare_progress", "bar": "prepare", "done": done, "total": len(plan.chosen)})
+    if not samples:
+        raise WebGymError(
+            f"{run.root}: no prompt fits into {longest} tokens", hint="-s algorithm_config.cutoff_len=16384"
+        )
+    seed = f"{seed_of(settings)}/{plan.iteration}"
+    train, validation = split(
+        shuffled(samples, f"{seed}/order"), settings.algorithm_config.val_split_ratio, f"{seed}/split"
+    )
+    left_out = {**plan.to_json(), "dropped_trajectories": dict(dropped), "cut": cut, "samples": len(samples)}
+    prepared = write_dataset(run.orm, settings, train, validation, left_out, plan.digest(settings))
+    sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_trajectories": dict(dropped), "cut": cut})
+    return prepared
+
+
+def _chosen(plan: OrmDataPlan, run: RunDir) -> Iterator[tuple[Labelled, Trajectory]]:
+    """Yield what was chosen with its trajectory, read one after the other."""
+    wanted = {(one.iteration, one.id): one for one in plan.chosen}
+    for iteration in plan.read:
+        for trajectory in stored(run, Split.TRAIN, iteration):
+            if labelled := wanted.get((iteration, trajectory.id)):
+                yield labelled, trajectory
+
+
+def _sample(labelled: Labelled, trajectory: Trajectory, fitted: Fitted, system: str, answer: int) -> Sample:
+    reply = Message(role="assistant", content=YES if labelled.done else NO)
+    return Sample(
+        messages=(*fitted.prompt.messages(system), reply),
+        images=(),
+        trajectory=trajectory.id,
+        step=len(trajectory.steps) - 1,
+        iteration=trajectory.iteration,
+        reward=float(labelled.done),
+        tokens=fitted.count + answer,
+    )

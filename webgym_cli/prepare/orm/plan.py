@@ -1,0 +1,165 @@
+"""What an outcome reward model will be trained on: the trajectories that somebody else has given a verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from webgym_cli.agent.orm_prompt import prompt_digest
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
+from webgym_cli.prepare.sft.sampling import seed_of, shuffled
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import Judgement, environment_verdict, newest
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import Damage, iterations, judgements, stored
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.run import RunDir
+
+
+class OrmDrop(StrEnum):
+    """Why a trajectory is not trained on."""
+
+    INFRASTRUCTURE = "infrastructure_failure"
+    """Its episode failed: it says nothing about the task."""
+    NO_STEPS = "no_steps"
+    """Nothing was done in it."""
+    NO_VERDICT = "no_verdict"
+    """None of `orm.labels` says whether its task was done."""
+    UNBALANCED = "left_out_for_balance"
+    """There are more of its kind than of the other."""
+    TOO_LONG = "too_long"
+    """Not even the ends of its prompt fit into `algorithm_config.cutoff_len`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A trajectory with what the model should say of it."""
+
+    id: str
+    iteration: int
+    done: bool
+    source: str
+    """Whose verdict that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrmDataPlan:
+    """What `prepare --target orm` will do."""
+
+    iteration: int
+    """How often the model was trained before."""
+    read: tuple[int, ...]
+    """The iterations that are read, oldest first."""
+    chosen: tuple[Labelled, ...]
+    """In the order of the store."""
+    dropped: dict[str, int]
+    """Trajectories that are left out, by `OrmDrop`, zeroes included."""
+    damaged: tuple[str, ...] = ()
+    """Lines that can't be read."""
+
+    @property
+    def done(self) -> int:
+        """Trajectories of which the model should say YES; of the others NO."""
+        return sum(labelled.done for labelled in self.chosen)
+
+    def digest(self, settings: Settings) -> str:
+        """Return the SHA-256 of everything that decides the samples."""
+        chosen = [(one.id, one.iteration, one.done) for one in self.chosen]
+        algorithm = settings.algorithm_config
+        shape = [seed_of(settings), algorithm.val_split_ratio, algorithm.cutoff_len, prompt_digest(settings.orm)]
+        return hashlib.sha256(json.dumps([self.iteration, shape, chosen]).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `--dry-run` prints."""
+        return {
+            "event": "plan",
+            "stage": "prepare_orm",
+            "iteration": self.iteration,
+            "iterations_read": list(self.read),
+            "trajectories": len(self.chosen) + sum(self.dropped.values()),
+            "yes": self.done,
+            "no": len(self.chosen) - self.done,
+            "by_source": dict(Counter(one.source for one in self.chosen)),
+            "dropped_trajectories": self.dropped,
+            "damaged_lines": list(self.damaged),
+        }
+
+
+def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
+    """Return the plan by a run's training episodes and the settings of its outcome reward model.
+
+    Raises `MissingStageError` without any trajectory, `SettingsError` for a model that thinks before it answers.
+    """
+    if settings.policy_config.thinking:
+        raise SettingsError(
+            f"policy_config.base_model: {settings.policy_config.base_model} thinks first, and an outcome reward model "
+            "answers with its first token",
+            hint="-s policy_config.base_model=MODEL takes one of the family that answers at once",
+        )
+    read = iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
+    if not read:
+        raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
+    dropped: Counter[str] = Counter(dict.fromkeys((drop.value for drop in OrmDrop), 0))
+    damage, labelled = Damage(), []
+    for found in _labelled(run, read, settings.orm.labels, damage):
+        if isinstance(found, OrmDrop):
+            dropped[found.value] += 1
+        else:
+            labelled.append(found)
+    chosen = _balanced(labelled, f"{seed_of(settings)}/orm") if settings.orm.balanced else labelled
+    dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)
+    return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage.lines))
+
+
+def require_labels(plan: OrmDataPlan, run: RunDir) -> None:
+    """Raise `WebGymError` where there is nothing to train on, naming the reasons."""
+    if plan.chosen:
+        return
+    reasons = ", ".join(f"{count} x {reason}" for reason, count in plan.dropped.items() if count)
+    unbalanced = plan.dropped[OrmDrop.UNBALANCED.value]
+    raise WebGymError(
+        f"{run.root}: no trajectory to train an outcome reward model on ({reasons or 'no trajectories'})",
+        hint="all have the same verdict: gather others, or -s orm.balanced=false"
+        if unbalanced
+        else f"webgym judge {run.root}",
+    )
+
+
+def _labelled(run: RunDir, read: Sequence[int], sources: Sequence[str], damage: Damage) -> Iterator[Labelled | OrmDrop]:
+    """Yield each trajectory's label, or why it has none."""
+    for iteration in read:
+        said = judgements(run, Split.TRAIN, iteration, damage)
+        for trajectory in stored(run, Split.TRAIN, iteration, damage):
+            yield label_of(trajectory, said.get(trajectory.id, ()), sources)
+
+
+def label_of(trajectory: Trajectory, said: Sequence[Judgement], sources: Sequence[str]) -> Labelled | OrmDrop:
+    """Return the verdict of the first of these sources that has one, or why there is none. `said`: oldest first."""
+    if trajectory.outcome.failure not in (None, FailureKind.JUDGE_FAILED):
+        return OrmDrop.INFRASTRUCTURE
+    if not trajectory.steps:
+        return OrmDrop.NO_STEPS
+    by_judge, by_orm = newest(said, "judge"), newest(said, "orm")
+    verdicts = {
+        "environment": environment_verdict(trajectory),
+        "judge": by_judge.success if by_judge else None,
+        "orm": by_orm.success if by_orm else None,
+    }
+    for source in sources:
+        if (done := verdicts[source]) is not None:
+            return Labelled(trajectory.id, trajectory.iteration, done, source)
+    return OrmDrop.NO_VERDICT
+
+
+def _balanced(labelled: Sequence[Labelled], seed: str) -> list[Labelled]:
+    """Return as many of either kind, chosen by the seed and in their order."""
+    kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
+    count = min(map(len, kinds))
+    kept = {one.id for kind in kinds for one in shuffled(kind, seed)[:count]}
+    return [one for one in labelled if one.id in kept]

@@ -1,0 +1,1 @@
+"""The imitation dataset: filters, recency-biased sampling, ShareGPT."""

@@ -1,0 +1,170 @@
+"""The steps that a dataset may be drawn from, picked by SQL: no trajectory is read, and only drawn rows come to Python.
+
+Two tables in the index's memory hold them; what passes its memory limit goes to its temporary folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.prepare.sft.filters import Drop, Filter, Pipeline, pipeline, reason
+from webgym_cli.prepare.sft.sampling import UNIFORM, by_position, priority, seed_of
+from webgym_cli.store.buffer import Place
+from webgym_cli.store.index.query import Index
+
+_TRAJECTORIES = """
+CREATE OR REPLACE TABLE prepare_trajectories AS
+SELECT row_number() OVER (ORDER BY iteration, started_at, id) AS number, id, task, steps, failure, {reason} AS reason,
+    file, start, size, verdict_file, verdict_start, verdict_size
+FROM trajectories
+WHERE split = 'train' AND iteration IN ({read})
+"""
+_STEPS = """
+CREATE OR REPLACE TABLE prepare_steps AS
+WITH looked_at AS (
+    SELECT number, task, iteration, step, {priority} AS priority, {reason} AS reason,
+        md5_number(concat_ws('/', task, screenshot, response_digest)) AS shown
+    FROM steps JOIN (SELECT number, id, task FROM prepare_trajectories WHERE reason IS NULL) ON id = trajectory
+    WHERE split = 'train' AND iteration IN ({read})
+){layers}
+SELECT number, step, iteration, reason, priority, {key} AS key FROM {last}
+"""
+_LAYER = """, {name} AS (
+    SELECT * REPLACE (coalesce(reason, CASE WHEN {predicate} THEN '{name}' END) AS reason) FROM {before}
+)"""
+_IN_TIME = """, in_time AS (
+    SELECT *, count(*) OVER (PARTITION BY reason IS NULL) AS count,
+        row_number() OVER (PARTITION BY reason IS NULL ORDER BY number, step) AS position
+    FROM {before}
+)"""
+_PAGE = """
+SELECT task, iteration, step, id, file, start AS "offset", size AS length,
+    verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
+FROM (
+    SELECT * FROM prepare_steps WHERE reason IS NULL AND {share} ORDER BY key, priority LIMIT ? OFFSET ?
+) JOIN prepare_trajectories USING (number)
+ORDER BY key, priority
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An eligible step."""
+
+    place: Place
+    """Where its trajectory stands."""
+    task: str
+    """The task's id."""
+    iteration: int
+    step: int
+    """Counts from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was looked at, what is eligible, and what each filter dropped."""
+
+    trajectories: int
+    steps: int
+    """Of all trajectories that were read."""
+    eligible: dict[int, int]
+    """Steps, by iteration; every iteration that was read is there."""
+    dropped_trajectories: dict[str, int]
+    """By filter, in the pipeline's order."""
+    steps_of_dropped_trajectories: int
+    dropped_steps: dict[str, int]
+    """The same, of the trajectories that were not dropped."""
+    failures: dict[str, int]
+    """Infrastructure failures among the dropped trajectories, by kind."""
+    fingerprint: str
+    """Of the set of eligible steps, in whichever order and files they were stored: their priorities, joined by XOR."""
+
+
+class Pool:
+    """The eligible steps of some iterations, inside an open index. An index holds one pool: the newest."""
+
+    def __init__(self, index: Index, settings: Settings, iteration: int, read: Sequence[int]) -> None:
+        """Pick them. `iteration`: the one that is trained. `read`: those that are drawn from. Raises `StoreError`."""
+        self._index = index
+        self._read = read
+        self._filters = pipeline(settings)
+        self.by_position = settings.algorithm_config.weighting == "position"
+        """Whether each step has a weight of its own, so that all are one share."""
+        numbers = ", ".join(map(str, read))
+        expression, parameters = reason(self._filters.trajectories)
+        index.one(_TRAJECTORIES.format(reason=expression, read=numbers), parameters)
+        order = priority(f"concat('{seed_of(settings)}/{iteration}/', id, '/', step)")
+        power = settings.algorithm_config.recency_bias_power if self.by_position else None
+        index.one(*_steps_statement(self._filters, order, numbers, power))
+
+    def counts(self) -> Counts:
+        """Count what there is, by filter and by iteration."""
+        trajectories = dict.fromkeys((item.drop.value for item in self._filters.trajectories), 0)
+        failures: dict[str, int] = {}
+        total = steps = beside = 0
+        for row in self._rows("reason, failure, count(*) AS count, sum(steps)::BIGINT AS steps", "trajectories"):
+            total, steps = total + row["count"], steps + row["steps"]
+            if row["reason"] is not None:
+                trajectories[row["reason"]] += row["count"]
+                beside += row["steps"]
+            if row["reason"] == Drop.FAILURE:
+                failures[row["failure"]] = row["count"]
+        dropped = dict.fromkeys((item.drop.value for item in (*self._filters.steps, *self._filters.together)), 0)
+        eligible, fingerprint = dict.fromkeys(self._read, 0), 0
+        for row in self._rows("iteration, reason, count(*) AS count, bit_xor(priority) AS digest", "steps"):
+            if row["reason"] is None:
+                eligible[row["iteration"]] = row["count"]
+                fingerprint ^= row["digest"]
+            else:
+                dropped[row["reason"]] += row["count"]
+        return Counts(
+            trajectories=total,
+            steps=steps,
+            eligible=eligible,
+            dropped_trajectories=trajectories,
+            steps_of_dropped_trajectories=beside,
+            dropped_steps=dropped,
+            failures=dict(sorted(failures.items())),
+            fingerprint=f"{fingerprint:032x}",
+        )
+
+    def first(self, count: int) -> dict[int, int]:
+        """Return how many of the first so many steps of the draw by position each iteration has."""
+        chosen = "SELECT iteration FROM prepare_steps WHERE reason IS NULL ORDER BY key, priority LIMIT ?"
+        found = self._index.rows(f"SELECT iteration, count(*) AS count FROM ({chosen}) GROUP BY iteration", [count])
+        return {**dict.fromkeys(self._read, 0), **{row["iteration"]: row["count"] for row in found}}
+
+    def page(self, iteration: int, offset: int, limit: int) -> list[Candidate]:
+        """Return the next steps in the order of the draw, of one iteration or, by position, of all."""
+        share = "true" if self.by_position else f"iteration = {iteration:d}"
+        return [_candidate(row) for row in self._index.rows(_PAGE.format(share=share), [limit, offset])]
+
+    def _rows(self, columns: str, table: str) -> Iterator[dict[str, Any]]:
+        return self._index.rows(f"SELECT {columns} FROM prepare_{table} GROUP BY ALL")
+
+
+def _steps_statement(filters: Pipeline, order: str, read: str, power: float | None) -> tuple[str, list[Any]]:
+    """Return the statement that makes the table of steps. `power`: of the weights by position; None: by iteration."""
+    expression, parameters = reason(filters.steps)
+    layers, last = "", "looked_at"
+    for item in filters.together:
+        layers += _layer(item, last)
+        last = item.drop.value
+        parameters += item.parameters
+    if power is not None:
+        layers, last = layers + _IN_TIME.format(before=last), "in_time"
+    key = UNIFORM if power is None else by_position(power)
+    statement = _STEPS.format(priority=order, reason=expression, read=read, layers=layers, key=key, last=last)
+    return statement, parameters
+
+
+def _layer(item: Filter, before: str) -> str:
+    return _LAYER.format(name=item.drop.value, predicate=item.predicate, before=before)
+
+
+def _candidate(row: dict[str, Any]) -> Candidate:
+    task, iteration, step = row.pop("task"), row.pop("iteration"), row.pop("step")
+    return Candidate(place=Place(**row), task=task, iteration=iteration, step=step)

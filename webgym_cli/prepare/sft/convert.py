@@ -1,0 +1,129 @@
+"""Turns a stored step into a training sample: what was served, token for token, and never longer than allowed."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+
+from webgym_cli.agent.prompt import Prompt, render_step, safe_text
+from webgym_cli.agent.reasoning import CLOSE, OPEN
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import StoreError
+from webgym_cli.prepare.sft.filters import Drop
+from webgym_cli.records.sample import Message, Sample
+from webgym_cli.records.trajectory import PromptVersion, Screenshot, Trajectory
+from webgym_cli.store.screenshots import ScreenshotStore
+
+TEMPLATE_TAIL = 2
+"""Tokens after a response: the stop token and the template's line end."""
+OPENING = f"{OPEN}\n"
+"""How a thought begins, in the templates of the Qwen families."""
+REMEMBERED = 1 << 16
+"""Pictures of which it is remembered whether they are whole: neighbouring steps share most of theirs."""
+
+
+class Converter:
+    """Makes samples; counts those that are longer than allowed."""
+
+    def __init__(self, settings: Settings, tokens: ModelTokens, screenshots: ScreenshotStore) -> None:
+        self._settings = settings
+        self._tokens = tokens
+        self._screenshots = screenshots
+        self._whole = lru_cache(maxsize=REMEMBERED)(self._is_whole)
+        self.over_long = 0
+        """Steps that were served more than `cutoff_len` tokens, response included."""
+        self.longest = 0
+        """Tokens of the longest of them; 0 without any."""
+        self.shortened = 0
+        """Those of them that became a sample with a smaller history window than was served."""
+
+    def convert(self, trajectory: Trajectory, index: int) -> Sample | Drop:
+        """Return the sample of a step, or why there is none."""
+        response = with_opening(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
+        if safe_text(response) != response:
+            return Drop.RESPONSE_HAS_PLACEHOLDER
+        ids = self._tokens.response_ids(response)
+        if len(ids) < self._settings.algorithm_config.min_token_length:
+            return Drop.RESPONSE_TOO_SHORT
+        if self._differs(trajectory, index, ids):
+            return Drop.RETOKENIZED
+        fitted = self._fit(trajectory, index, len(ids) + TEMPLATE_TAIL)
+        if isinstance(fitted, Drop):
+            return fitted
+        prompt, length = fitted
+        return Sample(
+            messages=(*prompt.messages, Message(role="assistant", content=response)),
+            images=prompt.images,
+            trajectory=trajectory.id,
+            step=index,
+            iteration=trajectory.iteration,
+            reward=trajectory.outcome.reward or 0.0,
+            tokens=length,
+        )
+
+    def _differs(self, trajectory: Trajectory, index: int, ids: list[int]) -> bool:
+        """Whether the sampled ids, without their stop token, are not the ids of the text."""
+        sampled = trajectory.steps[index].generation.token_ids
+        if sampled is None or not self._settings.algorithm_config.filter_retokenized:
+            return False
+        if trajectory.prompt.thinking and list(sampled[: len(self._opening)]) != self._opening:
+            ids = ids[self._opened(trajectory, ids[: len(self._opening)]) :]  # the prompt had opened the thought
+        return list(sampled[: len(ids)]) != ids or len(sampled) > len(ids) + 1
+
+    def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | Drop:
+        """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
+        whole = trajectory.prompt.tools is not None or trajectory.prompt.version is PromptVersion.WEBRL
+        window = 0 if whole else min(trajectory.prompt.history_window, index)
+        first = 0 if whole else index - window
+        shots = (shot for step in trajectory.steps[first : index + 1] for shot in step.observation.pictures)
+        seen = {shot.sha256: shot for shot in shots}
+        for smaller in range(window, -1, -1):
+            prompt = render_step(trajectory, index, window=smaller)
+            pictures = [seen[sha256] for sha256 in prompt.images]
+            if (problem := self._image_problem(pictures)) is not None:
+                return problem
+            sizes = [(picture.width, picture.height) for picture in pictures]
+            ids = self._tokens.prompt_ids(prompt.messages, sizes)
+            length = len(ids) + response - self._opened(trajectory, ids)
+            if length <= self._settings.algorithm_config.cutoff_len:
+                self.shortened += smaller < window
+                return prompt, length
+            if smaller == window:
+                self.over_long += 1
+                self.longest = max(self.longest, length)
+        return Drop.TOO_LONG
+
+    @cached_property
+    def _opening(self) -> list[int]:
+        return self._tokens.response_ids(OPENING)
+
+    def _opened(self, trajectory: Trajectory, ids: list[int]) -> int:
+        """Return with how many tokens the chat template, at the end of these ids, opened a thought."""
+        size = len(self._opening) if trajectory.prompt.thinking else 0
+        return size if size and ids[-size:] == self._opening else 0
+
+    def _image_problem(self, pictures: list[Screenshot]) -> Drop | None:
+        limits = self._settings.image
+        for picture in pictures:
+            if not limits.image_min_pixels <= picture.width * picture.height <= limits.image_max_pixels:
+                return Drop.IMAGE_SIZE
+            if not self._whole(picture.sha256):
+                return Drop.IMAGE_MISSING
+        return None
+
+    def _is_whole(self, sha256: str) -> bool:
+        try:
+            self._screenshots.get(sha256)
+        except StoreError:
+            return False
+        return True
+
+
+def with_opening(response: str, *, thinking: bool) -> str:
+    """Return a response with its thought opened: the chat template may have done that in the prompt.
+
+    The trainer's templates don't, so what was served is only trained when the opening stands in the response.
+    """
+    if not thinking or CLOSE not in response or response.lstrip().startswith(OPEN):
+        return response
+    return f"{OPENING}{response}"

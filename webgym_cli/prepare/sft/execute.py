@@ -1,0 +1,193 @@
+"""Draws the dataset and writes it with its training configuration: into a folder beside, then one rename."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.config.model import Settings
+from webgym_cli.config.shipped import deepspeed_file
+from webgym_cli.errors import WebGymError
+from webgym_cli.prepare.sft.convert import Converter
+from webgym_cli.prepare.sft.plan import PreparePlan
+from webgym_cli.prepare.sft.sampler import Draw, Drawing
+from webgym_cli.prepare.sft.sampling import seed_of, shuffled
+from webgym_cli.prepare.sft.sharegpt import dataset_info, json_array, to_sharegpt
+from webgym_cli.prepare.sft.train_config import train_config, wandb_env
+from webgym_cli.records.dataset import DEEPSPEED, PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
+from webgym_cli.records.events import EventSink
+from webgym_cli.records.sample import Sample
+from webgym_cli.store.checkpoints import current, new_name, policy_path, version
+from webgym_cli.store.run import RunDir, now, run_id
+from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import read_json, replace_folder, write_atomic, write_json
+from webgym_cli.util.gc_pause import rare_collections
+from webgym_cli.venvs.locate import resolve_device
+
+TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
+
+
+@rare_collections()
+def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
+    """Write `llamafactory_data/`. The same plan and seed give the same samples, byte for byte.
+
+    The plan's index must be open still. Raises `StoreError`, and `WebGymError` when no drawn step can be used.
+    """
+    seed = seed_of(settings)
+    tokens = ModelTokens(str(policy_path(run, settings)))
+    converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
+    drawn = Drawing(plan, run, settings, converter, sink).execute()
+    over_long = _over_long(converter, settings)
+    if converter.over_long:
+        sink({"event": "over_cutoff_len", **over_long, "message": _over_long_in_words(over_long)})
+    if not drawn.samples:
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
+        raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
+    samples = shuffled(drawn.samples, f"{seed}/{plan.iteration}/order")
+    train, validation = split(samples, settings.algorithm_config.val_split_ratio, f"{seed}/{plan.iteration}/split")
+    left_out = {**_left_out(plan, drawn), "over_cutoff_len": over_long}
+    prepared = write_dataset(run, settings, train, validation, left_out, plan.digest(settings))
+    sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_steps": drawn.dropped})
+    return prepared
+
+
+def read_prepared(run: RunDir) -> Prepared | None:
+    """Return the dataset that is there, or None. Raises `StoreError` when its record is damaged."""
+    file = run.dataset / PREPARED
+    return Prepared.model_validate(read_json(file)) if file.is_file() else None
+
+
+def renew_training(run: RunDir, settings: Settings, sink: EventSink) -> None:
+    """Bring the training's configuration up to settings that changed since `prepare`, so that they reach training.
+
+    A `train_config.yaml` that a person edited stays as it is, and that is said.
+    """
+    prepared, file = read_prepared(run), run.dataset / TRAIN_CONFIG
+    if prepared is None or not prepared.config_digest or not file.is_file() or prepared.iteration != version(run):
+        return
+    wanted = hashlib.sha256(_train_config(run, settings, prepared).encode()).hexdigest()
+    if hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
+        sink({"event": "train_config", "renewed": False, "message": f"{file} was edited by hand: trained as it stands"})
+    elif wanted != prepared.config_digest:
+        _write_training(run.dataset, run, settings, prepared)
+        sink({"event": "train_config", "renewed": True, "message": f"{file}: renewed, the settings have changed"})
+
+
+def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Sample], list[Sample]]:
+    """Return training and validation samples; a trajectory's steps stay on one side."""
+    trajectories = sorted({sample.trajectory for sample in samples})
+    most = max(0, len(trajectories) - 1)  # something must be left to train on
+    held_out = min(most, max(1, round(ratio * len(trajectories)))) if ratio else 0
+    chosen = set(shuffled(trajectories, seed)[:held_out])
+    train = [sample for sample in samples if sample.trajectory not in chosen]
+    return train, [sample for sample in samples if sample.trajectory in chosen]
+
+
+def write_dataset(
+    run: RunDir,
+    settings: Settings,
+    train: list[Sample],
+    validation: list[Sample],
+    left_out: dict[str, Any],
+    plan_digest: str,
+) -> Prepared:
+    """Write a dataset for the current iteration with its training's configuration. Raises `StoreError`."""
+    folder = run.dataset.with_name(f".{run.dataset.name}.new")
+    shutil.rmtree(folder, ignore_errors=True)
+    store = ScreenshotStore(run.screenshots.resolve())
+    files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
+    digest = hashlib.sha256()
+    for name, samples in files.items():
+        content = json_array(to_sharegpt(sample, store.locate) for sample in samples)
+        digest.update(content.encode())
+        write_atomic(folder / name, content)
+    newest = current(run)
+    prepared = Prepared(
+        iteration=newest.version if newest else 0,
+        model_name=new_name(run),
+        parent=newest.name if newest else settings.policy_config.base_model,
+        data_digest=digest.hexdigest(),
+        plan_digest=plan_digest,
+        train_samples=len(train),
+        val_samples=len(validation),
+        created_at=now(),
+    )
+    write_json(folder / "dataset_info.json", dataset_info(validation=bool(validation)))
+    write_json(folder / "dropped.json", left_out)
+    prepared = _write_training(folder, run, settings, prepared)
+    replace_folder(folder, run.dataset)
+    return prepared
+
+
+def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Prepared) -> Prepared:
+    """Write `deepspeed.json`, `wandb_env.sh`, `train_config.yaml` and, last, `prepared.json`."""
+    deepspeed = settings.algorithm_config.deepspeed_config_filename
+    if deepspeed is not None:
+        write_atomic(folder / DEEPSPEED, deepspeed_file(deepspeed).read_bytes())
+    write_atomic(folder / WANDB_ENV, wandb_env(settings, run_id=run_id(run, settings)))
+    config = _train_config(run, settings, prepared)
+    write_atomic(folder / TRAIN_CONFIG, config)
+    written = prepared.model_copy(update={"config_digest": hashlib.sha256(config.encode()).hexdigest()})
+    write_json(folder / PREPARED, written.model_dump(mode="json"))
+    return written
+
+
+def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
+    """Return the text of `train_config.yaml`."""
+    dataset, model = run.dataset.resolve(), policy_path(run, settings)
+    deepspeed = settings.algorithm_config.deepspeed_config_filename
+    config = train_config(
+        settings,
+        dataset_dir=dataset,
+        output_dir=run.checkpoints.resolve() / prepared.model_name,
+        model=str(model.resolve() if model.is_dir() else model),
+        deepspeed=dataset / DEEPSPEED if deepspeed is not None else None,
+        validation=prepared.val_samples > 0,
+        device=resolve_device(settings.roles.device),
+        samples=prepared.train_samples,
+    )
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _left_out(plan: PreparePlan, drawn: Draw) -> dict[str, Any]:
+    """Return the content of `dropped.json`, as far as plan and draw know it: every filter in its order."""
+    counts = plan.counts
+    return {
+        "trajectories_read": counts.trajectories,
+        "steps_read": counts.steps,
+        "eligible_steps": plan.eligible,
+        "samples": len(drawn.samples),
+        "samples_by_iteration": {
+            str(iteration): sum(sample.iteration == iteration for sample in drawn.samples) for iteration in plan.read
+        },
+        "dropped_trajectories": counts.dropped_trajectories,
+        "steps_of_dropped_trajectories": counts.steps_of_dropped_trajectories,
+        "failures": counts.failures,
+        "dropped_steps": {**counts.dropped_steps, **drawn.dropped},
+        "not_drawn_steps": plan.eligible - len(drawn.samples) - sum(drawn.dropped.values()),
+        "damaged_lines": [*plan.damaged, *drawn.damaged],
+    }
+
+
+def _over_long(converter: Converter, settings: Settings) -> dict[str, int]:
+    return {
+        "cutoff_len": settings.algorithm_config.cutoff_len,
+        "steps": converter.over_long,
+        "longest_tokens": converter.longest,
+        "shortened": converter.shortened,
+        "left_out": converter.over_long - converter.shortened,
+    }
+
+
+def _over_long_in_words(found: dict[str, int]) -> str:
+    return (
+        f"{found['steps']} drawn steps have more tokens than algorithm_config.cutoff_len ({found['cutoff_len']}), the "
+        f"longest {found['longest_tokens']}: {found['shortened']} lost their oldest rounds, {found['left_out']} were "
+        "left out"
+    )

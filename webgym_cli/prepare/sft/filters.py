@@ -1,0 +1,173 @@
+"""Which trajectories and steps are fit for training: named filters, in order, as SQL over the index. Pure.
+
+The first filter that holds for a trajectory or a step gives the reason for which it is left out. What can only be told
+from a step's content (its tokens, its pictures) is looked at when the step is drawn: `content` names those reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.train import AlgorithmSettings, FilterSettings
+from webgym_cli.prepare.sft.sampling import LOT
+from webgym_cli.records.trajectory import Step
+
+
+class Drop(StrEnum):
+    """Why a trajectory or a step is left out."""
+
+    AMBIGUOUS_ID = "ambiguous_id"
+    """Another stored trajectory has the same id, as after files of two runs were put together: whose steps are whose
+    can't be told."""
+    FAILURE = "failure"
+    """Infrastructure failed: the trajectory says nothing about the policy."""
+    EMPTY = "empty"
+    """No step."""
+    TOO_FEW_STEPS = "too_few_steps"
+    """Fewer than `min_trajectory_steps`."""
+    REWARD_UNKNOWN = "reward_unknown"
+    """Not judged."""
+    UNSUCCESSFUL = "unsuccessful"
+    """The task was not solved."""
+    OTHER_SITE = "other_site"
+    """Not on one of `only_sites`, or on one of `exclude_sites`."""
+    OTHER_BAND = "other_band"
+    """Not of one of `bands`."""
+    TOO_OLD = "too_old"
+    """Started more than `max_age_hours` before the newest."""
+    JUDGE_DIVIDED = "judge_divided"
+    """The judge's votes agreed less than `min_agreement`."""
+    NO_ACTION = "no_action"
+    """The response was no action."""
+    SAME_SCREENSHOT = "same_screenshot"
+    """Nothing changed on the screen."""
+    OLDER_REPEAT = "older_repeat"
+    """A newer iteration has a step of the same task with the same screenshot and response."""
+    TRAJECTORY_CAP = "trajectory_cap"
+    """Over `max_steps_per_trajectory`."""
+    TASK_CAP = "task_cap"
+    """Over `max_steps_per_task`."""
+    DAMAGED = "damaged"
+    """The trajectory's line, or its judgement's, was damaged after it had been indexed."""
+    RESPONSE_HAS_PLACEHOLDER = "response_has_placeholder"
+    """The response holds a media placeholder or control token: training would read it as such."""
+    RESPONSE_TOO_SHORT = "response_too_short"
+    """Under `min_token_length`."""
+    RETOKENIZED = "retokenized"
+    """The response's text has other token ids than the ones that were sampled."""
+    IMAGE_SIZE = "image_size"
+    """A screenshot is outside `image_min_pixels` to `image_max_pixels`."""
+    IMAGE_MISSING = "image_missing"
+    """A screenshot is gone, was altered or can't be decoded."""
+    TOO_LONG = "too_long"
+    """Over `cutoff_len` even without any earlier round."""
+    NEAR_DUPLICATE = "near_duplicate"
+    """A step of the same task with nearly the same screenshot (`near_duplicate_bits`) was drawn before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One filter: what it drops, and why."""
+
+    drop: Drop
+    predicate: str
+    """A SQL condition that holds for what is left out; null counts as false."""
+    parameters: tuple[Any, ...] = ()
+    """The values of its `?`, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The filters that settings switch on, in the order of their looking."""
+
+    trajectories: tuple[Filter, ...]
+    """Over a row of the view `trajectories`."""
+    steps: tuple[Filter, ...]
+    """Over a row of `steps`."""
+    together: tuple[Filter, ...]
+    """Over all steps that the filters before have left, by window functions: `priority` is the seed's, `shown`
+    stands for task, screenshot and response."""
+
+
+def pipeline(settings: Settings) -> Pipeline:
+    """Return the filters of these settings."""
+    algorithm, filters = settings.algorithm_config, settings.filters
+    return Pipeline(
+        trajectories=(*_worked(algorithm), *_asked_for(filters)),
+        steps=tuple(_acted(algorithm)),
+        together=tuple(_capped(filters)),
+    )
+
+
+def content(settings: Settings) -> tuple[Drop, ...]:
+    """Return the reasons that are looked for when a step is drawn, in this order."""
+    retokenized = [Drop.RETOKENIZED] if settings.algorithm_config.filter_retokenized else []
+    near = [Drop.NEAR_DUPLICATE] if settings.filters.near_duplicate_bits is not None else []
+    response = (Drop.RESPONSE_HAS_PLACEHOLDER, Drop.RESPONSE_TOO_SHORT, *retokenized)
+    return (Drop.DAMAGED, *response, Drop.IMAGE_SIZE, Drop.IMAGE_MISSING, Drop.TOO_LONG, *near)
+
+
+def reason(filters: Sequence[Filter], otherwise: str = "NULL") -> tuple[str, list[Any]]:
+    """Return the SQL expression of the first filter that holds, with the values of its `?`; `otherwise` for none."""
+    cases = " ".join(f"WHEN {item.predicate} THEN '{item.drop}'" for item in filters)
+    expression = f"CASE {cases} ELSE {otherwise} END" if cases else otherwise
+    return expression, [value for item in filters for value in item.parameters]
+
+
+def step_drop(step: Step, settings: AlgorithmSettings) -> Drop | None:
+    """Return why a step at hand can't be used, as the filters over `steps` tell it, or None."""
+    if step.action is None:
+        return Drop.NO_ACTION
+    if settings.filter_same_screenshot and step.page_changed is False:
+        return Drop.SAME_SCREENSHOT
+    return None
+
+
+def _worked(settings: AlgorithmSettings) -> Iterator[Filter]:
+    twice = "SELECT id FROM stored WHERE split = 'train' GROUP BY id HAVING count(*) > 1"
+    yield Filter(Drop.AMBIGUOUS_ID, f"id IN ({twice})")
+    yield Filter(Drop.FAILURE, "failure IS NOT NULL")
+    yield Filter(Drop.EMPTY, "steps = 0")
+    yield Filter(Drop.TOO_FEW_STEPS, "steps < ?", (settings.min_trajectory_steps,))
+    yield Filter(Drop.REWARD_UNKNOWN, "success IS NULL")
+    if settings.filter_successful_only:
+        yield Filter(Drop.UNSUCCESSFUL, "NOT success")
+
+
+def _asked_for(settings: FilterSettings) -> Iterator[Filter]:
+    if settings.only_sites:
+        yield Filter(Drop.OTHER_SITE, "NOT list_contains(?, site)", (list(settings.only_sites),))
+    if settings.exclude_sites:
+        yield Filter(Drop.OTHER_SITE, "list_contains(?, site)", (list(settings.exclude_sites),))
+    if settings.bands:
+        yield Filter(Drop.OTHER_BAND, "NOT list_contains(?, band)", ([band.value for band in settings.bands],))
+    if settings.max_age_hours is not None:
+        newest = "(SELECT max(epoch_ms(started_at)) FROM stored WHERE split = 'train')"
+        oldest = f"{newest} - ? * 3600000"
+        yield Filter(Drop.TOO_OLD, f"epoch_ms(started_at) < {oldest}", (settings.max_age_hours,))
+    if settings.min_agreement > 0:
+        yield Filter(Drop.JUDGE_DIVIDED, "NOT scored_by_environment AND agreement < ?", (settings.min_agreement,))
+
+
+def _acted(settings: AlgorithmSettings) -> Iterator[Filter]:
+    yield Filter(Drop.NO_ACTION, "action IS NULL")
+    if settings.filter_same_screenshot:
+        yield Filter(Drop.SAME_SCREENSHOT, "NOT page_changed")
+
+
+def _capped(settings: FilterSettings) -> Iterator[Filter]:
+    if settings.drop_older_repeats:
+        alike = "PARTITION BY reason IS NULL, shown"
+        yield Filter(Drop.OLDER_REPEAT, f"iteration < max(iteration) OVER ({alike})")
+    caps = {
+        "number": (Drop.TRAJECTORY_CAP, settings.max_steps_per_trajectory),
+        "task": (Drop.TASK_CAP, settings.max_steps_per_task),
+    }
+    for column, (drop, most) in caps.items():
+        if most is not None:
+            order = f"PARTITION BY reason IS NULL, {column} ORDER BY {LOT}, priority"
+            yield Filter(drop, f"row_number() OVER ({order}) > ?", (most,))

@@ -1,0 +1,138 @@
+"""What a dataset will hold: the eligible steps, why the others are out, and each iteration's share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import MissingStageError, WebGymError
+from webgym_cli.prepare.sft.candidates import Counts, Pool
+from webgym_cli.prepare.sft.sampling import quotas
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import iterations
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.run import RunDir
+
+DRAW_KEYS = (
+    "filter_retokenized",
+    "positive_samples_to_train",
+    "weighting",
+    "recency_bias_power",
+    "val_split_ratio",
+    "seed",
+    "cutoff_len",
+    "min_token_length",
+)
+"""The settings of the draw, beside those that choose the candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparePlan:
+    """What `prepare` will do."""
+
+    iteration: int
+    """The iteration whose training this is for."""
+    read: tuple[int, ...]
+    """The iterations that are read, oldest first."""
+    counts: Counts
+    """What is eligible, and what is left out."""
+    quotas: dict[int, int]
+    """Steps to draw, by iteration; those of the draw by position may come out otherwise where steps are dropped."""
+    damaged: tuple[str, ...]
+    """Lines that can't be read: file, first byte and reason."""
+    pool: Pool = field(repr=False, compare=False)
+    """Gives the steps to draw, as long as its index is open."""
+
+    @property
+    def eligible(self) -> int:
+        """Steps that may be drawn."""
+        return sum(self.counts.eligible.values())
+
+    @property
+    def shares(self) -> dict[int, int]:
+        """Eligible steps by the iteration that they are drawn for: all for the last one in a draw by position."""
+        return {self.read[-1]: self.eligible} if self.pool.by_position else dict(self.counts.eligible)
+
+    def digest(self, settings: Settings) -> str:
+        """Return the SHA-256 of everything that decides which samples are drawn."""
+        drawn_by = settings.algorithm_config.model_dump(include=set(DRAW_KEYS), mode="json")
+        chosen_by = settings.filters.model_dump(mode="json")
+        steps = [sorted(self.counts.eligible.items()), self.counts.fingerprint]
+        content = [self.iteration, settings.seed, drawn_by, chosen_by, steps]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `--dry-run` prints."""
+        counts = self.counts
+        return {
+            "event": "plan",
+            "stage": "prepare",
+            "iteration": self.iteration,
+            "iterations_read": list(self.read),
+            "trajectories": counts.trajectories,
+            "steps": counts.steps,
+            "eligible_steps": self.eligible,
+            "samples_by_iteration": {str(key): value for key, value in self.quotas.items()},
+            "dropped_trajectories": counts.dropped_trajectories,
+            "steps_of_dropped_trajectories": counts.steps_of_dropped_trajectories,
+            "dropped_steps": counts.dropped_steps,
+            "failures": counts.failures,
+            "damaged_lines": list(self.damaged),
+        }
+
+
+def plan_dataset(run: RunDir, settings: Settings, index: Index) -> PreparePlan:
+    """Return the plan for the run's current iteration. Raises `MissingStageError` without any trajectory."""
+    iteration = version(run)
+    read = [found for found in iterations(run, Split.TRAIN) if found <= iteration]
+    read = read[-settings.algorithm_config.last_n_iterations :]
+    if not read:
+        raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
+    return survey(run, settings, index, iteration, read)
+
+
+def would_take(run: RunDir, settings: Settings, index: Index) -> dict[str, object]:
+    """Return, as JSON, what a dataset of the newest iterations would hold; empty without any trajectory."""
+    read = iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
+    return survey(run, settings, index, version(run), read).to_json() if read else {}
+
+
+def survey(run: RunDir, settings: Settings, index: Index, iteration: int, read: Sequence[int]) -> PreparePlan:
+    """Ask the index what a dataset would take of these iterations. Raises `StoreError`."""
+    pool = Pool(index, settings, iteration, read)
+    counts = pool.counts()
+    wanted, power = settings.algorithm_config.positive_samples_to_train, settings.algorithm_config.recency_bias_power
+    if pool.by_position:
+        shares = counts.eligible if wanted is None else pool.first(wanted)
+    else:
+        shares = quotas(counts.eligible, wanted, power)
+    return PreparePlan(
+        iteration=iteration,
+        read=tuple(read),
+        counts=counts,
+        quotas=shares,
+        damaged=tuple(damaged_lines(run, index, read)),
+        pool=pool,
+    )
+
+
+def refuse_empty(plan: PreparePlan, run: RunDir) -> None:
+    """Raise when nothing is eligible, naming the reasons."""
+    if not plan.eligible:
+        dropped = [*plan.counts.dropped_trajectories.items(), *plan.counts.dropped_steps.items()]
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in dropped if count)
+        raise WebGymError(
+            f"{run.root}: no step is fit for training ({reasons or 'no trajectories'})",
+            hint=f"webgym inspect-buffer {run.root}",
+        )
+
+
+def damaged_lines(run: RunDir, index: Index, read: Sequence[int]) -> list[str]:
+    """Return the lines of these training iterations that can't be read: file, first byte and reason."""
+    which = f"split = 'train' AND iteration IN ({', '.join(map(str, read))})"
+    found = index.rows(f"SELECT file, start, reason FROM damage WHERE {which} ORDER BY file, start")
+    return [f"{run.root / row['file']}: the line at byte {row['start']} is damaged: {row['reason']}" for row in found]

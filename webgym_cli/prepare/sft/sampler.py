@@ -1,0 +1,152 @@
+"""Draws the samples: reads only trajectories that are drawn from, each once a batch, and keeps nothing but samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import StoreError
+from webgym_cli.prepare.sft.candidates import Candidate, Pool
+from webgym_cli.prepare.sft.convert import Converter
+from webgym_cli.prepare.sft.filters import Drop, content
+from webgym_cli.prepare.sft.near_duplicates import Seen
+from webgym_cli.prepare.sft.plan import PreparePlan
+from webgym_cli.prepare.sft.sampling import quotas
+from webgym_cli.records.events import EventSink
+from webgym_cli.records.sample import Sample
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import Place, expect, read
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+PROGRESS_EVERY = 50
+"""Steps between two progress events."""
+SPARE = 16
+"""Steps that a first page has beyond a tenth more than are wanted: most draws need no second one."""
+
+
+@dataclass(slots=True)
+class Draw:
+    """The drawn samples and what the draw left out."""
+
+    dropped: dict[str, int]
+    """Steps that can't be used, by what was looked at when they were drawn; zeroes included."""
+    samples: list[Sample] = field(default_factory=list)
+    """In the order of the draw, the oldest iteration's first."""
+    damaged: list[str] = field(default_factory=list)
+    """Lines that could not be read, each named once."""
+
+
+class Queue:
+    """The candidates of a share, fetched as they are needed."""
+
+    def __init__(self, pool: Pool, share: int) -> None:
+        self._pool = pool
+        self._share = share
+        self._waiting: list[Candidate] = []
+        self._fetched = 0
+
+    def take(self, count: int) -> list[Candidate]:
+        """Return the next candidates in the order of the draw: fewer than `count` only at the end."""
+        while len(self._waiting) < count:
+            limit = max(count - len(self._waiting) + count // 10 + SPARE, self._fetched)
+            page = self._pool.page(self._share, self._fetched, limit)
+            self._fetched += len(page)
+            self._waiting += page
+            if len(page) < limit:
+                break
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+
+class Drawing:
+    """A draw under way."""
+
+    def __init__(
+        self, plan: PreparePlan, run: RunDir, settings: Settings, converter: Converter, sink: EventSink
+    ) -> None:
+        self._run = run
+        self._converter = converter
+        self._sink = sink
+        self._algorithm = settings.algorithm_config
+        bits = settings.filters.near_duplicate_bits
+        self._seen = None if bits is None else Seen(bits)
+        self._pictures = ScreenshotStore(run.screenshots)
+        self._left = plan.shares
+        self._queues = {share: Queue(plan.pool, share) for share in self._left}
+        self._taken: dict[int, list[Sample]] = {share: [] for share in self._left}
+        self._tried = 0
+        # Log-probabilities decide nothing here, token ids only whether a response is what was sampled.
+        self._unread = ("logprobs",) if self._algorithm.filter_retokenized else ("logprobs", "token_ids")
+        self._drawn = Draw({drop.value: 0 for drop in content(settings)})
+
+    def execute(self) -> Draw:
+        """Draw until each share has its quota; what can't be used makes room for the next. Raises `StoreError`."""
+        while missing := self._missing():
+            for share, count in missing.items():
+                batch = self._queues[share].take(count)
+                self._left[share] -= count - len(batch)  # nothing, unless another pool took this one's place
+                for candidate, made in self._converted(batch):
+                    found = self._unseen(candidate, made)
+                    if isinstance(found, Drop):
+                        self._drawn.dropped[found.value] += 1
+                        self._left[share] -= 1
+                    else:
+                        self._taken[share].append(found)
+        self._drawn.samples = [sample for of_one in self._taken.values() for sample in of_one]
+        return self._drawn
+
+    def _goal(self) -> dict[int, int]:
+        return quotas(self._left, self._algorithm.positive_samples_to_train, self._algorithm.recency_bias_power)
+
+    def _missing(self) -> dict[int, int]:
+        """Return how many samples each share still has to give, the newest first: it is looked at before the older."""
+        goal = self._goal()
+        room = sum(goal.values()) - sum(map(len, self._taken.values()))
+        missing: dict[int, int] = {}
+        for share in reversed(goal):
+            count = min(room, goal[share] - len(self._taken[share]))
+            if count > 0:
+                missing[share] = count
+                room -= count
+        return missing
+
+    def _converted(self, batch: list[Candidate]) -> Iterator[tuple[Candidate, Sample | Drop]]:
+        """Yield the batch in its order, each candidate with its sample or why there is none."""
+        made: dict[Candidate, Sample | Drop] = {}
+        in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
+        expect(self._run, (candidate.place for candidate in in_place))
+        for place, of_one in groupby(in_place, key=lambda candidate: candidate.place):
+            trajectory = self._read(place)
+            for candidate in of_one:
+                made[candidate] = self._converter.convert(trajectory, candidate.step) if trajectory else Drop.DAMAGED
+                self._tell(len(made), len(batch))
+        return ((candidate, made[candidate]) for candidate in batch)
+
+    def _read(self, place: Place) -> Trajectory | None:
+        """Read a trajectory; None for a damaged one, which is named."""
+        try:
+            return read(self._run, place, without=self._unread)
+        except StoreError as error:
+            self._drawn.damaged.append(str(error))
+            self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})
+            return None
+
+    def _tell(self, done: int, batch: int) -> None:
+        """Tell how many steps have been tried, now and then and at the end of a batch."""
+        self._tried += 1
+        if self._tried % PROGRESS_EVERY == 0 or done == batch:
+            total = max(self._tried, sum(self._goal().values()))
+            self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
+
+    def _unseen(self, candidate: Candidate, made: Sample | Drop) -> Sample | Drop:
+        """Return the sample, or that one of its task with nearly the same picture was taken."""
+        if self._seen is None or isinstance(made, Drop) or not made.images:
+            return made
+        try:
+            new = self._seen.add(candidate.task, self._pictures.get(made.images[-1]))
+        except StoreError:
+            return Drop.IMAGE_MISSING
+        return made if new else Drop.NEAR_DUPLICATE

@@ -1,0 +1,148 @@
+"""What training needs beside the samples: LLaMA-Factory's `train_config.yaml` and `wandb_env.sh`. Pure."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any, Literal
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.model_defaults import require_template
+from webgym_cli.config.train import AlgorithmSettings
+from webgym_cli.errors import SettingsError
+from webgym_cli.prepare.sft.sampling import seed_of
+from webgym_cli.records.dataset import TRAIN, VALIDATION
+
+
+def train_config(
+    settings: Settings,
+    *,
+    dataset_dir: Path,
+    output_dir: Path,
+    model: str,
+    deepspeed: Path | None,
+    validation: bool,
+    device: Literal["cpu", "cuda"],
+    samples: int | None = None,
+) -> dict[str, Any]:
+    """Return LLaMA-Factory's settings, complete enough to be run by hand.
+
+    `samples` bounds the number of preprocessing workers. Raises `SettingsError` for bf16 on a CPU, and
+    where everything is frozen.
+    """
+    algorithm = settings.algorithm_config
+    if device == "cpu" and algorithm.bf16:
+        raise SettingsError(
+            "algorithm_config.bf16: training in bf16 on this CPU would be some hundred times slower",
+            hint="repeat the command with -s algorithm_config.bf16=false",
+        )
+    config: dict[str, Any] = {
+        "model_name_or_path": model,
+        "stage": "sft",
+        "do_train": True,
+        "mask_history": True,
+        "dataset": TRAIN,
+        "dataset_dir": str(dataset_dir),
+        "template": require_template(settings),
+        "image_min_pixels": settings.image.image_min_pixels,
+        "image_max_pixels": settings.image.image_max_pixels,
+        "output_dir": str(output_dir),
+        "overwrite_output_dir": False,
+    }
+    config |= _trained(algorithm) | _optimisation(algorithm) | _evaluation(algorithm, validation) | _saving(algorithm)
+    config |= _loading(algorithm, device, samples)
+    config |= {
+        "seed": settings.seed,
+        "data_seed": seed_of(settings),
+        "report_to": algorithm.report_to,
+        "run_name": settings.log_config.run_name,
+    }
+    if deepspeed is not None:
+        config["deepspeed"] = str(deepspeed)
+    elif device == "cpu":
+        config["use_cpu"] = True
+    return config | settings.train.extra
+
+
+def wandb_env(settings: Settings, *, run_id: str | None) -> str:
+    """Return `wandb_env.sh`: export lines that a shell may source, whatever the names contain. Never a key."""
+    log = settings.log_config
+    values = {"WANDB_PROJECT": log.project_name}
+    if log.entity_name:
+        values["WANDB_ENTITY"] = log.entity_name
+    values |= {"WANDB_RUN_NAME": log.run_name, "WANDB_RESUME": "allow"}
+    if run_id:
+        values["WANDB_RUN_ID"] = run_id
+    for name, value in values.items():
+        if "\0" in value:
+            raise SettingsError(f"log_config: {name} can't contain a NUL character")
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def _trained(algorithm: AlgorithmSettings) -> dict[str, Any]:
+    """Return which parameters learn."""
+    frozen = {
+        "freeze_vision_tower": algorithm.freeze_vision_tower,
+        "freeze_multi_modal_projector": algorithm.freeze_multi_modal_projector,
+        "freeze_language_model": algorithm.freeze_language_model,
+    }
+    if all(frozen.values()):
+        raise SettingsError(
+            "algorithm_config: the vision tower, the projector and the language model are all frozen: nothing learns",
+            hint="repeat the command with -s algorithm_config.freeze_language_model=false",
+        )
+    if algorithm.finetuning_type == "full":
+        return {"finetuning_type": "full"} | frozen
+    adapter = {
+        "lora_rank": algorithm.lora_rank,
+        "lora_alpha": algorithm.lora_alpha or 2 * algorithm.lora_rank,
+        "lora_dropout": algorithm.lora_dropout,
+        "lora_target": algorithm.lora_target,
+    }
+    return {"finetuning_type": "lora"} | adapter | frozen
+
+
+def _optimisation(algorithm: AlgorithmSettings) -> dict[str, Any]:
+    return {
+        "cutoff_len": algorithm.cutoff_len,
+        "per_device_train_batch_size": algorithm.per_device_train_batch_size,
+        "per_device_eval_batch_size": algorithm.per_device_eval_batch_size,
+        "gradient_accumulation_steps": algorithm.gradient_accumulation_steps,
+        "learning_rate": algorithm.learning_rate,
+        "max_grad_norm": algorithm.max_grad_norm,
+        "weight_decay": algorithm.weight_decay,
+        "num_train_epochs": algorithm.num_train_epochs,
+        "warmup_steps": algorithm.warmup_steps,
+        "lr_scheduler_type": algorithm.lr_scheduler_type,
+        "logging_steps": algorithm.logging_steps,
+        "bf16": algorithm.bf16,
+        "gradient_checkpointing": algorithm.gradient_checkpointing,
+        "plot_loss": algorithm.plot_loss,
+    }
+
+
+def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any]:
+    if not (algorithm.do_eval and validation):  # LLaMA-Factory refuses to evaluate without a dataset
+        return {"do_eval": False, "eval_strategy": "no"}
+    return {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
+
+
+def _saving(algorithm: AlgorithmSettings) -> dict[str, Any]:
+    return {
+        "save_strategy": algorithm.save_strategy,
+        "save_steps": algorithm.save_steps,
+        "save_total_limit": algorithm.save_total_limit,
+        "save_only_model": algorithm.save_only_model,
+    }
+
+
+def _loading(algorithm: AlgorithmSettings, device: str, samples: int | None) -> dict[str, Any]:
+    workers = min(algorithm.preprocessing_num_workers, os.cpu_count() or 1, samples or os.cpu_count() or 1)
+    return {
+        # one worker means none: a process of its own would only cost its start
+        "preprocessing_num_workers": workers if workers > 1 else None,
+        "dataloader_num_workers": algorithm.dataloader_num_workers,
+        "dataloader_pin_memory": algorithm.dataloader_pin_memory and device == "cuda",
+        "remove_unused_columns": algorithm.remove_unused_columns,
+    }

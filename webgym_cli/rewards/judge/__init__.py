@@ -1,0 +1,1 @@
+"""A rubric judge (an OpenAI-compatible vision-language model) that scores stored trajectories."""

@@ -1,0 +1,92 @@
+"""Asks a judge: any server that speaks the OpenAI chat protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from webgym_cli.agent.chat import ChatClient, Form, require_address
+from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.errors import SettingsError
+from webgym_cli.records.base import Record
+from webgym_cli.rewards.judge.prompts import REPLY_SCHEMA, Job, Question, messages
+from webgym_cli.store.screenshots import data_url
+
+ImageLoader = Callable[[str], bytes]
+"""SHA-256 of a screenshot -> its bytes, a PNG or a WebP. Raises `StoreError`."""
+
+REASON_CHARACTERS = 2000
+"""So much of a reason is kept."""
+
+
+def _kept(reason: str) -> str:
+    return reason[:REASON_CHARACTERS].encode(errors="replace").decode()
+
+
+class Reply(Record):
+    """A judge's answer to one question."""
+
+    reason: Annotated[str, AfterValidator(_kept)]
+    verdict: Literal["yes", "no"]
+
+    @property
+    def yes(self) -> bool:
+        """The verdict."""
+        return self.verdict == "yes"
+
+
+@dataclass(slots=True)
+class Case:
+    """What belongs to one trajectory: its pictures, encoded once, and the requests that it took."""
+
+    images: ImageLoader
+    calls: int = 0
+    """Requests, repeats included."""
+    _urls: dict[str, str] = field(default_factory=dict)
+
+    def url(self, sha256: str) -> str:
+        """Return a picture as a data URL. Raises `StoreError`."""
+        if sha256 not in self._urls:
+            self._urls[sha256] = data_url(self.images(sha256))
+        return self._urls[sha256]
+
+
+class JudgeClient:
+    """A judge behind an OpenAI-compatible base URL, with a limit on the calls at once."""
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        """Connect to nothing yet. Raises `SettingsError` without a usable `judge.base_url`."""
+        require_judge(settings)
+        self._settings = settings
+        self._client = ChatClient(settings)
+
+    async def ask(self, question: Question, case: Case) -> Reply:
+        """Return the reply to a question. Raises `ChatError` after the last repeat, and `StoreError` for a picture."""
+        content = await asyncio.to_thread(messages, question, case.url)
+        form = Form(question.job.value, Reply, REPLY_SCHEMA)
+        return await self._client.ask(content, form, case, model=model_for(self._settings, question.job))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def require_judge(settings: JudgeSettings) -> None:
+    """Raise `SettingsError` unless `judge.base_url` is an address."""
+    hint = "-s judge.base_url=http://HOST:PORT/v1"
+    if not settings.base_url:
+        raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
+    require_address("judge", settings.base_url, hint)
+
+
+def model_for(settings: JudgeSettings, job: Job) -> str:
+    """Return the model that does a job."""
+    if job is Job.KEY_POINT:
+        return settings.key_points_model or settings.model
+    if job is Job.BLOCKING:
+        return settings.blocking_model or settings.model
+    return settings.model

@@ -1,0 +1,24 @@
+"""The scripted judge by name: `judge.base_url=scripted`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from webgym_cli.config.rollout import JudgeSettings
+
+SCRIPTED = "scripted"
+"""Value of `judge.base_url` that starts the scripted judge of `scripted_server.py` for the time of a command."""
+
+
+@asynccontextmanager
+async def judge_settings(settings: JudgeSettings) -> AsyncIterator[JudgeSettings]:
+    """Give the settings by which the judge is asked; the scripted one runs for the time of the block."""
+    if settings.base_url != SCRIPTED:
+        yield settings
+        return
+    from webgym_cli.rewards.judge.scripted_server import MODEL, JudgeServer
+
+    async with JudgeServer() as server:
+        names = {"model": MODEL, "key_points_model": "", "blocking_model": ""}
+        yield settings.model_copy(update={"base_url": server.base_url, **names})

@@ -1,0 +1,1 @@
+"""An outcome reward model that scores stored trajectories."""

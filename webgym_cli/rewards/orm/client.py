@@ -1,0 +1,163 @@
+"""Asks an outcome reward model behind an OpenAI-compatible server. vLLM counts tokens and names them by their ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import openai
+
+from webgym_cli.agent.chat import api_key, reason_of, require_address
+from webgym_cli.agent.orm_prompt import OrmPrompt
+from webgym_cli.agent.orm_tokens import WITHOUT_THOUGHT, FileTokens, OrmError, ServerTokens, Tokens, chat_of, fit
+from webgym_cli.config.orm import OrmSettings
+from webgym_cli.errors import SettingsError, WebGymError
+from webgym_cli.records.sample import Message
+from webgym_cli.rewards.orm.answer import NO, SPELLINGS, YES, NoAnswerError, Probability, first_tokens, probability
+
+TOP_TOKENS = 20
+"""The likeliest tokens that are asked for where a server can't be asked for certain ones: OpenAI's limit."""
+HINT = "webgym score RUN --orm http://HOST:PORT/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer on one trajectory."""
+
+    probability: Probability
+    prompt_tokens: int
+    """Length of the prompt that was sent, the chat's frame included."""
+    cut: int
+    """Tokens of the trajectory that it lacks."""
+
+
+class OrmClient:
+    """The model behind `orm.base_url`, under the name `orm.model`."""
+
+    def __init__(self, settings: OrmSettings) -> None:
+        """Connect to nothing yet. Raises `SettingsError` without a usable `orm.base_url`."""
+        require_address("orm", settings.base_url, HINT)
+        self._settings = settings
+        self._root = settings.base_url.rstrip("/").removesuffix("/v1")
+        self._client = openai.AsyncOpenAI(
+            base_url=settings.base_url,
+            api_key=api_key(settings.api_key_env_var),
+            timeout=settings.timeout,
+            max_retries=settings.retries,
+        )
+        self._tokens: Tokens | None = None
+        self._begin: dict[str, frozenset[int]] = {}
+        self._first = asyncio.Lock()
+
+    async def ask(self, prompt: OrmPrompt) -> Reply:
+        """Return the probability that a task was done. Raises `OrmError`, and `SettingsError` without a tokenizer."""
+        tokens = await self._prepared()
+        fitted = await fit(prompt, tokens, self._settings)
+        listed = await self._listed(fitted.prompt.messages(self._settings.system_prompt))
+        try:
+            found = probability(listed, self._named(YES), self._named(NO))
+        except NoAnswerError as error:
+            raise OrmError(str(error)) from error
+        return Reply(found, fitted.count, fitted.cut)
+
+    async def call(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return what one of vLLM's own addresses answers. Raises `OrmError`."""
+        return await self._post(f"{self._root}/{path}", {"model": self._settings.model, **body})
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _prepared(self) -> Tokens:
+        """Find out, once, who counts tokens, and which of them begin the answers."""
+        async with self._first:
+            if self._tokens is None:
+                tokens: Tokens = ServerTokens(self.call)
+                try:
+                    spelled = {one: await tokens.ids(one) for of_one in SPELLINGS.values() for one in of_one}
+                    self._begin = first_tokens(spelled)
+                except NoAnswerError as error:
+                    raise OrmError(str(error)) from error
+                except OrmError as error:
+                    if not self._lacks_tokenizer(error.__cause__):
+                        raise
+                    tokens = await asyncio.to_thread(self._by_files)
+                self._tokens = tokens
+        return self._tokens
+
+    async def _listed(self, messages: Sequence[Message]) -> list[tuple[str, float]]:
+        """Return tokens that the answer could begin with, with their log-probabilities."""
+        body: dict[str, Any] = {
+            "model": self._settings.model,
+            "messages": chat_of(messages),
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "logprobs": True,
+            "top_logprobs": TOP_TOKENS,
+        }
+        if self._begin:
+            body |= {
+                "logprob_token_ids": sorted(self._begin[YES] | self._begin[NO]),
+                "return_tokens_as_token_ids": True,
+                "chat_template_kwargs": WITHOUT_THOUGHT,
+            }
+        answer = await self._post("/chat/completions", body)
+        try:
+            first = answer["choices"][0]["logprobs"]["content"][0]
+            return [(str(one["token"]), float(one["logprob"])) for one in first["top_logprobs"]]
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise OrmError("the server gives no log-probabilities with its answer") from error
+
+    def _lacks_tokenizer(self, error: BaseException | None) -> bool:
+        """Whether a server has no such address; one that doesn't know the model says so by the same status."""
+        lacks = isinstance(error, openai.APIStatusError) and error.status_code in (404, 405)
+        return lacks and self._settings.model not in str(error)
+
+    def _by_files(self) -> Tokens:
+        """Return the tokenizer of the model's files. Raises `SettingsError`."""
+        model = self._settings.model
+        try:
+            return FileTokens(model)
+        except SettingsError as error:
+            raise SettingsError(
+                f"orm.model: the server does not count tokens, and {model!r} has no tokenizer that could: {error}",
+                hint="serve the model with vLLM, or under the name of its folder or hub id",
+            ) from error
+
+    def _named(self, answer: str) -> frozenset[str]:
+        """Return what the tokens that begin an answer are called in the server's lists."""
+        ids = self._begin.get(answer)
+        return frozenset(SPELLINGS[answer] if ids is None else (f"token_id:{one}" for one in ids))
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        try:
+            return await self._client.post(path, body=dict(body), cast_to=object)
+        except openai.APIError as error:
+            where = f"{self._root}: {reason_of(error, self._client.api_key)}"
+            raise OrmError(where, unavailable=True) from error
+        except ValueError as error:
+            raise OrmError(f"{self._root}: the answer is no JSON: {reason_of(error)}", unavailable=True) from error
+
+
+def served_model(settings: OrmSettings) -> str:
+    """Return the name of the one model that a server has. Raises `SettingsError` where it has several, or isn't one."""
+    require_address("orm", settings.base_url, HINT)
+    key = api_key(settings.api_key_env_var)
+    try:
+        with openai.OpenAI(base_url=settings.base_url, api_key=key, timeout=settings.timeout) as client:
+            names = [model.id for model in client.models.list()]
+    except (openai.APIError, httpx.HTTPError, ValueError, AttributeError, TypeError) as error:
+        raise WebGymError(
+            f"orm.base_url: {settings.base_url} does not tell its models: {reason_of(error, key)}",
+            hint="start the server, or name the model: -s orm.model=NAME",
+        ) from error
+    if len(names) != 1:
+        raise SettingsError(
+            f"orm.base_url: {settings.base_url} has {len(names)} models: {', '.join(names[:5])}",
+            hint="choose one: -s orm.model=NAME",
+        )
+    return names[0]

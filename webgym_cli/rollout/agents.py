@@ -1,0 +1,97 @@
+"""Who acts in an episode: a model behind a server, or the environment's own expert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from webgym_cli.agent.memory_sections import Notes, written
+from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.reply import Policy, Reply, Servers
+from webgym_cli.agent.sanitize import page_line
+from webgym_cli.agent.tool_calls import render_calls
+from webgym_cli.agent.tools import describe, render_call
+from webgym_cli.agent.webrl_forms import render
+from webgym_cli.environments.base import Environment
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.trajectory import Generation, PromptVersion
+from webgym_cli.records.webrl import AnyAction, WebRLAction
+
+
+class Actor(Protocol):
+    """Answers a prompt, with the environment at hand."""
+
+    name: str
+    """Stands in the trajectory as `policy`."""
+
+    async def act(self, prompt: Prompt, environment: Environment) -> Reply:
+        """Return the response. Raises `BoundaryError`."""
+        ...
+
+    def sampling(self, *, greedy: bool) -> Sampling | None:
+        """Return what the responses to prompts that are `greedy`, or are not, are sampled from; None for an expert."""
+        ...
+
+
+class ModelActor:
+    """A policy that sees nothing but its prompt."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.name = policy.name
+        self._policy = policy
+
+    async def act(self, prompt: Prompt, environment: Environment) -> Reply:
+        """Ask the policy."""
+        return await self._policy.reply(prompt)
+
+    def sampling(self, *, greedy: bool) -> Sampling:
+        """Return what the policy samples from."""
+        return self._policy.sampling(greedy=greedy)
+
+    def servers(self) -> Servers:
+        """Return the counters of the policy's servers."""
+        return self._policy.servers()
+
+
+class OracleActor:
+    """The environment's expert; it writes its actions as the policy should."""
+
+    name = "oracle"
+
+    def __init__(self, mode: InteractionMode, version: PromptVersion = PromptVersion.VANILLA) -> None:
+        self._mode = mode
+        self._version = version
+
+    async def act(self, prompt: Prompt, environment: Environment) -> Reply:
+        """Return the expert's next action in the words of the prompt that it answers."""
+        action = await environment.expert_action()
+        text = self._written(action) if environment.tools is None else _calls(action)
+        return Reply(text=text, generation=Generation(finish_reason="stop"))
+
+    def sampling(self, *, greedy: bool) -> None:
+        """Return nothing: an expert samples from no distribution."""
+
+    def _written(self, action: AnyAction) -> str:
+        """Return an action on a page: as a tool call, with notes where the prompt asks for them, or as WebRL has it."""
+        if self._version is PromptVersion.WEBRL or isinstance(action, WebRLAction):
+            return render(action)
+        call = render_call(action, self._mode)
+        return f"{written(_plain_notes(action))}\n{call}" if self._version is PromptVersion.COMPLETE else call
+
+
+def servers_of(actor: Actor) -> Callable[[], Servers]:
+    """Return what tells the counters of the servers behind an actor; an expert has none."""
+    return actor.servers if isinstance(actor, ModelActor) else dict
+
+
+def _calls(action: AnyAction) -> str:
+    if isinstance(action, WebRLAction):
+        raise ValueError(f"{action.name} is no call of a tool")
+    return render_calls(action)
+
+
+def _plain_notes(action: Action) -> Notes:
+    """Return the notes of one who knows the way: nothing to remember, one goal."""
+    state = "done" if action.name is ActionName.ANSWER else "doing"
+    return Notes(progress={"the task": state}, intention="the task", action=page_line(describe(action)))

@@ -1,0 +1,1 @@
+"""Progress, latencies and heartbeats of a rollout."""

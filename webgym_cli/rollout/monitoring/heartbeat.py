@@ -1,0 +1,55 @@
+"""Tells what a rollout is doing: to the board of this shell, and to other shells by the status file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from webgym_cli.errors import StoreError
+from webgym_cli.records.events import EventSink
+from webgym_cli.rollout.monitoring.monitor import Monitor
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.status import RolloutState, write_status
+
+_BOARD_SECONDS = 0.5
+_FILE_EVERY = 2
+"""The file is written at every second picture of the board."""
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """The sign of life of one rollout on one rank."""
+
+    run: RunDir
+    monitor: Monitor
+    sink: EventSink
+
+    async def beat(self) -> None:
+        """Tell, again and again, until cancelled."""
+        beats = 0
+        while True:
+            snapshot = self.monitor.snapshot()
+            self.sink({"event": "status", "transient": True, **snapshot})
+            if beats % _FILE_EVERY == 0:
+                await asyncio.to_thread(self._write, RolloutState.RUNNING)
+            beats += 1
+            await asyncio.sleep(_BOARD_SECONDS)
+
+    @contextmanager
+    def last_word(self) -> Iterator[None]:
+        """Write at the end of the block how the rollout ended."""
+        state = RolloutState.FAILED
+        try:
+            yield
+            state = RolloutState.FINISHED
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            state = RolloutState.INTERRUPTED
+            raise
+        finally:
+            self._write(state)
+
+    def _write(self, state: RolloutState) -> None:
+        with suppress(StoreError):  # a full disk is told by the store of trajectories, which loses nothing
+            write_status(self.run, self.monitor.rank, self.monitor.snapshot(), state)

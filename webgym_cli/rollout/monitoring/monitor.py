@@ -1,0 +1,249 @@
+"""Counts a rollout while it runs and tells of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from webgym_cli.agent.reply import Servers
+from webgym_cli.records.events import Event
+from webgym_cli.records.statistics import wilson
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rollout.monitoring.early_stop_bias import Group, cut_bias, site
+from webgym_cli.rollout.monitoring.latency import Rate
+from webgym_cli.rollout.monitoring.snapshot import complete, top_sites
+from webgym_cli.rollout.monitoring.stages import EpisodeStage as EpisodeStage
+from webgym_cli.rollout.monitoring.stages import Stages
+from webgym_cli.rollout.plan import Owed, RolloutPlan
+from webgym_cli.store.run import now
+
+_REASONS = 20
+
+
+@dataclass(slots=True)
+class Monitor:
+    """The tallies of one rollout command, or of one rank of it."""
+
+    plan: RolloutPlan
+    slots: int
+    """Episodes that can run at once."""
+    rank: int = 0
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
+    servers: Callable[[], Servers] = dict
+    """Tells the counters of the policy's servers, where there are several."""
+    started: float = field(init=False)
+    started_at: str = field(default_factory=now)
+    """ISO 8601, UTC."""
+    finished: int = 0
+    """Episodes that worked."""
+    known: int = 0
+    """Those whose reward is known."""
+    successes: int = 0
+    steps: int = 0
+    """Of all stored trajectories."""
+    judgements: int = 0
+    """Trajectories that were judged."""
+    failures: Counter[str] = field(default_factory=Counter)
+    failures_by_site: dict[str, Counter[str]] = field(default_factory=dict)
+    skipped_by_site: Counter[str] = field(default_factory=Counter)
+    skip_reasons: Counter[str] = field(default_factory=Counter)
+    queues: dict[str, int] = field(default_factory=dict)
+    _stages: Stages = field(init=False)
+    _unjudged: set[str] = field(default_factory=set)
+    _withdrawn: int = 0
+    """Trajectories of earlier commands whose judgement now failed: their episodes are owed again."""
+    _done: Group = field(default_factory=Group)
+    _cut: Group = field(default_factory=Group)
+    _finishing: Rate = field(init=False)
+    _acted: float = field(init=False)
+    """When the last episode gave its slot back."""
+
+    def __post_init__(self) -> None:
+        """Start the clock."""
+        self.started = self.clock()
+        self._acted = self.started
+        self._stages = Stages(self.clock)
+        self._finishing = Rate(self.started, width=60.0, kept=5)
+
+    def begin(self, owed: Owed) -> None:
+        """Note that an episode got a slot."""
+        self._stages.begin(owed)
+
+    def stage(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
+        """Time a stage of an episode (its planned id), also when it ends in an exception.
+
+        An episode that has no slot (not yet, or no more: it is judged) is timed all the same.
+        """
+        return self._stages.time(episode_id, stage)
+
+    def stepped(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
+        """Note that an episode has done `step` steps (1 after the first) and is at this address now."""
+        self._stages.stepped(episode_id, step, max_steps, url)
+
+    def queue(self, name: str, depth: int) -> None:
+        """Note how many wait in a queue."""
+        with self._stages.lock:
+            self.queues[name] = depth
+
+    def skipped(self, owed: Owed, reason: str) -> None:
+        """Note that an episode is not run: its site is on the blocklist."""
+        with self._stages.lock:
+            self.skipped_by_site[site(owed.episode.task)] += 1
+            self.skip_reasons[reason] += 1
+
+    def cut(self, trajectory: Trajectory) -> None:
+        """Note that the completion threshold cancelled an episode. Beside `take`, in either order."""
+        self._stages.end(trajectory.episode)
+        self._cut.add(trajectory)
+
+    def take(self, trajectory: Trajectory) -> Event:
+        """Count a stored trajectory, whose episode thereby gives its slot back, and return its event."""
+        self._stages.end(trajectory.episode)
+        self._acted = self.clock()
+        outcome = trajectory.outcome
+        self.steps += len(trajectory.steps)
+        if outcome.failure:
+            self._fail(trajectory)
+        else:
+            self.finished += 1
+            with self._stages.lock:
+                self._finishing.add(1, self.clock())
+            self._done.add(trajectory)
+            self._know(trajectory)
+            if outcome.success is None:
+                self._unjudged.add(trajectory.id)
+        return self._event("trajectory", trajectory)
+
+    def judged(self, trajectory: Trajectory) -> Event:
+        """Count a trajectory that now has its judgement in its outcome, and return its event.
+
+        Where the judgement failed, or found the site blocked, the episode is owed again.
+        """
+        self.judgements += 1
+        mine = trajectory.id in self._unjudged
+        self._unjudged.discard(trajectory.id)
+        if trajectory.outcome.failure:
+            self._fail(trajectory)
+            self.finished -= mine
+            self._withdrawn += not mine
+        else:
+            self._know(trajectory)
+        return self._event("judged", trajectory)
+
+    def _know(self, trajectory: Trajectory) -> None:
+        self.known += trajectory.outcome.success is not None
+        self.successes += bool(trajectory.outcome.success)
+
+    def _fail(self, trajectory: Trajectory) -> None:
+        kind = str(trajectory.outcome.failure)
+        with self._stages.lock:
+            self.failures[kind] += 1
+            self.failures_by_site.setdefault(site(trajectory.task), Counter())[kind] += 1
+
+    def _event(self, name: str, trajectory: Trajectory) -> Event:
+        outcome = trajectory.outcome
+        return {
+            "event": name,
+            "id": trajectory.id,
+            "task": trajectory.task.id,
+            "reward": outcome.reward,
+            "stop": outcome.stop,
+            "failure": outcome.failure,
+            "failure_detail": outcome.failure_detail or None,
+            "steps": len(trajectory.steps),
+            "seconds": trajectory.seconds,
+            "bar": f"{trajectory.split} {trajectory.iteration}",
+            "done": self.plan.done + self.finished - self._withdrawn,
+            "total": len(self.plan.episodes),
+            "facts": self._facts(),
+        }
+
+    def _facts(self) -> str:
+        rate = f"{self.successes / self.known:.0%} success" if self.known else "no score yet"
+        speed = self.steps / max(1e-9, self.clock() - self.started)
+        failed = "  ".join(f"{kind} {count}" for kind, count in sorted(self.failures.items()))
+        return f"{rate}  {speed:.1f} steps/s  {failed}".rstrip()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything that a board shows, as JSON has it; `merge` adds those of several ranks up.
+
+        Times are in seconds. Each of `stages` has its latencies over all and, in `recent`, over the last minutes. May
+        be called from another thread than the one that counts.
+        """
+        with self._stages.lock:
+            return complete(self._counted(self.clock()))
+
+    def _counted(self, time_: float) -> dict[str, Any]:
+        return {
+            "rank": self.rank,
+            "ranks": 1,
+            "split": self.plan.split.value,
+            "iteration": self.plan.iteration,
+            "policy": self.plan.policy,
+            "bar": f"{self.plan.split} {self.plan.iteration}",
+            "started_at": self.started_at,
+            "elapsed": round(time_ - self.started, 1),
+            "slots": self.slots,
+            "total": len(self.plan.episodes),
+            "owed": len(self.plan.owed),
+            "given_up": self.plan.given_up,
+            "isolation": dict(self.plan.sites),
+            "collected": self.finished,
+            "withdrawn": self._withdrawn,
+            "steps": self.steps,
+            "episodes_per_second": round(self._finishing.per_second(time_), 5),
+            "known": self.known,
+            "successes": self.successes,
+            "judged": self.judgements,
+            "unjudged": len(self._unjudged),
+            "skipped": self.skipped_by_site.total(),
+            "skipped_by_site": dict(self.skipped_by_site.most_common()),
+            "cut": self._cut.count,
+            "queues": dict(self.queues),
+            "servers": self.servers(),
+            "failures": dict(sorted(self.failures.items())),
+            "failures_by_site": top_sites(self.failures_by_site),
+            **self._stages.to_json(),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return the facts about this command's own episodes.
+
+        `judge_tail_seconds`: for how long judgements came when no episode acted any more.
+        """
+        end = self.clock()
+        seconds = end - self.started
+        return {
+            "collected": self.finished,
+            "steps": self.steps,
+            "seconds": round(seconds, 2),
+            "steps_per_second": round(self.steps / max(1e-9, seconds), 2),
+            "failures": dict(sorted(self.failures.items())),
+            "failures_by_site": top_sites(self.failures_by_site),
+            "skipped": self.skipped_by_site.total(),
+            "skip_reasons": dict(self.skip_reasons.most_common(_REASONS)),
+            "cut": self._cut.count,
+            **({"cut_bias": cut_bias(self._done, self._cut)} if self._cut.count else {}),
+            "judged": self.judgements,
+            "judge_tail_seconds": round(end - self._acted, 2) if self.judgements else 0.0,
+            **({"servers": found} if (found := self.servers()) else {}),
+            "stages": self._stages.facts(),
+        }
+
+
+def tally(trajectories: list[Trajectory]) -> dict[str, Any]:
+    """Return the success rate over trajectories that worked and whose reward is known, with its 95 % interval."""
+    known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
+    successes = sum(bool(trajectory.outcome.success) for trajectory in known)
+    low, high = wilson(successes, len(known))
+    return {
+        "episodes": len(known),
+        "successes": successes,
+        "success_rate": round(successes / len(known), 4) if known else None,
+        "interval": [round(low, 4), round(high, 4)],
+    }

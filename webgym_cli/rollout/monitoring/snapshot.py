@@ -1,0 +1,135 @@
+"""What a rollout tells of itself: the facts of one process, and of several together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from webgym_cli.agent.reply import Servers
+from webgym_cli.records.statistics import wilson
+from webgym_cli.rollout.monitoring.latency import Histogram
+
+RUNNING = 100
+"""Running episodes that are told one by one, the oldest; beyond them only their number."""
+SITES = 50
+"""Sites whose failures are told, those with the most."""
+
+_SUMS = (
+    "slots", "owed", "collected", "withdrawn", "steps", "known", "successes", "judged", "unjudged", "skipped", "cut",
+    "running", "steps_per_second", "episodes_per_second",
+)  # fmt: skip
+
+
+def complete(counted: dict[str, Any]) -> dict[str, Any]:
+    """Return what was counted with all that follows from it.
+
+    `done` of `total` episodes have their trajectory; `success_rate` and its 95 % `interval` speak of this command's
+    episodes whose reward is known; `eta` is in seconds, None when nothing tells.
+    """
+    known, successes = counted["known"], counted["successes"]
+    before = counted["total"] - counted["given_up"] - counted["owed"]
+    done = before + counted["collected"] - counted["withdrawn"]
+    left = max(0, counted["total"] - counted["given_up"] - counted["skipped"] - done)
+    low, high = wilson(successes, known)
+    pace = counted["episodes_per_second"]
+    return {
+        **counted,
+        "done": done,
+        "success_rate": round(successes / known, 4) if known else None,
+        "interval": [round(low, 4), round(high, 4)],
+        "eta": 0.0 if not left else round(left / pace, 1) if pace else None,
+    }
+
+
+def merge(snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return one snapshot of several ranks' (one at least). The latencies are those of all their stages together.
+
+    The plan of each rank must name all episodes, and of the owed ones those that this rank runs.
+    """
+    first = snapshots[0]
+    return complete(
+        {
+            **first,
+            **{key: round(sum(snapshot[key] for snapshot in snapshots), 5) for key in _SUMS},
+            "ranks": len(snapshots),
+            "total": max(snapshot["total"] for snapshot in snapshots),
+            "started_at": min(snapshot["started_at"] for snapshot in snapshots),
+            "elapsed": max(snapshot["elapsed"] for snapshot in snapshots),
+            "queues": _added([snapshot["queues"] for snapshot in snapshots]),
+            "servers": _servers([snapshot["servers"] for snapshot in snapshots]),
+            "failures": _added([snapshot["failures"] for snapshot in snapshots]),
+            "failures_by_site": _sites([snapshot["failures_by_site"] for snapshot in snapshots]),
+            "skipped_by_site": _added([snapshot["skipped_by_site"] for snapshot in snapshots]),
+            "stages": _stages([snapshot["stages"] for snapshot in snapshots]),
+            "episodes": oldest([episode for snapshot in snapshots for episode in snapshot["episodes"]]),
+        }
+    )
+
+
+def ended(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the last snapshot of a rank that does nothing any more: no episode runs, its pace is that over all."""
+    stages = {name: {**stage, "now": 0} for name, stage in snapshot["stages"].items()}
+    pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
+    servers = {address: {**facts, "outstanding": 0, "open": 0} for address, facts in snapshot["servers"].items()}
+    still = {"running": 0, "episodes": [], "queues": {}, "stages": stages, "servers": servers}
+    return complete({**snapshot, **still, "episodes_per_second": 0.0, "steps_per_second": pace})
+
+
+def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the snapshot without what only `merge` needs."""
+
+    def lean(value: dict[str, Any]) -> dict[str, Any]:
+        return {key: found for key, found in value.items() if key != "buckets"}
+
+    stages = {name: {**lean(stage), "recent": lean(stage["recent"])} for name, stage in snapshot["stages"].items()}
+    return {**snapshot, "stages": stages}
+
+
+def oldest(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the oldest running episodes, oldest first."""
+    return sorted(episodes, key=lambda episode: -episode["age"])[:RUNNING]
+
+
+def top_sites(failures: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    """Return the failures by kind of the sites with the most."""
+    order = sorted(failures.items(), key=lambda item: (-item[1].total(), item[0]))
+    return {site: dict(kinds.most_common()) for site, kinds in order[:SITES]}
+
+
+def _added(counts: list[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for found in counts:
+        for key, count in found.items():
+            total[key] += count
+    return dict(sorted(total.items()))
+
+
+def _servers(counts: list[Servers]) -> Servers:
+    total: Servers = {}
+    for found in counts:
+        for address, facts in found.items():
+            mine = total.setdefault(address, dict.fromkeys(facts, 0))
+            mine.update({name: round(mine[name] + value, 2) for name, value in facts.items()})
+    return total
+
+
+def _sites(counts: list[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    total: dict[str, Counter[str]] = {}
+    for found in counts:
+        for site, kinds in found.items():
+            total.setdefault(site, Counter()).update(kinds)
+    return top_sites(total)
+
+
+def _stages(stages: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    names = dict.fromkeys(name for found in stages for name in found)
+    return {name: _stage([found[name] for found in stages if name in found]) for name in names}
+
+
+def _stage(ranks: list[dict[str, Any]]) -> dict[str, Any]:
+    overall, recent = Histogram(), Histogram()
+    for rank in ranks:
+        overall.merge(Histogram.from_json(rank))
+        recent.merge(Histogram.from_json(rank["recent"]))
+    return {"now": sum(rank["now"] for rank in ranks), **overall.to_json(), "recent": recent.to_json()}

@@ -1,0 +1,1 @@
+"""Rollouts on several nodes: Ray actors, one a node."""

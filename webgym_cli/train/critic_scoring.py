@@ -1,0 +1,53 @@
+"""Asks the critic of a checkpoint how likely the policy's success is, in the train role's interpreter."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.process import Job
+from webgym_cli.store import checkpoints
+from webgym_cli.store.run import RunDir
+from webgym_cli.train.command import START
+from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.rl_backend import CRITIC
+from webgym_cli.venvs.locate import role_python
+
+HEADS = "outcome_heads.safetensors"
+"""What a critic has that tells success from failure, beside its network."""
+_MODULE = "webgym_cli.train.rl.critic_inference"
+
+
+def outcome_critic(run: RunDir) -> Path | None:
+    """Return the folder of the current policy's critic, if it has one that tells success."""
+    newest = checkpoints.current(run)
+    folder = checkpoints.folder(run, newest) / CRITIC if newest else None
+    return folder if folder is not None and (folder / HEADS).is_file() else None
+
+
+async def success_probabilities(
+    critic: Path, prompts: Sequence[Sequence[int]], settings: Settings, log: Path
+) -> list[float]:
+    """Return V of each prompt, given as token ids. Raises `RoleError` without the role, `JobError` where it fails."""
+    python = role_python(settings, "train")
+    with tempfile.TemporaryDirectory(prefix="webgym-values-") as folder:
+        states, values = Path(folder) / "states.jsonl", Path(folder) / "values"
+        states.write_text("".join(f"{json.dumps(list(ids))}\n" for ids in prompts), encoding="utf-8")
+        argv = [str(python), str(START), _MODULE, str(critic), str(states), str(values)]
+        env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
+        job = Job.spawn(argv, env=env, log=log, cwd=Path(folder), grace=settings.train.stop_grace)
+        try:
+            code = await job.wait()
+        finally:
+            await job.stop()
+        if code != 0:
+            raise JobError(
+                f"the critic {critic} can't be asked (exit status {code}); log: {log}",
+                hint="-s generate.critic=orm, or none",
+                returncode=code,
+            )
+        return [float(line) for line in values.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,131 @@
+"""What `prepare` left for training: `prepared.json`, `train_config.yaml` and `wandb_env.sh`. Reads, never writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shlex
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from webgym_cli.errors import MissingStageError, SettingsError, UsageError
+from webgym_cli.records.base import Record
+from webgym_cli.records.dataset import PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
+from webgym_cli.store import checkpoints
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import read_json
+
+R = TypeVar("R", bound=Record)
+PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
+"""Keys that don't change what is learned: an interrupted training may go on after they changed."""
+
+
+def read_prepared(run: RunDir) -> Prepared:
+    """Return the dataset that is to be trained on. Raises `MissingStageError` when there is none or it was trained."""
+    file = run.dataset / PREPARED
+    judged = run.orm_of
+    hint = f"webgym prepare {judged.root} --target orm" if judged else f"webgym prepare {run.root}"
+    if not file.is_file():
+        raise MissingStageError(f"{run.dataset}: there is no dataset", hint=hint)
+    prepared = read_record(file, Prepared, hint)
+    newest = checkpoints.current(run)
+    version = newest.version if newest else 0
+    if prepared.iteration != version:
+        known = f"{newest.name} was already trained on it" if newest and prepared.iteration < version else "not current"
+        raise MissingStageError(
+            f"{run.dataset}: the dataset is of iteration {prepared.iteration}, the policy is of {version}: {known}",
+            hint=hint if judged else f"webgym rollout {run.root}, then {hint}",
+        )
+    if newest and prepared.parent != newest.name:
+        raise MissingStageError(
+            f"{run.dataset}: the dataset is for training {prepared.parent}, the current policy is {newest.name}",
+            hint=hint,
+        )
+    return prepared
+
+
+def read_record(file: Path, kind: type[R], hint: str) -> R:
+    """Return the record that a file holds. Raises `UsageError` that names the file and the place."""
+    try:
+        return kind.model_validate(read_json(file))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}", hint=hint) from None
+
+
+def read_train_config(run: RunDir) -> dict[str, Any]:
+    """Return `train_config.yaml`. Raises `UsageError` that names the file and the line."""
+    file = run.dataset / TRAIN_CONFIG
+    hint = f"webgym prepare {run.root}"
+    try:
+        config = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MissingStageError(f"{file}: is missing", hint=hint) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: can't be read: {error}", hint=hint) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise UsageError(f"{file}{line}: not YAML: {getattr(error, 'problem', error)}", hint=hint) from None
+    if not isinstance(config, dict) or not {"model_name_or_path", "dataset", "output_dir"} <= config.keys():
+        raise UsageError(f"{file}: model_name_or_path, dataset or output_dir is missing", hint=hint)
+    model = str(config["model_name_or_path"])
+    if Path(model).is_absolute() and not Path(model).is_dir():
+        raise MissingStageError(f"{file}: model_name_or_path: there is no folder {model}", hint=hint)
+    return config
+
+
+def read_wandb_env(run: RunDir) -> dict[str, str]:
+    """Return the variables that `wandb_env.sh` exports, without running it; none where the file is missing."""
+    file = run.dataset / WANDB_ENV
+    if not file.is_file():
+        return {}
+    try:
+        words = shlex.split(file.read_text(encoding="utf-8"), comments=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: can't be read: {error}", hint=f"webgym prepare {run.root}") from None
+    pairs = (word.partition("=") for word in words if "=" in word)
+    return {name: value for name, _, value in pairs if name.isidentifier()}
+
+
+def deepspeed_config(config: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the DeepSpeed settings of a training, or None. Raises `SettingsError` that names the file."""
+    value = config.get("deepspeed")
+    if value is None or isinstance(value, dict):
+        return value
+    file = Path(str(value))
+    try:
+        loaded = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{file}: DeepSpeed's settings can't be read: {error.strerror}") from None
+    except ValueError as error:
+        raise SettingsError(f"{file}: not JSON: {error}") from None
+    if not isinstance(loaded, dict):
+        raise SettingsError(f"{file}: DeepSpeed's settings must be a JSON object")
+    return loaded
+
+
+def zero_stage(config: dict[str, Any]) -> int | None:
+    """Return the ZeRO stage, or None without DeepSpeed."""
+    loaded = deepspeed_config(config)
+    return None if loaded is None else int(loaded.get("zero_optimization", {}).get("stage", 0))
+
+
+def config_digest(config: dict[str, Any]) -> str:
+    """Return the SHA-256 of everything in the configuration that changes what is learned."""
+    kept = {key: value for key, value in config.items() if key not in PLACES}
+    kept["deepspeed"] = deepspeed_config(config)
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def total_steps(config: dict[str, Any], samples: int, world_size: int) -> int:
+    """Return the optimizer steps that the trainer will make, as it counts them: partial batches count, at least 1."""
+    if int(config.get("max_steps") or -1) > 0:
+        return int(config["max_steps"])
+    batches = math.ceil(math.ceil(samples / int(config.get("per_device_train_batch_size") or 8)) / world_size)
+    per_epoch = max(1, math.ceil(batches / int(config.get("gradient_accumulation_steps") or 1)))
+    return max(1, math.ceil(per_epoch * float(config.get("num_train_epochs") or 3)))

@@ -1,0 +1,112 @@
+"""Merges a trained LoRA adapter into the weights that it was trained on: a model like any other is published."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.process import Job
+from webgym_cli.records.events import EventSink
+from webgym_cli.store.weights import whole
+from webgym_cli.train import failure
+from webgym_cli.train import working_dir as partial
+from webgym_cli.train.disk import model_folder
+from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.util.files import write_atomic
+
+MERGED, MERGING, CONFIG = "merged", "merged.new", "merge.yaml"
+ADAPTER = "adapter"
+"""The folder beside the published weights that keeps the adapter itself."""
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
+KEPT = ("template", "trust_remote_code", "image_min_pixels", "image_max_pixels", "resize_vocab", "add_tokens")
+"""Settings of the training that decide how model, tokenizer and processor are loaded and saved."""
+PRECISIONS = ("float32", "float16", "bfloat16")
+SHARD_GB = 5
+
+
+async def merge(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, sink: EventSink) -> Path:
+    """Return the folder of the merged weights beside the adapter's; one that an earlier attempt finished is taken.
+
+    The weights keep the precision of the model that was trained. Raises `JobError`.
+    """
+    done = plan.folder / MERGED
+    if done.is_dir():
+        return done
+    began = time.monotonic()
+    target = plan.folder / MERGING
+    shutil.rmtree(target, ignore_errors=True)
+    write_atomic(plan.folder / CONFIG, yaml.safe_dump(_config(plan, adapter, target), sort_keys=False))
+    await _export(plan, settings, log)
+    files = list(target.glob("*.safetensors"))
+    if not files or not all(map(whole, files)):
+        raise JobError(f"the adapter was merged, but {target} holds no whole weights; log: {log}", hint=f"read {log}")
+    _complete(adapter, target)
+    target.rename(done)
+    seconds = round(time.monotonic() - began, 1)
+    message = f"the adapter is merged into the weights, after {seconds:.0f} s"
+    sink({"event": "train_merge", "seconds": seconds, "message": message})
+    return done
+
+
+def _config(plan: TrainPlan, adapter: Path, target: Path) -> dict[str, Any]:
+    """Return the settings of `llamafactory-cli export`."""
+    model = plan.model
+    kept = {name: plan.config[name] for name in KEPT if name in plan.config}
+    return {
+        "model_name_or_path": model,
+        "adapter_name_or_path": str(adapter),
+        "finetuning_type": "lora",
+        **kept,
+        "export_dir": str(target),
+        "export_size": SHARD_GB,
+        "export_device": "cpu",  # in memory that no server and no trainer competes for
+        "infer_dtype": precision(model_folder(model)),
+    }
+
+
+def precision(folder: Path | None) -> str:
+    """Return the precision of a model's weights as its `config.json` names it; `auto` where it doesn't."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8")) if folder else {}
+    except (OSError, ValueError):
+        return "auto"
+    text = config.get("text_config") or {}
+    said = (found.get(key) for found in (config, text) for key in ("dtype", "torch_dtype"))
+    return next((str(name) for name in said if name in PRECISIONS), "auto")
+
+
+async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
+    """Run LLaMA-Factory's export to its end. Raises `JobError`."""
+    argv = [plan.argv[0], "export", CONFIG]
+    env = child_environment(plan.env, settings, plan.python)
+    job = Job.spawn(argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
+    try:
+        code = await asyncio.wait_for(job.wait(), plan.time_limit)
+    except TimeoutError:
+        raise JobError(
+            f"merging the adapter passed the time limit of {plan.time_limit / 60:g} minutes; log: {log}",
+            hint="-s train.time_limit_minutes=… gives it more; the same command goes on with the merge",
+        ) from None
+    finally:
+        await asyncio.shield(job.stop())
+    if code != 0:
+        error = failure.failed(code, log)
+        raise JobError(f"the adapter could not be merged: {error}", hint=error.hint, returncode=code)
+
+
+def _complete(adapter: Path, merged: Path) -> None:
+    """Give the merged folder what a checkpoint has beside weights, and the adapter for those who want it."""
+    shutil.copyfile(adapter / partial.STATE, merged / partial.STATE)
+    (merged / ADAPTER).mkdir(exist_ok=True)
+    for name in ADAPTER_FILES:
+        shutil.copyfile(adapter / name, merged / ADAPTER / name)
+    (merged / "Modelfile").unlink(missing_ok=True)  # for another server, with a template of its own

@@ -1,0 +1,90 @@
+"""Carries Adam's moments from one iteration's training into the next.
+
+The trainer can go on from a checkpoint, but then it also keeps that training's step count, data position and learning
+rate. So a copy of the parent is laid out beside it in which exactly these are reset: big files are hard links, the
+small ones are rewritten by `optimizer_carryover_script.py` inside the train role's environment, where torch is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.train.working_dir import OPTIMIZER_STATES, RL_STATE, read_training
+
+BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
+UNUSABLE = 3
+"""Exit status of the builder when the parent's states can't be carried; its last line says why."""
+
+
+def resumable(folder: Path) -> bool:
+    """Tell whether optimizer states lie beside the weights: LLaMA-Factory's or our own trainer's."""
+    return _has_moments(folder) or (folder / RL_STATE).is_dir()
+
+
+def _has_moments(folder: Path) -> bool:
+    """Tell whether optimizer states of LLaMA-Factory lie beside the weights, as WebGym tells it."""
+    states = (folder / "optimizer.pt").is_file() or (folder / "latest").is_file()
+    return (folder / "trainer_state.json").is_file() and (states or any(folder.glob(OPTIMIZER_STATES)))
+
+
+def why_not_carried(folder: Path, *, world_size: int, zero_stage: int | None) -> str:
+    """Return why a training can't start from this checkpoint's optimizer states; empty when it can."""
+    if not _has_moments(folder):
+        return f"{folder.name} has no optimizer states of LLaMA-Factory"
+    before = read_training(folder)
+    stage = before.zero_stage if before else _guess_stage(folder)
+    shards = len(list(folder.glob(OPTIMIZER_STATES)))
+    if (stage is None) != (zero_stage is None) or (before is not None and stage != zero_stage):
+        return f"{folder.name} was trained with {_stage(stage)}, this training uses {_stage(zero_stage)}"
+    if zero_stage is not None and shards != world_size:
+        return f"{folder.name} has the optimizer states of {shards} processes, this training has {world_size}"
+    return ""
+
+
+def steps_for(config: dict[str, Any], total: int) -> dict[str, int]:
+    """Return the intervals that the trainer would otherwise take from the parent's state."""
+    logging = config.get("logging_steps") or 500
+    wanted = {
+        "logging_steps": logging,
+        "eval_steps": config.get("eval_steps") or logging,
+        "save_steps": config.get("save_steps") or 500,
+    }
+    # shares of the training become steps, as the trainer does it
+    return {name: int(value) if value >= 1 else max(1, -int(-total * value // 1)) for name, value in wanted.items()}
+
+
+async def build(
+    python: Path, parent: Path, target: Path, options: dict[str, Any], env: dict[str, str], log: Path
+) -> str:
+    """Lay out the start in `target`. Return why it can't be done, or an empty text. Raises `JobError`."""
+    shutil.rmtree(target, ignore_errors=True)
+    argv = [str(python), str(BUILDER), str(parent), str(target), json.dumps(options)]
+    job = Job.spawn(argv, env=env, log=log)
+    try:
+        code = await job.wait()
+    finally:
+        await asyncio.shield(job.stop())
+    if code == 0:
+        return ""
+    said = next(iter(last_lines(log, 1)), "")
+    if code == UNUSABLE:
+        return said.removeprefix("webgym: ")
+    raise JobError(
+        f"the optimizer states of {parent.name} couldn't be prepared (exit status {code}): {said}",
+        hint=f"read {log}; -s train.keep_optimizer_state=false starts with a fresh optimizer",
+        returncode=code,
+    )
+
+
+def _guess_stage(folder: Path) -> int | None:
+    return 0 if any(folder.glob(OPTIMIZER_STATES)) else None
+
+
+def _stage(stage: int | None) -> str:
+    return "no DeepSpeed" if stage is None else f"DeepSpeed ZeRO-{stage}"

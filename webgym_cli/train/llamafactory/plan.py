@@ -1,0 +1,165 @@
+"""Decides how LLaMA-Factory trains on the samples that `prepare` chose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.records.dataset import Prepared
+from webgym_cli.store import checkpoints
+from webgym_cli.store.run import RunDir
+from webgym_cli.train import disk
+from webgym_cli.train import process_env as environment
+from webgym_cli.train import working_dir as partial
+from webgym_cli.train.command import llamafactory, trainer_command
+from webgym_cli.train.llamafactory import dataset
+from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
+from webgym_cli.train.nodes.topology import place_in
+from webgym_cli.train.training_plan import TrainPlan, fresh_note
+from webgym_cli.venvs.locate import resolve_device, role_python
+
+LAUNCH_FILE = "launch.yaml"
+"""The configuration that is run: `train_config.yaml` and the overrides. A file, since LLaMA-Factory's multi-process
+start cuts its command line at spaces."""
+
+
+def plan_imitation(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
+    """Return how the prepared dataset will be trained on.
+
+    Raises `MissingStageError` without a dataset for the current policy, `RoleError` without LLaMA-Factory, `UsageError`
+    for damaged files.
+    """
+    prepared = dataset.read_prepared(run)
+    config = dataset.read_train_config(run)
+    python = role_python(settings, "train")
+    cli = llamafactory(python)
+    if not cli.is_file():
+        raise RoleError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
+    base = _base(run, settings, prepared, config, python, environ)
+    plan = _continued(run, base) or _carried(run, settings, base)
+    stage, carried = plan.training.zero_stage, plan.mode == "carried"
+    return replace(plan, disk_bytes=disk.needed(config, stage, plan.total_steps, carried=carried))
+
+
+def _base(
+    run: RunDir,
+    settings: Settings,
+    prepared: Prepared,
+    config: dict[str, Any],
+    python: Path,
+    environ: Mapping[str, str],
+) -> TrainPlan:
+    """Return the plan of a fresh training."""
+    device = resolve_device(settings.roles.device)
+    stage = dataset.zero_stage(config)
+    local = environment.processes(settings, device, environ)
+    place = place_in(settings.train, environ)
+    world = local * (place.count if place else 1)
+    folder = partial.partial_folder(run, prepared.model_name)
+    env, overrides, remark = environment.reporting(settings, config, dataset.read_wandb_env(run), environ, python)
+    env = (
+        environment.trainer_env(
+            python=python,
+            device=device,
+            processes=local,
+            torchrun=stage is not None or world > 1,
+            local_model=Path(str(config["model_name_or_path"])).is_dir(),
+            datasets_cache=folder / "datasets_cache",
+        )
+        | env
+    )
+    newest = checkpoints.current(run)
+    parent = newest.name if newest else prepared.parent
+    training = partial.Training(
+        data_digest=prepared.data_digest,
+        config_digest=dataset.config_digest(config),
+        parent=parent,
+        carried=False,
+        world_size=world,
+        zero_stage=stage,
+    )
+    return TrainPlan(
+        name=prepared.model_name,
+        iteration=prepared.iteration,
+        parent=parent,
+        model=str(config["model_name_or_path"]),
+        algorithm="sft",
+        python=python,
+        device=device,
+        argv=trainer_command(python, "sft", LAUNCH_FILE, processes=local, nodes=place.count if place else 1),
+        env=env,
+        folder=folder,
+        config=config,
+        overrides={"output_dir": str(folder)} | overrides,
+        launch_file=LAUNCH_FILE,
+        deepspeed=dataset.deepspeed_config(config),
+        training=training,
+        total_steps=dataset.total_steps(config, prepared.train_samples, world),
+        time_limit=settings.train.time_limit_minutes * 60,
+        place=place,
+        notes=(remark,) if remark else (),
+    )
+
+
+def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
+    """Return the plan that goes on where a training of this dataset was interrupted."""
+    for folder, before in _interrupted(run, plan):
+        adopted = folder if folder != plan.folder else None
+        if done := partial.finished(folder):
+            note = "all steps of the interrupted training were made: only its publication is missing"
+            plan = replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted, training=before)
+            return replace(plan, notes=(*plan.notes, note))
+        found = partial.newest_complete(folder, world_size=plan.training.world_size, resumable=True)
+        if found is None:
+            continue
+        here = plan.folder / found.name
+        overrides = (
+            plan.overrides | {"resume_from_checkpoint": str(here)} | ({"warmup_steps": 0} if before.carried else {})
+        )
+        return replace(
+            plan,
+            mode="continued",
+            source=here,
+            adopted=adopted,
+            overrides=overrides,
+            training=before,
+            notes=(*plan.notes, f"goes on after step {partial.step_of(found)} of the interrupted training"),
+        )
+    return None
+
+
+def _interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, partial.Training]]:
+    """Yield the working folders that hold a training of exactly this dataset with these settings."""
+    yield from partial.interrupted(run, plan.training)
+    by_hand = run.checkpoints / plan.name  # `llamafactory-cli train train_config.yaml`, typed by a person
+    if by_hand.is_dir():
+        usable = partial.newest_complete(by_hand, world_size=plan.training.world_size, resumable=True)
+        if usable is None and partial.finished(by_hand) is None:
+            raise UsageError(
+                f"{by_hand}: is in the way: it is no finished training, and none that can be gone on with",
+                hint="move it away, then run the same command again",
+            )
+        yield by_hand, plan.training
+
+
+def _carried(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
+    """Return the plan that starts with the optimizer states of the current policy, or the fresh one with the reason."""
+    newest = checkpoints.current(run)
+    if newest is None:
+        return plan
+    source = checkpoints.folder(run, newest)
+    reason = "train.keep_optimizer_state is off"
+    if plan.lora:
+        reason = f"the adapter is new, {newest.name} holds the one before merged into its weights"
+    elif settings.train.keep_optimizer_state:
+        reason = why_not_carried(source, world_size=plan.training.world_size, zero_stage=plan.training.zero_stage)
+    if reason:
+        return replace(plan, notes=(*plan.notes, fresh_note(reason)))
+    start = partial.start_folder(run, plan.name)
+    training = plan.training.model_copy(update={"carried": True})
+    overrides = plan.overrides | {"resume_from_checkpoint": str(start), "warmup_steps": 0}
+    return replace(plan, mode="carried", source=source, start=start, training=training, overrides=overrides)

@@ -1,0 +1,107 @@
+"""Where a process stands among the nodes of one training, as torchrun's variables in the environment say."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.config.train import TrainSettings
+from webgym_cli.errors import UsageError
+
+ASK = "export NNODES, NODE_RANK (0 on the first node) and MASTER_ADDR on every node, then start the same command there"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node among several, each of which runs the same command."""
+
+    count: int
+    """Nodes that train together, at least 2."""
+    rank: int
+    """The number of this one; node 0 leads."""
+    address: str = ""
+    """Host name or IP address of node 0, as the others reach it; empty: node 0 gives its host's name."""
+    port: int = 0
+    """Port of the rendezvous on node 0; 0: node 0 takes a free one for each training."""
+    by_ray: bool = False
+    """Whether Ray places the other nodes; else each of them runs the same command."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is node 0."""
+        return self.rank == 0
+
+    def to_json(self, processes: int) -> dict[str, Any]:
+        """Return who does what, as data; `processes`: the trainer's on all nodes together."""
+        each = processes // self.count
+        shares = [{"node": rank, "ranks": [*range(rank * each, (rank + 1) * each)]} for rank in range(self.count)]
+        rendezvous = f"{self.master}:{self.port or 'a free port'}"
+        placed = "ray" if self.by_ray else "NODE_RANK"
+        return {
+            "count": self.count,
+            "this": self.rank,
+            "placed_by": placed,
+            "rendezvous": rendezvous,
+            "shares": shares,
+            "files": self.files,
+        }
+
+    @property
+    def files(self) -> str:
+        """Who gets the run's files, and how."""
+        if not self.by_ray:
+            return "every node works in the run's folder: it must be mounted at the same path"
+        return (
+            "a node that does not see the run's folder is sent dataset, images, configuration and starting weights by "
+            "node 0, once, and gives back its share of the optimizer's states"
+        )
+
+    @property
+    def master(self) -> str:
+        """The address of node 0 that the others are told."""
+        return self.address or socket.gethostname()
+
+
+def place_of(environ: Mapping[str, str]) -> Place | None:
+    """Return this process's place by `NNODES`, `NODE_RANK`, `MASTER_ADDR` and `MASTER_PORT`; None for a node alone.
+
+    Raises `UsageError` where they are incomplete or contradict each other.
+    """
+    count = _number(environ, "NNODES", 1, "1")
+    if count == 1:
+        return None
+    if not environ.get("NODE_RANK"):
+        raise UsageError(f"NNODES is {count}, but NODE_RANK is not set: which of them is this node?", hint=ASK)
+    rank = _number(environ, "NODE_RANK", 0)
+    if rank >= count:
+        raise UsageError(f"NODE_RANK is {rank}, but NNODES is {count}: ranks go from 0 to {count - 1}", hint=ASK)
+    port = _number(environ, "MASTER_PORT", 1, "0")
+    if port > 65535:
+        raise UsageError(f"MASTER_PORT: {port} is no port", hint="leave it out: node 0 then takes a free one")
+    return Place(count, rank, environ.get("MASTER_ADDR", "").strip(), port)
+
+
+def place_in(settings: TrainSettings, environ: Mapping[str, str]) -> Place | None:
+    """Return the place of a training's process: by the environment, or at the head of the nodes that Ray offers."""
+    place = place_of(environ)
+    if settings.executor != "ray":
+        return place
+    if place is not None:
+        raise UsageError(
+            f"train.executor is ray, but NNODES is {place.count}: either Ray places the nodes or you do",
+            hint="unset NNODES, or -s train.executor=local",
+        )
+    port = _number(environ, "MASTER_PORT", 1, "0")
+    return Place(settings.nodes, 0, environ.get("MASTER_ADDR", "").strip(), port, True) if settings.nodes > 1 else None
+
+
+def _number(environ: Mapping[str, str], name: str, least: int, missing: str = "") -> int:
+    """Return a variable's whole number; where it is not set, what stands for that."""
+    text = environ.get(name, "").strip()
+    if not text:
+        return int(missing)
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise UsageError(f"{name}: {text!r} is no whole number from {least}", hint=ASK)
+    return int(text)

@@ -1,0 +1,90 @@
+"""The environment of the trainer's processes: how many there are, what they find, what they report to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.jobs import devices
+from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
+
+DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""Variables of our own environment that would mislead the role's interpreter."""
+
+
+def processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
+    """Return the trainer's processes on this machine: the setting, else one for each GPU it can use, one on CPU.
+
+    Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that leaves too few GPUs, or names what is none.
+    """
+    wanted = settings.train.nproc_per_node
+    if device == "cpu":
+        return wanted or 1
+    count = devices.usable(environ)
+    if count == 0:
+        raise UsageError(
+            f"{devices.VARIABLE}={environ.get(devices.VARIABLE)}: it hides every GPU from the trainer",
+            hint=f"unset {devices.VARIABLE}, or name the GPUs to train on",
+        )
+    if wanted and count and wanted > count:
+        raise UsageError(
+            f"train.nproc_per_node: {wanted} processes need as many GPUs, {count} can be used",
+            hint=f"-s train.nproc_per_node=null takes every GPU that {devices.VARIABLE} leaves",
+        )
+    return wanted or count or 1
+
+
+def trainer_env(
+    *, python: Path, device: str, processes: int, torchrun: bool, local_model: bool, datasets_cache: Path
+) -> dict[str, str]:
+    """Return the variables that we add to the inherited environment; nothing secret."""
+    env = {
+        "PYTHONUNBUFFERED": "1",
+        # beside the training: tokenized samples must not pile up in the home folder
+        "HF_DATASETS_CACHE": str(datasets_cache),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if torchrun:
+        env |= {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": str(processes)}
+        if any(character.isspace() for character in str(python)):
+            raise RoleError(
+                f"{python}: LLaMA-Factory can't start several processes from a folder with a space in its name",
+                hint="set WEBGYM_HOME or roles.train to a folder without spaces, then run webgym setup --role train",
+            )
+    if device == "cpu":
+        env["OMP_NUM_THREADS"] = "1"
+    if local_model:
+        env["HF_HUB_OFFLINE"] = "1"
+    return env
+
+
+def reporting(
+    settings: Settings, config: dict[str, Any], wandb_env: Mapping[str, str], environ: Mapping[str, str], python: Path
+) -> tuple[dict[str, str], dict[str, Any], str]:
+    """Return variables, overrides and a remark about where the training is reported to."""
+    if config.get("report_to") != "wandb":
+        return {}, {}, ""
+    mode, reason = wandb_mode(settings, environ)
+    if mode == "disabled":
+        return {}, {"report_to": "none"}, f"{reason}: nothing is reported to Weights & Biases"
+    if not _has_wandb(python):
+        return {}, {"report_to": "none"}, "wandb is not installed in the train environment: nothing is reported to it"
+    env = {**wandb_env, **wandb_environment(mode, environ)}
+    env["WANDB_FINISH_TIMEOUT"] = f"{settings.log_config.wait_seconds:g}"
+    return env, {}, "" if mode == "online" else f"{reason}: Weights & Biases is kept offline, in the logs"
+
+
+def child_environment(env: Mapping[str, str], settings: Settings, python: Path) -> dict[str, str]:
+    """Return the whole environment of the trainer. The key reaches it by inheritance, never through a file or flag."""
+    merged = with_key({name: value for name, value in os.environ.items() if name not in DROPPED}, settings) | dict(env)
+    merged["PATH"] = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
+    return merged
+
+
+def _has_wandb(python: Path) -> bool:
+    root = python.parent.parent
+    return any(root.glob("lib/python*/site-packages/wandb/__init__.py"))

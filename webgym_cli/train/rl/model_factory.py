@@ -1,0 +1,96 @@
+"""Puts together what a training works with: networks, engines, and what makes their inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import webgym_cli.train.rl.critics as critics
+import webgym_cli.train.rl.model as model
+from webgym_cli.config.rl import OptimSettings
+from webgym_cli.train.rl.data import Batch
+from webgym_cli.train.rl.distributed import World
+from webgym_cli.train.rl.engine import DeepSpeedEngine, Engine, PlainEngine, Watcher, deepspeed_config
+from webgym_cli.train.rl.inputs import Collator
+from webgym_cli.train.rl.options import TrainerOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Makes networks and engines, all for one training."""
+
+    options: TrainerOptions
+    world: World
+    batch: Batch
+
+    @property
+    def bf16(self) -> bool:
+        """Whether bfloat16 is computed in."""
+        wanted = self.options.trainer.bf16
+        return self.world.device.type == "cuda" if wanted is None else wanted
+
+    @property
+    def attention(self) -> str:
+        """How attention is computed."""
+        return model.attention_of(self.options.model, self.world.device)
+
+    def actor(self, folder: Path) -> Engine:
+        """Return the policy that is trained."""
+        network = model.load_network(folder, self.attention, self._held)
+        model.prepare(network, self.options.model)
+        return self._engine(self._policy(network), self.options.actor.optim, self.options.actor.grad_clip)
+
+    def critic(self, folder: Path) -> Engine:
+        """Return the critic that is trained."""
+        network = model.load_network(folder, self.attention, self._held)
+        model.prepare(network, self.options.model)
+        told = self.options.webrl
+        if told is None:
+            critic: Any = critics.Critic(network)
+        else:
+            critic = critics.OutcomeCritic(network, told.heads)
+        critics.load_head(critic, folder)
+        return self._engine(critic, self.options.critic.optim, self.options.critic.grad_clip)
+
+    def reference(self, folder: Path) -> Watcher:
+        """Return a policy that is not trained."""
+        kind = torch.bfloat16 if self.bf16 else torch.float32
+        policy = self._policy(model.load_network(folder, self.attention, kind).requires_grad_(False))
+        return Watcher(policy.eval(), self.world, self._deepspeed(self.options.actor.optim, 1.0), bf16=self.bf16)
+
+    def collator(self, folder: Path, network: Any) -> Collator:
+        """Return what makes inputs of rows."""
+        return Collator(
+            transformer=network.base_model,
+            processor=model.image_processor(folder, network),
+            packed=self.options.model.use_remove_padding,
+            attention=self.attention,
+            dtype=torch.bfloat16 if self.bf16 else torch.float32,
+            together=self.world.size > 1,
+        )
+
+    @property
+    def _held(self) -> torch.dtype:
+        """The type of the weights at first: DeepSpeed keeps its own float32 copy beside those in bfloat16."""
+        return torch.bfloat16 if self.bf16 and self.options.trainer.deepspeed else torch.float32
+
+    def _policy(self, network: Any) -> model.Policy:
+        return model.Policy(
+            network,
+            temperature=self.batch.temperature,
+            truncation=self.batch.truncation,
+            chunk=self.options.actor.logprob_chunk,
+        )
+
+    def _engine(self, module: Any, optim: OptimSettings, grad_clip: float) -> Engine:
+        config = self._deepspeed(optim, grad_clip)
+        if config is not None:
+            return DeepSpeedEngine(module, self.world, config)
+        return PlainEngine(module, self.world, optim, grad_clip, bf16=self.bf16)
+
+    def _deepspeed(self, optim: OptimSettings, grad_clip: float) -> dict[str, Any] | None:
+        path = self.options.trainer.deepspeed
+        return None if path is None else deepspeed_config(Path(path), optim, grad_clip, bf16=self.bf16)

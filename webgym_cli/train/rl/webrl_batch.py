@@ -1,0 +1,148 @@
+"""What each action of a batch is to teach WebRL's actor, once its critic has learned; and shares of both's losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import webgym_cli.train.rl.webrl_losses as webrl
+from webgym_cli.config.rl import WebRLSettings
+from webgym_cli.train.rl.batch_targets import load_tensors, save_tensors, spread
+from webgym_cli.train.rl.data import Batch, Row
+from webgym_cli.train.rl.objectives import Objective
+from webgym_cli.train.rl.webrl_states import transition_of
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLessons:
+    """Of n actions, in the order of the batch's rows."""
+
+    reference: torch.Tensor
+    """[n] float32: summed log-probs under the actor as the phase began."""
+    advantages: torch.Tensor
+    """[n] float32."""
+    metrics: dict[str, float]
+    """What the logs say about the batch."""
+
+
+def successes(batch: Batch) -> torch.Tensor:
+    """Return [n] bool: whether the episode of each action succeeded."""
+    reward = batch.trajectories.reward
+    return torch.tensor([bool(reward[row.trajectory] >= 1) for row in batch.rows])
+
+
+def steps_left(rows: tuple[Row, ...]) -> torch.Tensor:
+    """Return [n] float32: the steps from each on to its episode's last, itself included, as far as the batch has them.
+
+    Of replayed episodes it has only some. The released objective, which alone asks, chooses the same actions all the
+    same: a success counts from its first step left on.
+    """
+    ends: dict[int, int] = {}
+    for row in rows:
+        ends[row.trajectory] = max(row.step, ends.get(row.trajectory, 0))
+    return torch.tensor([float(ends[row.trajectory] - row.step + 1) for row in rows])
+
+
+def learn(
+    batch: Batch, options: WebRLSettings, reference: torch.Tensor, value: torch.Tensor, next_value: torch.Tensor
+) -> ActionLessons:
+    """Return what the actions teach; `reference`, V(s) and V(s') are [n] on the CPU."""
+    success = successes(batch).float()
+    told = [transition_of(row) for row in batch.rows]
+    last = torch.tensor([found.last for found in told])
+    if options.objective == "paper":
+        after = next_value.masked_fill(last, 0.0)
+        advantages = webrl.paper_advantage(success * last, value, after, success, options.lam)
+    else:
+        returns = webrl.monte_carlo(success, steps_left(batch.rows), options.gamma)
+        advantages = webrl.released_advantage(value, next_value, success, returns)
+    lengths = batch.offsets.diff().float()
+    metrics = {
+        **spread("critic/advantages", advantages),
+        "critic/advantages/std": float(advantages.double().std(correction=0)),
+        "critic/advantages/positive": float((advantages > 0).double().mean()),
+        **spread("critic/values", value),
+        **spread("critic/score", batch.trajectories.reward[batch.trajectories.reward.isfinite()]),
+        **spread("response_length", lengths),
+        **spread("prompt_length", torch.tensor([len(row.input_ids) for row in batch.rows]) - lengths),
+        "actor/reference_log_prob": float(reference.double().sum() / lengths.double().sum()),
+        "data/replayed": sum(found.replayed for found in told) / len(told),
+        "response/aborted_ratio": batch.trajectories.failed / len(batch.trajectories.reward),
+        "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
+    }
+    ranked = auc(value, success.bool())
+    return ActionLessons(reference, advantages, metrics if ranked is None else metrics | {"critic/auc": ranked})
+
+
+def auc(value: torch.Tensor, success: torch.Tensor) -> float | None:
+    """Return how often a success has the greater value than a failure, ties counting half; None without both."""
+    levels, place = torch.unique(value.double(), return_inverse=True)
+    won = torch.zeros(len(levels), dtype=torch.float64).index_add(0, place, success.double())
+    lost = torch.zeros(len(levels), dtype=torch.float64).index_add(0, place, (~success).double())
+    pairs = won.sum() * lost.sum()
+    if not pairs:
+        return None
+    return float((won * (lost.cumsum(0) - lost / 2)).sum() / pairs)
+
+
+def save(lessons: ActionLessons, folder: Path, digest: str) -> None:
+    """Write them into a folder, under a digest of what they were computed from."""
+    tensors = {"reference": lessons.reference, "advantages": lessons.advantages}
+    save_tensors(tensors, {"digest": digest, "metrics": lessons.metrics}, folder)
+
+
+def load(folder: Path, digest: str) -> ActionLessons | None:
+    """Return what `save` wrote under this digest, or None."""
+    held = load_tensors(folder, digest)
+    return None if held is None else ActionLessons(**held[0], metrics=held[1]["metrics"])
+
+
+CRITIC_METRICS = {"critic/loss", "critic/accuracy"}
+"""What `critic_share` tells."""
+ACTOR_METRICS = {"actor/loss", "actor/log_ratio", "actor/entropy"}
+"""What `actor_share` tells."""
+
+
+def critic_share(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[int, int]) -> Objective:
+    """Return a call's share of the critic's loss: the sum of all cross-entropies, over the mini-batch's actions.
+
+    `logits` [k, heads, 2] are those of k states, each met `tally` [k, 2] times in a failure and in a success; `totals`:
+    how often the mini-batch met a state, and its actions. The accuracy is that of the values before this step.
+    """
+    met, actions = totals
+    heads = logits.unbind(1)
+    lost, won = tally.unbind(1)
+    losses = lost * webrl.critic_loss(torch.zeros_like(lost), *heads)
+    losses = losses + won * webrl.critic_loss(torch.ones_like(won), *heads)
+    right = torch.where(webrl.success_probability(*heads) >= 0.5, won, lost)
+    return Objective(losses.sum() / actions, {"critic/accuracy": right.detach().sum() / met})
+
+
+def actor_share(
+    found: tuple[torch.Tensor, torch.Tensor],
+    lengths: torch.Tensor,
+    lessons: ActionLessons,
+    options: WebRLSettings,
+    totals: tuple[int, int],
+) -> Objective:
+    """Return a call's share of the actor's loss, the mean over a mini-batch's actions.
+
+    `found`: log-probs and entropies [k] of the tokens of its actions, which have `lengths` [m] tokens; `lessons` are
+    those of the m actions; `totals`: tokens and actions of the mini-batch.
+    """
+    tokens, actions = totals
+    action = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+    sums = webrl.action_sums(found[0], action, len(lengths))
+    if options.objective == "paper":
+        losses = webrl.paper_loss(sums, lessons.reference, lessons.advantages, options.beta)
+    else:
+        losses = webrl.released_loss(sums, lessons.reference, lengths, lessons.advantages)
+    return Objective(
+        losses.sum() / actions,
+        {
+            "actor/log_ratio": (sums - lessons.reference).detach().sum() / actions,
+            "actor/entropy": found[1].detach().sum() / tokens,
+        },
+    )

@@ -1,0 +1,238 @@
+"""Decides how our own trainer (`train/rl/`) improves the policy on a batch of its episodes: by gradients, or WebRL."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.rl import RlSettings
+from webgym_cli.config.shipped import deepspeed_file
+from webgym_cli.errors import MissingStageError
+from webgym_cli.records.checkpoint import Algorithm, Checkpoint
+from webgym_cli.records.rl_data import SUMMARY, RlData
+from webgym_cli.store import checkpoints
+from webgym_cli.store.current_algorithm import algorithm
+from webgym_cli.store.run import RunDir
+from webgym_cli.train import disk
+from webgym_cli.train import process_env as environment
+from webgym_cli.train import working_dir as partial
+from webgym_cli.train.command import trainer_command
+from webgym_cli.train.llamafactory import dataset
+from webgym_cli.train.nodes.topology import place_in
+from webgym_cli.train.training_plan import TrainPlan, fresh_note
+from webgym_cli.venvs.locate import resolve_device, role_python
+
+LAUNCH_FILE = "launch.json"
+WITH_CRITIC = ("gae", "webrl")
+CRITIC = "critic"
+"""The critic's folder in a checkpoint."""
+PLACES = ("data", "trainer.output_dir", "trainer.save_freq", "trainer.carry_state")
+"""Keys that don't change what is learned, or that `Training.carried` tells of."""
+
+
+def plan_gradients(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
+    """Return how the prepared batch will be trained on.
+
+    Raises `MissingStageError` without a batch of the current policy, `RoleError` without the train role, `UsageError`
+    for damaged files.
+    """
+    kind = algorithm(run, settings)
+    batch = read_batch(run, kind)
+    newest = checkpoints.current(run)
+    plan = _fresh(run, settings, batch, kind, environ)
+    plan = _carried(run, settings, plan, newest)
+    return _continued(run, plan)
+
+
+def read_batch(run: RunDir, kind: Algorithm) -> RlData:
+    """Return what the batch says of itself. Raises `MissingStageError` unless it is the current policy's, and fits."""
+    file, hint = run.rl_data / SUMMARY, f"webgym prepare {run.root}"
+    if not file.is_file():
+        raise MissingStageError(f"{run.rl_data}: there is no batch", hint=hint)
+    batch = dataset.read_record(file, RlData, hint)
+    newest = checkpoints.current(run)
+    version = newest.version if newest else 0
+    if batch.iteration != version or (newest and batch.policy != newest.name):
+        raise MissingStageError(
+            f"{run.rl_data}: the batch is for training {batch.policy} in iteration {batch.iteration}, the current "
+            f"policy is {newest.name if newest else 'the base model'}, version {version}",
+            hint=f"webgym rollout {run.root}, then {hint}",
+        )
+    if (batch.replayed_rows is not None) != (kind == "webrl"):
+        others = f"was prepared for train.algorithm=webrl, not for {kind}"
+        raise MissingStageError(
+            f"{run.rl_data}: the batch {'was not prepared for train.algorithm=webrl' if kind == 'webrl' else others}",
+            hint=f"{hint} -s train.algorithm={kind}",
+        )
+    return batch
+
+
+def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, environ: Mapping[str, str]) -> TrainPlan:
+    """Return the plan of a training with a new optimizer."""
+    python, device = role_python(settings, "train"), resolve_device(settings.roles.device)
+    local = environment.processes(settings, device, environ)
+    place = place_in(settings.train, environ)
+    nodes = place.count if place else 1
+    world = local * nodes
+    folder = partial.partial_folder(run, batch.model_name)
+    config = trainer_config(run, settings, batch, kind, folder)
+    deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
+    env = environment.trainer_env(
+        python=python,
+        device=device,
+        processes=local,
+        torchrun=False,
+        local_model=Path(batch.model).is_dir(),
+        datasets_cache=folder / "datasets_cache",
+    )
+    steps = total_steps(settings.rl, kind, batch)
+    return TrainPlan(
+        name=batch.model_name,
+        iteration=batch.iteration,
+        parent=batch.policy,
+        model=batch.model,
+        algorithm=kind,
+        python=python,
+        device=device,
+        argv=trainer_command(python, kind, LAUNCH_FILE, processes=local, nodes=nodes),
+        env=env,
+        folder=folder,
+        config=config,
+        launch_file=LAUNCH_FILE,
+        deepspeed=deepspeed,
+        training=_training(batch, config, deepspeed, world),
+        total_steps=steps,
+        time_limit=settings.train.time_limit_minutes * 60,
+        place=place,
+        disk_bytes=disk.needed_for_gradients(config, steps),
+    )
+
+
+def _training(batch: RlData, config: dict[str, Any], deepspeed: dict[str, Any] | None, world: int) -> partial.Training:
+    """Return what a training with a new optimizer is made of."""
+    return partial.Training(
+        data_digest=batch.digest,
+        config_digest=_digest(config, deepspeed),
+        parent=batch.policy,
+        carried=False,
+        world_size=world,
+        zero_stage=None if deepspeed is None else int(deepspeed.get("zero_optimization", {}).get("stage", 0)),
+    )
+
+
+def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, folder: Path) -> dict[str, Any]:
+    """Return what the trainer is told: the settings `rl`, and what the run knows."""
+    told: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
+    newest, began = checkpoints.current(run), _before_gradients(run)
+    first = began.version if began else 0
+    told["data"] = str(run.rl_data.resolve())
+    told["model"]["path"] = batch.model
+    if kind == "webrl":
+        told["webrl"] = settings.rl.webrl.model_dump(mode="json")
+    else:
+        told["algorithm"]["adv_estimator"] = kind
+    told["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
+    if told["trainer"]["deepspeed"] is not None:
+        told["trainer"]["deepspeed"] = str(deepspeed_file(told["trainer"]["deepspeed"], "rl.trainer.deepspeed"))
+    if told["trainer"]["critic_warmup"]:
+        told["trainer"]["critic_warmup"] += first
+    if newest and newest.version > first:
+        parent = checkpoints.folder(run, newest)
+        if kind != "webrl":  # its reference is the policy that each training begins with
+            told["ref"]["path"] = told["ref"]["path"] or _weights(run, settings, began)
+        if told["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
+            told["critic"]["path"] = str(parent / CRITIC)
+        if told["algorithm"]["kl_ctrl"]["type"] == "adaptive":
+            state = partial.trainer_state(parent) or {}
+            told["algorithm"]["kl_ctrl"]["kl_coef"] = state.get("kl_coef", settings.rl.algorithm.kl_ctrl.kl_coef)
+    return told
+
+
+def total_steps(rl: RlSettings, kind: Algorithm, batch: RlData) -> int:
+    """Return the optimizer steps that the trainer will make."""
+    samples = batch.rows if kind == "webrl" else batch.trained
+    epochs = rl.actor.ppo_epochs + (rl.webrl.critic_epochs if kind == "webrl" else 0)
+    return max(1, math.ceil(samples / (rl.actor.ppo_mini_batch_size or samples))) * epochs
+
+
+def _before_gradients(run: RunDir) -> Checkpoint | None:
+    """Return the newest policy that imitation made, which policy gradients began with; None: the base model."""
+    made = [found for found in checkpoints.checkpoints(run) if found.algorithm == "sft"]
+    return made[-1] if made else None
+
+
+def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str | None:
+    """Return the model that is the reference. Raises `MissingStageError` when its weights were removed."""
+    if not (settings.rl.actor.use_kl_loss or settings.rl.algorithm.use_kl_in_reward):
+        return None
+    if began is None:
+        return settings.policy_config.base_model
+    if not began.weights:
+        raise MissingStageError(
+            f"{began.name}: the reference policy's weights were removed (train.keep_weights)",
+            hint="-s rl.ref.path=FOLDER names another reference",
+        )
+    return str(checkpoints.folder(run, began).resolve())
+
+
+def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
+    """Return the SHA-256 of everything that changes what is learned."""
+    kept = json.loads(json.dumps(config))
+    for key in PLACES:
+        *parts, last = key.split(".")
+        section = kept
+        for part in parts:
+            section = section[part]
+        section.pop(last, None)
+    return hashlib.sha256(json.dumps([kept, deepspeed], sort_keys=True).encode()).hexdigest()
+
+
+def _carried(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint | None) -> TrainPlan:
+    """Return the plan that starts with the parent's weights and moments as they were, or the fresh one with why not."""
+    if newest is None:
+        return plan
+    folder = checkpoints.folder(run, newest)
+    if reason := _why_not_carried(folder, newest, settings, plan):
+        return replace(plan, notes=(*plan.notes, fresh_note(reason)))
+    config = plan.config | {"trainer": plan.config["trainer"] | {"carry_state": str(folder / partial.RL_STATE)}}
+    training = plan.training.model_copy(update={"carried": True})
+    return replace(plan, mode="carried", source=folder, training=training, config=config)
+
+
+def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan: TrainPlan) -> str:
+    if not settings.train.keep_optimizer_state:
+        return "train.keep_optimizer_state is off"
+    if settings.rl.model.lora_rank:
+        return f"the adapter is new, {folder.name} holds the one before merged into its weights"
+    states = folder / partial.RL_STATE
+    before = partial.read_training(folder)
+    if before is None or not (states / "actor").is_dir():
+        return f"{folder.name} has no states of a policy gradient's training"
+    if (before.world_size, before.zero_stage) != (plan.training.world_size, plan.training.zero_stage):
+        return f"{folder.name} was trained by other processes or with other DeepSpeed settings"
+    if plan.algorithm in WITH_CRITIC and not (newest.algorithm == plan.algorithm and (states / CRITIC).is_dir()):
+        return f"{folder.name} was trained without the critic of {plan.algorithm}"
+    return ""
+
+
+def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan:
+    """Return the plan that takes up an interrupted training of just this batch, where there is one."""
+    for folder, before in partial.interrupted(run, plan.training):
+        if before.carried != plan.training.carried:
+            continue
+        adopted = folder if folder != plan.folder else None
+        if done := partial.finished(folder):
+            note = "all steps of the interrupted training were made: only its publication is missing"
+            plan = replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted)
+            return replace(plan, notes=(*plan.notes, note))
+        states = (path.name.removeprefix("state-") for path in folder.glob("state-*"))
+        steps = max((int(step) for step in states if step.isdigit()), default=0)
+        note = f"goes on after step {steps} of the interrupted training"
+        return replace(plan, mode="continued", adopted=adopted, source=None, notes=(*plan.notes, note))
+    return plan

@@ -1,0 +1,126 @@
+"""What a training is decided to be: where the planning of every algorithm ends, and every execution begins."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from webgym_cli.records.checkpoint import Algorithm
+from webgym_cli.train.nodes.topology import Place
+from webgym_cli.train.working_dir import Training
+from webgym_cli.venvs.locate import Device
+
+CARRYING = ("resume_from_checkpoint", "warmup_steps")
+"""LLaMA-Factory's overrides that carry optimizer states over: kept moments need no second warm-up."""
+
+Mode = Literal["fresh", "carried", "continued", "finished"]
+"""fresh: a new optimizer; carried: the parent's moments; continued: an interrupted training of this very dataset;
+finished: one that made all its steps and was not published."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainPlan:
+    """A training, decided."""
+
+    name: str
+    """The folder's name under `checkpoints/`."""
+    iteration: int
+    """The iteration whose data is trained on."""
+    parent: str
+    """The model that it starts from: a checkpoint's name, or the base model."""
+    model: str
+    """Its folder or hub id."""
+    algorithm: Algorithm
+    """How the policy learns."""
+    python: Path
+    """The train role's interpreter."""
+    device: Device
+    argv: tuple[str, ...]
+    """The command; it runs in `folder`."""
+    env: dict[str, str]
+    """Variables added to the inherited ones."""
+    folder: Path
+    """Where the training works until it is published."""
+    config: dict[str, Any]
+    """LLaMA-Factory's `train_config.yaml`, or what our own trainer is told (`train.rl.options.TrainerOptions`)."""
+    launch_file: str
+    """The name of the configuration that is run, in `folder`."""
+    deepspeed: dict[str, Any] | None
+    """DeepSpeed's settings; None without DeepSpeed."""
+    training: Training
+    """What the training is made of."""
+    total_steps: int
+    """Expected optimizer steps, at least 1."""
+    time_limit: float
+    """Seconds."""
+    mode: Mode = "fresh"
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """What is different in the configuration that is run."""
+    place: Place | None = None
+    """Where this node stands among several; None for a training on one."""
+    source: Path | None = None
+    """The checkpoint whose optimizer states are taken: the parent's or an interrupted training's."""
+    start: Path | None = None
+    """Where the state to start from is laid out beforehand; None where the trainer takes it from `source` itself."""
+    adopted: Path | None = None
+    """An interrupted training of the same dataset under another name."""
+    notes: tuple[str, ...] = ()
+    """What a person should know."""
+    disk_bytes: int | None = None
+    """What the training will have on the disk at most, estimated; None where the model is not here to be measured."""
+
+    @property
+    def launch(self) -> dict[str, Any]:
+        """The configuration that is run."""
+        return self.config | self.overrides
+
+    def launch_text(self) -> str:
+        """Return the content of `launch_file`, in the format that its name says."""
+        if self.launch_file.endswith(".json"):
+            return json.dumps(self.launch, indent=2) + "\n"
+        return yaml.safe_dump(self.launch, sort_keys=False, allow_unicode=True)
+
+    @property
+    def lora(self) -> bool:
+        """Whether an adapter is trained, which is merged in the end."""
+        return self.config.get("finetuning_type") == "lora"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as data; it holds no secret."""
+        return {
+            "event": "plan",
+            "stage": "train",
+            "name": self.name,
+            "iteration": self.iteration,
+            "parent": self.parent,
+            "algorithm": self.algorithm,
+            "mode": self.mode,
+            "argv": list(self.argv),
+            "cwd": str(self.folder),
+            "env": self.env,
+            "overrides": self.overrides,
+            "source": None if self.source is None else str(self.source),
+            "processes": self.training.world_size,
+            "nodes": self.place.to_json(self.training.world_size) if self.place else None,
+            "total_steps": self.total_steps,
+            "time_limit_seconds": self.time_limit,
+            "disk_bytes": self.disk_bytes,
+            "notes": list(self.notes),
+        }
+
+
+def without_states(plan: TrainPlan, reason: str) -> TrainPlan:
+    """Return a carried plan as a fresh one: the parent's weights with a new optimizer."""
+    kept = {key: value for key, value in plan.overrides.items() if key not in CARRYING}
+    training = plan.training.model_copy(update={"carried": False})
+    notes = (*plan.notes, fresh_note(reason))
+    return replace(plan, mode="fresh", source=None, start=None, overrides=kept, training=training, notes=notes)
+
+
+def fresh_note(reason: str) -> str:
+    """Return the remark that the optimizer starts anew."""
+    return f"the optimizer starts fresh: {reason}"

@@ -1,0 +1,151 @@
+"""The folder of a training that is under way, and which of its checkpoints were written to the end."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from webgym_cli.errors import StoreError
+from webgym_cli.records.base import Record
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.weights import whole
+from webgym_cli.util.files import read_json
+
+RECORD = "webgym_training.json"
+STATE = "trainer_state.json"
+RL_STATE = "rl_state"
+"""The folder of exact weights and moments that our own trainer leaves in a checkpoint."""
+OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
+KEEPING = ("continued", "finished")
+"""Ways to train that take an interrupted training's folder as it is."""
+
+
+class Training(Record):
+    """`webgym_training.json`: what a training is made of; decides whether another may go on from its states."""
+
+    data_digest: str
+    """SHA-256 of the samples."""
+    config_digest: str
+    """SHA-256 of the settings that change what is learned."""
+    parent: str
+    """The model that it started from."""
+    carried: bool
+    """Whether it started with the optimizer states of its parent."""
+    world_size: int
+    """Processes: DeepSpeed's states can only be read by as many."""
+    zero_stage: int | None
+    """DeepSpeed's ZeRO stage; None without DeepSpeed."""
+
+
+def partial_folder(run: RunDir, name: str) -> Path:
+    """Return where a training works before it is published."""
+    return run.checkpoints / f"{name}.partial"
+
+
+def start_folder(run: RunDir, name: str) -> Path:
+    """Return where the state that a training starts from is laid out."""
+    return run.checkpoints / f"{name}.start"
+
+
+def read_training(folder: Path) -> Training | None:
+    """Return a folder's record, or None where it is missing or damaged."""
+    try:
+        return Training.model_validate(read_json(folder / RECORD))
+    except (StoreError, ValidationError):
+        return None
+
+
+def interrupted(run: RunDir, training: Training) -> Iterator[tuple[Path, Training]]:
+    """Yield the working folders that hold just this training, newest first, with their records; carried or not."""
+    for folder in sorted(run.checkpoints.glob("*.partial"), reverse=True):
+        before = read_training(folder)
+        if before is not None and before.model_copy(update={"carried": training.carried}) == training:
+            yield folder, before
+
+
+def trainer_state(checkpoint: Path) -> dict[str, Any] | None:
+    """Return `trainer_state.json`, or None where it is missing or torn."""
+    try:
+        value = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) and isinstance(value.get("global_step"), int) else None
+
+
+def numbered(folder: Path) -> list[Path]:
+    """Return the checkpoints inside a training's folder, newest first, complete or not."""
+    found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step in a checkpoint's name."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def newest_complete(folder: Path, *, world_size: int = 1, resumable: bool = False) -> Path | None:
+    """Return the newest checkpoint that was written to the end, or None."""
+    for checkpoint in numbered(folder):
+        if is_complete(checkpoint) and (not resumable or can_go_on(checkpoint, world_size)):
+            return checkpoint
+    return None
+
+
+def finished(folder: Path) -> Path | None:
+    """Return the checkpoint of a training's last step, or None while steps are missing."""
+    found = newest_complete(folder)
+    state = trainer_state(found) if found else None
+    total = state.get("max_steps") if state else None
+    return found if state and isinstance(total, int) and state["global_step"] >= total > 0 else None
+
+
+def is_complete(checkpoint: Path) -> bool:
+    """Tell whether weights and trainer state are whole. The trainer writes its state after everything else."""
+    state = trainer_state(checkpoint)
+    if state is None or state["global_step"] != step_of(checkpoint):
+        return False
+    weights = sorted(checkpoint.glob("*.safetensors"))
+    return bool(weights) and all(map(whole, weights)) and _whole_index(checkpoint)
+
+
+def can_go_on(checkpoint: Path, world_size: int) -> bool:
+    """Tell whether a training of so many processes can go on from here with the same losses as without a break."""
+    needed = [checkpoint / "scheduler.pt"]
+    needed += (
+        [checkpoint / f"rng_state_{rank}.pth" for rank in range(world_size)]
+        if world_size > 1
+        else [checkpoint / ("rng_state.pth" if (checkpoint / "rng_state.pth").exists() else "rng_state_0.pth")]
+    )
+    if shards := list(checkpoint.glob(OPTIMIZER_STATES)):
+        needed += [*shards, *checkpoint.glob("global_step*/*_model_states.pt")]
+        if len(shards) != world_size or not (checkpoint / "latest").is_file():
+            return False
+    else:
+        needed.append(checkpoint / "optimizer.pt")
+    return all(map(whole_archive, needed))
+
+
+def whole_archive(path: Path) -> bool:
+    """Tell whether a file of torch (a zip archive) has its end: a torn one lacks the directory there."""
+    try:
+        with zipfile.ZipFile(path):
+            return True
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def _whole_index(checkpoint: Path) -> bool:
+    """Tell whether every shard that an index names is there; an unsharded model has no index."""
+    index = checkpoint / "model.safetensors.index.json"
+    if not index.is_file():
+        return True
+    try:
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError):
+        return False
+    return all((checkpoint / name).is_file() for name in names)

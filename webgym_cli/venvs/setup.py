@@ -1,0 +1,178 @@
+"""Makes the role environments: a virtual environment each, from the pinned requirements of its flavour.
+
+An environment's path holds a digest of what goes into it, so that new requirements make a new one and never alter one
+that a run is using. The marker file is written last: what an interrupted set-up left is removed and made again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.shipped import requirements_file
+from webgym_cli.errors import JobError, RoleError, UsageError
+from webgym_cli.venvs import cpu_fixes
+from webgym_cli.venvs.inspect import packages
+from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, configured, role_environment, role_home
+
+Report = Callable[[str], None]
+"""Takes one line for a person."""
+
+Runner = Callable[[Sequence[str], Path], int]
+"""Runs a command with its output appended to a log and returns its exit status; nothing of it outlives us."""
+
+PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
+
+CHECKS = {
+    "serve": "import vllm; from vllm.entrypoints.openai import api_server",
+    "train": "import torch, torchvision, transformers, deepspeed, llamafactory.train.tuner",
+}
+"""What must be importable in a finished environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSetup:
+    """What is to be done for one role. No commands: it is there already, or the settings name another one."""
+
+    environment: RoleEnvironment
+    state: str
+    """`make`, `ready` or `configured`."""
+    commands: tuple[tuple[str, ...], ...]
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SetupPlan:
+    """What `webgym setup` will do."""
+
+    roles: tuple[RoleSetup, ...]
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return the plan as plain data, one object a role."""
+        return [_plain(role) for role in self.roles]
+
+
+def plan_setup(settings: Settings, roles: Sequence[str], device: Device) -> SetupPlan:
+    """Return what is missing for these roles; changes nothing."""
+    for role in roles:
+        if role not in ROLES:
+            raise UsageError(f"there is no role {role!r}", hint=f"the roles are: {', '.join(ROLES)}")
+    return SetupPlan(tuple(_plan_role(settings, role, device) for role in roles))
+
+
+def execute_setup(plan: SetupPlan, report: Report, run: Runner) -> None:
+    """Make every environment that is missing. Raises `JobError` when pip or the check fails."""
+    for role in plan.roles:
+        if role.state == "configured":
+            report(f"{role.environment.role}: the settings name an environment of your own; nothing to do")
+            continue
+        with _alone(role.environment, report):
+            if role.environment.complete:
+                report(f"{role.environment.role}: already there ({role.environment.path})")
+                continue
+            _make(role, report, run)
+
+
+def _plan_role(settings: Settings, role: str, device: Device) -> RoleSetup:
+    environment = role_environment(role, device)
+    log = role_home() / "logs" / f"setup-{role}.log"
+    if configured(settings, role):
+        return RoleSetup(environment, "configured", (), log)
+    if environment.complete:
+        return RoleSetup(environment, "ready", (), log)
+    python = str(environment.python)
+    commands = (
+        (sys.executable, "-m", "venv", str(environment.path)),
+        (python, "-m", "pip", "install", *PIP_OPTIONS, "-r", str(requirements_file(role, device))),
+        (python, "-c", CHECKS[role]),
+    )
+    return RoleSetup(environment, "make", commands, log)
+
+
+def _make(role: RoleSetup, report: Report, run: Runner) -> None:
+    environment = role.environment
+    if find_spec("ensurepip") is None or find_spec("venv") is None:
+        raise RoleError("this Python can't make virtual environments", hint="apt-get install -y python3-venv")
+    if environment.path.exists():
+        report(f"{environment.role}: removing what an interrupted set-up left")
+        shutil.rmtree(environment.path)
+    role.log.parent.mkdir(parents=True, exist_ok=True)
+    role.log.unlink(missing_ok=True)
+    make, install, check = role.commands
+    _step(role, make, "making the environment", report, run)
+    _step(role, install, "installing; this takes minutes and gigabytes", report, run)
+    if environment.device == "cpu":
+        cpu_fixes.apply(environment.path)
+    _step(role, check, "checking that it can be imported", report, run)
+    _finish(environment)
+    report(f"{environment.role}: ready ({environment.path})")
+
+
+def _step(role: RoleSetup, command: Sequence[str], what: str, report: Report, run: Runner) -> None:
+    name = role.environment.role
+    report(f"{name}: {what} (log: {role.log})")
+    before = role.log.stat().st_size if role.log.is_file() else 0
+    code = run(command, role.log)
+    if code != 0:
+        raise JobError(
+            f"setting up the {name} environment failed: {reason(role.log, before)}",
+            hint=f"read {role.log}, then: webgym setup --role {name}",
+            returncode=code,
+        )
+
+
+def _finish(environment: RoleEnvironment) -> None:
+    marker = {
+        "role": environment.role,
+        "device": environment.device,
+        "python": str(environment.python),
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "packages": packages(environment.path),
+    }
+    half = environment.marker.with_suffix(".part")
+    half.write_text(json.dumps(marker, indent=1, sort_keys=True), encoding="utf-8")
+    half.replace(environment.marker)
+
+
+def reason(log: Path, start: int = 0) -> str:
+    """Return the line of a log, from the byte `start` on, that says best why the command failed."""
+    if not log.is_file():
+        return "it could not be started"
+    text = log.read_bytes()[start:].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("ERROR", "error:"))]
+    told = [line for line in lines if not line.startswith("WARNING")]
+    return (errors or told or ["it said nothing"])[-1][:300]
+
+
+@contextmanager
+def _alone(environment: RoleEnvironment, report: Report) -> Iterator[None]:
+    """Hold the environment against a second set-up; the lock goes with the process."""
+    from filelock import FileLock, Timeout
+
+    path = environment.path.with_name(f"{environment.path.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report(f"{environment.role}: another set-up is at work on it; waiting")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _plain(role: RoleSetup) -> dict[str, object]:
+    environment = {key: str(value) for key, value in asdict(role.environment).items()}
+    commands = [list(command) for command in role.commands]
+    return {**environment, "state": role.state, "commands": commands, "log": str(role.log)}
