@@ -19,6 +19,7 @@ from webgym_cli.config.model_defaults import FOLLOW, settle
 from webgym_cli.config.shipped import config_file
 from webgym_cli.config.suggest import explain, keys_of, meant
 from webgym_cli.errors import SettingsError
+from webgym_cli.util.registry import import_plugins
 
 PREFIX = "WEBGYM_"
 RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
@@ -57,6 +58,7 @@ def load_with_sources(
         told = Settings.model_validate(merged)
     except ValidationError as error:
         raise _explain(error, sources) from None
+    import_plugins(told.plugins)
     settings = settle(told)
     known, before = (flatten(found.model_dump(mode="json")) for found in (settings, told))
     sources |= {key: f"model {told.policy_config.base_model}" for key in FOLLOW if known[key] != before[key]}

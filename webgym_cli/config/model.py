@@ -39,6 +39,9 @@ class Settings(Section):
 
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of everything that is drawn."""
+    plugins: tuple[str, ...] = ()
+    """Python files or modules of yours that are imported before a command works, in this order. What they register
+    (environments, advantage estimators, export formats, judge protocols, training backends) is known by its name."""
     tasks: TasksSettings = TasksSettings()
     policy_config: PolicySettings = PolicySettings()
     context_config: ContextSettings = ContextSettings()

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.scoring.define import OFFERED, Reward
-from webgym_cli.util.plugins import Plugins
+from webgym_cli.util.registry import Registry
 
-REWARDS: Plugins[Reward] = Plugins(
-    word="reward",
+REWARDS: Registry[Reward] = Registry(
+    noun="reward",
     setting="agent.reward_name",
-    group="webgym.rewards",
-    room="webgym_cli.scoring",
-    kind=Reward,
-    built_in={
+    entry_point_group="webgym.rewards",
+    package="webgym_cli.scoring",
+    item_type=Reward,
+    builtin={
         "math_reward_string_equal": "webgym_cli.scoring.math:math_reward_string_equal",
         "math_equal_reward": "webgym_cli.scoring.math:math_equal_reward",
         "math_equal_reward_tool": "webgym_cli.scoring.math:math_equal_reward_tool",

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from webgym_cli.errors import UsageError
 from webgym_cli.tools.define import Tool
-from webgym_cli.util.plugins import Plugins
+from webgym_cli.util.registry import Registry
 
-TOOLS: Plugins[Tool] = Plugins(
-    word="tool",
+TOOLS: Registry[Tool] = Registry(
+    noun="tool",
     setting="agent.tools",
-    group="webgym.tools",
-    room="webgym_cli.tools",
-    kind=Tool,
-    built_in={
+    entry_point_group="webgym.tools",
+    package="webgym_cli.tools",
+    item_type=Tool,
+    builtin={
         "calculator": "webgym_cli.tools.calculator:calculator",
         "python": "webgym_cli.tools.python:python",
         "answer": "webgym_cli.tools.answer:answer",

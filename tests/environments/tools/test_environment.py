@@ -70,7 +70,7 @@ def world(mine):
 
     async def made(*tools, reward="math_equal_reward", **limits):
         given = [f"{mine}:{name}" if name == "Memory" else name for name in tools]
-        scored = reward if reward in REWARDS.built_in else f"{mine}:{reward}"
+        scored = reward if reward in REWARDS.builtin else f"{mine}:{reward}"
         sets = [f"agent.{key}={value}" for key, value in limits.items()]
         settings = load(overrides=[f"agent.tools={given}".replace("'", '"'), f"agent.reward_name={scored}", *sets])
         environment = make_pool(settings, "tools").new()

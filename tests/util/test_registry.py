@@ -4,7 +4,8 @@ import pytest
 
 from webgym_cli.errors import UsageError
 from webgym_cli.tools.registry import TOOLS, find_tools
-from webgym_cli.util import plugins
+from webgym_cli.util import registry
+from webgym_cli.util.registry import import_plugins
 
 SOURCE = '''
 from webgym_cli.tools import tool
@@ -34,7 +35,7 @@ def file(tmp_path):
 @pytest.fixture
 def entries(monkeypatch):
     found = []
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [point for point in found if point.group == group])
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point for point in found if point.group == group])
     return lambda name, value: found.append(EntryPoint(name, value, "webgym.tools"))
 
 
@@ -119,3 +120,40 @@ def test_a_package_can_neither_hide_a_built_in_tool_nor_spoil_the_list(entries):
 def test_tools_that_settings_name_are_listed_too(file):
     named = f"{file}:shout"
     assert [found.name for found in TOOLS.known(["calculator", named])][-1] == named
+
+
+ENVIRONMENT = """
+from webgym_cli.tools import Tool, tool
+from webgym_cli.tools.registry import TOOLS
+
+@tool
+def whisper(text: str) -> str:
+    "Say it quietly."
+    return text.lower()
+
+TOOLS.register("whisper", whisper)
+"""
+
+
+def test_a_plugin_registers_under_a_name(tmp_path):
+    path = tmp_path / "my_plugin.py"
+    path.write_text(ENVIRONMENT)
+    try:
+        import_plugins([str(path), str(path)])
+        assert TOOLS.find("whisper")("A") == "a"
+        assert "whisper" in TOOLS.names()
+        assert {found.name: found.origin for found in TOOLS.known()}["whisper"] == "plugins"
+        with pytest.raises(UsageError, match="there is a tool 'calculator' already"):
+            TOOLS.register("calculator", TOOLS.find("whisper"))
+        with pytest.raises(UsageError, match="there is a tool 'whisper' already"):
+            TOOLS.register("whisper", TOOLS.find("calculator"))
+    finally:
+        TOOLS.registered.clear()
+
+
+@pytest.mark.parametrize("source", ["1/0", "syntax error here", "import no_such_module_at_all"])
+def test_a_plugin_that_fails_is_named(tmp_path, source):
+    path = tmp_path / "broken.py"
+    path.write_text(source)
+    with pytest.raises(UsageError, match=r"plugins: .*broken\.py can't be imported"):
+        import_plugins([str(path)])

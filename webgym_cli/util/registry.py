@@ -1,0 +1,180 @@
+"""Registries of what users extend: environments, tools, reward functions, estimators, export formats, ...
+
+An item has a name of one of four kinds: built in (`module:attribute`, imported when it is asked for), registered by
+code that the setting `plugins` imports, brought by an installed package through an entry point, or the place itself
+(`module:attribute` or `path/to/file.py:attribute`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Generic, TypeVar
+
+from webgym_cli.errors import UsageError, WebGymError
+
+Item = TypeVar("Item")
+
+_REASON = 300
+"""Characters of a foreign exception's words that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredItem(Generic[Item]):
+    """One entry of a registry's listing."""
+
+    name: str
+    origin: str
+    """`built in`, `plugins`, `settings`, or the package that brings it."""
+    item: Item | None
+    """None: it can't be loaded."""
+    problem: str = ""
+    """Why it can't be loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry(Generic[Item]):
+    """Items of one kind by name."""
+
+    noun: str
+    """What messages call an item: `tool`."""
+    setting: str
+    """The settings key that names an item, for messages."""
+    entry_point_group: str
+    """The group of entry points by which packages add items: `webgym.tools`."""
+    package: str
+    """The package that has the decorator or class, for hints."""
+    item_type: type[Item]
+    builtin: Mapping[str, str]
+    """Name -> `module:attribute` of the built-in items."""
+    registered: dict[str, Item] = field(default_factory=dict)
+    """Name -> item of those that code has registered."""
+    usage: str = ""
+    """How an item is made, for hints. Default: by the decorator that is called like the noun."""
+
+    def register(self, name: str, item: Item) -> Item:
+        """Add an item under a name and return it. Raises `UsageError` for a name that is taken."""
+        if name in self.builtin or self.registered.get(name, item) is not item:
+            raise UsageError(f"there is a {self.noun} {name!r} already", hint=f"register your {self.noun} as another")
+        self.registered[name] = item
+        return item
+
+    def names(self) -> list[str]:
+        """Return the names that `find` knows, sorted; nothing is imported."""
+        return sorted({*self.builtin, *self.registered, *(point.name for point in self._points())})
+
+    def find(self, name: str) -> Item:
+        """Return the item of a name, `module:attribute` or `file.py:attribute`. Raises `UsageError`."""
+        if ":" in name:
+            return self._load(name, name)
+        if name in self.registered:
+            return self.registered[name]
+        if place := self.builtin.get(name):
+            return self._load(name, place)
+        points = [point for point in self._points() if point.name == name]
+        if len(points) > 1:
+            packages = ", ".join(sorted(map(_package, points)))
+            raise UsageError(f"{self.setting}: several packages bring a {self.noun} {name}: {packages}")
+        if not points:
+            word = self.noun.replace(" ", "_")
+            hint = f"there are: {', '.join(self.names())}; your own: my_module:my_{word} or path/to/file.py:my_{word}"
+            raise UsageError(f"{self.setting}: there is no {self.noun} {name!r}", hint=hint)
+        return self._load(name, points[0].value)
+
+    def known(self, named: Iterable[str] = ()) -> Iterator[RegisteredItem[Item]]:
+        """Yield the built-in items, the registered ones, those of packages, and those that settings name by place.
+
+        One that can't be loaded comes with its problem.
+        """
+        for name, item in self.registered.items():
+            yield RegisteredItem(name, "plugins", item)
+        places = [(name, "built in", place) for name, place in self.builtin.items()]
+        places += [
+            (point.name, _package(point), point.value) for point in self._points() if point.name not in self.builtin
+        ]
+        places += [(name, "settings", name) for name in named if ":" in name]
+        for name, origin, place in places:
+            try:
+                yield RegisteredItem(name, origin, self._load(name, place))
+            except WebGymError as error:
+                yield RegisteredItem(name, origin, None, str(error))
+
+    def _points(self) -> list[EntryPoint]:
+        return sorted(entry_points(group=self.entry_point_group), key=lambda point: point.name)
+
+    def _load(self, name: str, place: str) -> Item:
+        where, _, attribute = place.rpartition(":")
+        try:
+            module = _module_of_file(Path(where)) if where.endswith(".py") else _module(where)
+            found: object = module
+            for part in attribute.strip().split("."):
+                found = getattr(found, part)
+        except WebGymError as error:  # a decorator that refused what it was given
+            raise UsageError(f"{self.setting}: {name}: {error}", hint=error.hint) from error
+        except Exception as error:  # the boundary to a user's module, which may raise anything
+            reason = " ".join(str(error).split())[:_REASON]
+            hint = f"look at {place}; webgym tools list shows what can be loaded"
+            raise UsageError(
+                f"{self.setting}: {name} can't be loaded: {type(error).__name__}: {reason}", hint=hint
+            ) from error
+        if not isinstance(found, self.item_type):
+            raise UsageError(
+                f"{self.setting}: {name} is no {self.noun}, it is a {type(found).__name__}",
+                hint=self.usage or f"from {self.package} import {self.noun}, and put @{self.noun} over it",
+            )
+        return found
+
+
+def import_plugins(names: Iterable[str]) -> None:
+    """Import modules (`my_module`) and files (`path/to/file.py`), whose code registers items. Raises `UsageError`."""
+    for name in names:
+        try:
+            _module_of_file(Path(name)) if name.endswith(".py") else _module(name)
+        except WebGymError as error:
+            raise UsageError(f"plugins: {name}: {error}", hint=error.hint) from error
+        except Exception as error:  # the boundary to a user's module, which may raise anything
+            reason = " ".join(str(error).split())[:_REASON]
+            raise UsageError(
+                f"plugins: {name} can't be imported: {type(error).__name__}: {reason}",
+                hint=f"python -c 'import {name}'" if not name.endswith(".py") else f"python {name}",
+            ) from error
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.value
+
+
+def _module(name: str) -> ModuleType:
+    """Import a module; one in the working directory too, as an installed program would not find it."""
+    here = os.getcwd()  # noqa: PTH109 - as sys.path has it: a text
+    if here not in sys.path:
+        sys.path.append(here)
+    return importlib.import_module(name)
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    """Run a file as a module of its own, once."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}")
+    name = f"webgym_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
