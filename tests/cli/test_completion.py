@@ -72,7 +72,7 @@ def asked(shell, *words):
     ids=str,
 )
 def test_words_that_bash_cut_are_joined(words, typed, place, before):
-    assert complete.joined(words, len(words) - 1) == (typed, place, before)
+    assert complete.join_words(words, len(words) - 1) == (typed, place, before)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_words_that_bash_cut_are_joined(words, typed, place, before):
     ],
 )
 def test_bash_gets_what_it_replaces(offer, before, rest):
-    assert complete.rest(offer, before) == rest
+    assert complete.strip_typed(offer, before) == rest
 
 
 def test_runs_are_offered_two_folders_deep(place):

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tests.cli.made_rollout import plain, rollout
-from webgym_cli.cli.live_view import Board, address, duration, visible
+from webgym_cli.cli.live_view import LiveView, escape_control, format_duration, shorten_url
 
 NASTY = "[red]x[/bold]\x1b[2J\u202e\n\udcff"
 """Markup, an escape, a change of direction, a new line and half a character."""
@@ -25,14 +25,14 @@ def drawn(picture, width=80, height=24, **options):
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 20), (100, 40), (200, 60)])
 @pytest.mark.parametrize("failed", [0, 30])
 def test_the_board_fits_the_terminal(width, height, failed):
-    lines = plain(drawn(Board(rollout(running=100, failed=failed).snapshot()), width, height))
+    lines = plain(drawn(LiveView(rollout(running=100, failed=failed).snapshot()), width, height))
     assert height - 2 <= len(lines) < height
     assert max(map(len, lines)) <= width
     assert lines[-1].startswith("and ")
 
 
 def test_what_the_board_tells_at_80_columns():
-    lines = plain(drawn(Board(rollout().snapshot())))
+    lines = plain(drawn(LiveView(rollout().snapshot())))
     text = "\n".join(lines)
     assert re.match(r"train 0  vllm  running  10/100  ━", lines[0])
     assert lines[1].startswith("success 30.0% (10.8-60.3%) of 10  ")
@@ -46,28 +46,28 @@ def test_what_the_board_tells_at_80_columns():
 def test_policy_servers_that_are_left_alone_are_told():
     monitor = rollout()
     monitor.servers = lambda: {"http://a/v1": {"open": 0}, "http://b/v1": {"open": 1}}
-    assert plain(drawn(Board(monitor.snapshot())))[2].rstrip().endswith("judge 3  1 of 2 policy servers left alone")
+    assert plain(drawn(LiveView(monitor.snapshot())))[2].rstrip().endswith("judge 3  1 of 2 policy servers left alone")
 
 
 def test_sites_that_take_one_at_a_time_are_told():
     monitor = rollout()
     monitor.plan = replace(monitor.plan, sites={"reddit": "reset", "gitlab": "serial", "map": "parallel"})
-    assert plain(drawn(Board(monitor.snapshot())))[2].rstrip().endswith("judge 3  one at a time on reddit, gitlab")
+    assert plain(drawn(LiveView(monitor.snapshot())))[2].rstrip().endswith("judge 3  one at a time on reddit, gitlab")
 
 
 def test_a_wide_board_tells_more():
-    text = "\n".join(plain(drawn(Board(rollout(running=1).snapshot()), 130, 40)))
+    text = "\n".join(plain(drawn(LiveView(rollout(running=1).snapshot()), 130, 40)))
     assert "train-0000-00000" in text
     assert "p95 all" in text
 
 
 def test_fewer_lines_leave_room_for_the_bars():
-    board = Board(rollout(running=100).snapshot())
+    board = LiveView(rollout(running=100).snapshot())
     assert len(drawn(board)) - len(drawn(board.leaving(3))) == 3
 
 
 def test_a_board_of_what_has_not_begun():
-    lines = plain(drawn(Board(rollout(running=0, failed=0, total=10).snapshot(), "finished")))
+    lines = plain(drawn(LiveView(rollout(running=0, failed=0, total=10).snapshot(), "finished")))
     assert "finished" in lines[0]
     assert "episode" not in "".join(lines)
 
@@ -75,14 +75,14 @@ def test_a_board_of_what_has_not_begun():
 @pytest.mark.parametrize("markup", [True, False])
 def test_what_pages_say_is_only_text(markup):
     monitor = rollout(running=1, failed=0, task=NASTY[:-1], url=f"https://a.com/{NASTY}")
-    text = "\n".join(drawn(Board(monitor.snapshot()), 200, color_system=None, markup=markup))
+    text = "\n".join(drawn(LiveView(monitor.snapshot()), 200, color_system=None, markup=markup))
     assert "[red]x[/bold]·[2J" in text
     assert not {"\x1b", "\u202e", "\udcff"} & set(text)
 
 
 def test_hidden_letters_are_shown_as_dots():
-    assert visible(NASTY) == "[red]x[/bold]·[2J···"
-    assert visible("日本語 naïve 🙂") == "日本語 naïve 🙂"
+    assert escape_control(NASTY) == "[red]x[/bold]·[2J···"
+    assert escape_control("日本語 naïve 🙂") == "日本語 naïve 🙂"
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_hidden_letters_are_shown_as_dots():
     ],
 )
 def test_durations_in_short(seconds, text):
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_addresses_in_short():
-    assert address("https://www.a.com/b/") == "a.com/b"
-    assert address("about:blank") == "about:blank"
+    assert shorten_url("https://www.a.com/b/") == "a.com/b"
+    assert shorten_url("about:blank") == "about:blank"

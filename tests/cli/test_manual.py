@@ -9,7 +9,7 @@ import typer.main
 from tests.docs.pages import webgym_commands
 from tests.docs.test_pages import parsed
 from webgym_cli.cli.app import app
-from webgym_cli.cli.manual import GENERAL, page
+from webgym_cli.cli.manual import GENERAL, parse_docstring
 from webgym_cli.cli.output import Output
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import shipped_root
@@ -39,7 +39,7 @@ def shown(command):
 
 
 def test_a_docstring_is_read_as_a_page():
-    told = page(
+    told = parse_docstring(
         """Do it.
 
         At length,
@@ -58,12 +58,12 @@ def test_a_docstring_is_read_as_a_page():
     assert told.examples == ("webgym do it", "webgym do --all | head")
     assert told.exit_codes == (0, 1, 2, 3, 5, 130, 143)
     assert told.see_also == ("webgym undo", "webgym do not")
-    assert page("Do it.").exit_codes == GENERAL
+    assert parse_docstring("Do it.").exit_codes == GENERAL
 
 
 @every
 def test_the_summary_is_one_sentence_that_fits(name, command):
-    summary = page(command.help).summary
+    summary = parse_docstring(command.help).summary
     assert re.fullmatch(r"[A-Z][^.]*(?:\.\w[^.]*)*\.", summary), summary
     longest = max(len(other) for other in COMMANDS)
     assert len(summary) + longest + 4 <= WIDTH
@@ -71,7 +71,7 @@ def test_the_summary_is_one_sentence_that_fits(name, command):
 
 @every
 def test_there_are_examples_of_the_command_that_parse(name, command):
-    examples = page(command.help).examples
+    examples = parse_docstring(command.help).examples
     assert examples
     own = 0
     for line in examples:
@@ -88,7 +88,7 @@ def test_there_are_examples_of_the_command_that_parse(name, command):
 @every
 def test_each_example_stands_on_a_line_of_its_own(name, command):
     lines = shown(command).splitlines()
-    for example in page(command.help).examples:
+    for example in parse_docstring(command.help).examples:
         assert f"  {example}" in lines
 
 
@@ -109,7 +109,7 @@ def test_shared_options_come_last_in_one_order(name, command):
 
 @every
 def test_related_commands_and_exit_codes_are_there(name, command):
-    told = page(command.help)
+    told = parse_docstring(command.help)
     assert told.see_also
     assert {known.removeprefix("webgym ") for known in told.see_also} <= set(COMMANDS) - {name}
     assert set(told.exit_codes) <= set(EXIT_CODES)
@@ -122,7 +122,7 @@ def test_related_commands_and_exit_codes_are_there(name, command):
 def test_a_command_that_wants_a_run_says_what_happens_without(name, command):
     """3, but for those that make one; and 75 for those that hold it."""
     source = inspect.getsource(inspect.unwrap(command.callback))
-    told = page(command.help).exit_codes
+    told = parse_docstring(command.help).exit_codes
     assert ("open_run(" not in source and "MissingStage" not in source) or 3 in told
     assert (75 in told) == any(word in source for word in HOLDING)
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from webgym_cli.config.load import load, load_with_sources
 from webgym_cli.config.model import Settings
-from webgym_cli.config.model_defaults import settle
+from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import SettingsError
 
 
@@ -114,7 +114,7 @@ def test_an_unknown_variable_names_the_nearest(variable, key, near, monkeypatch)
 
 def test_a_variable_that_is_no_setting_of_ours_is_let_alone(monkeypatch):
     monkeypatch.setenv("WEBGYM_HOME", "/x")
-    assert load() == settle(Settings())
+    assert load() == resolve_model_defaults(Settings())
 
 
 @pytest.mark.parametrize("variable", ["WEBGYM_ROLLOUT", "WEBGYM_TRAIN__EXTRA", "WEBGYM_BROWSER__ARGS"])
@@ -156,11 +156,11 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 def test_an_empty_file_changes_nothing(written):
-    assert load([written("a.yaml", "# nothing\n")]) == settle(Settings())
+    assert load([written("a.yaml", "# nothing\n")]) == resolve_model_defaults(Settings())
 
 
 def test_a_section_whose_lines_are_all_commented_out_changes_nothing(written):
-    assert load([written("a.yaml", "seed: 3\nrollout:\n  # episodes: 3\n")]) == settle(Settings(seed=3))
+    assert load([written("a.yaml", "seed: 3\nrollout:\n  # episodes: 3\n")]) == resolve_model_defaults(Settings(seed=3))
 
 
 @pytest.mark.parametrize(

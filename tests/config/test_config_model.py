@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
-from webgym_cli.config.model_defaults import settle
-from webgym_cli.config.shipped import config_file, deepspeed_file, requirements_file, shipped_root
+from webgym_cli.config.model_defaults import resolve_model_defaults
+from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_file, shipped_root
 from webgym_cli.config.train import AlgorithmSettings
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.store.run import RunDir, create_or_open, open_run
@@ -70,7 +70,7 @@ def test_the_rest_of_the_page_holds_too():
 
 @pytest.mark.parametrize("file", sorted(shipped_root().glob("*.yaml")), ids=lambda file: file.stem)
 def test_a_shipped_file_loads_by_its_name(file):
-    assert config_file(file.stem) == file
+    assert find_config_file(file.stem) == file
     assert load([file.stem]) != Settings()
 
 
@@ -85,7 +85,7 @@ def test_a_shipped_deepspeed_file_is_what_its_name_says(file):
     assert config["bf16"] == {"enabled": "auto"}
     sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
     assert {config[name] for name in sizes} == {"auto"}, "LLaMA-Factory's own settings decide"
-    assert deepspeed_file(file.name) == file
+    assert find_deepspeed_file(file.name) == file
 
 
 def test_each_host_has_every_stage_with_and_without_offload():
@@ -96,7 +96,7 @@ def test_each_host_has_every_stage_with_and_without_offload():
 
 
 def test_the_default_deepspeed_file_is_shipped():
-    assert deepspeed_file(str(AlgorithmSettings().deepspeed_config_filename)).is_file()
+    assert find_deepspeed_file(str(AlgorithmSettings().deepspeed_config_filename)).is_file()
 
 
 @pytest.mark.parametrize("role", ["serve", "train"])
@@ -105,7 +105,7 @@ def test_the_requirements_of_each_role_are_shipped(role, device):
     assert requirements_file(role, device).read_text().strip()
 
 
-@pytest.mark.parametrize("find", [config_file, deepspeed_file])
+@pytest.mark.parametrize("find", [find_config_file, find_deepspeed_file])
 def test_a_file_that_is_not_there_names_the_shipped_ones(find):
     with pytest.raises(SettingsError, match="nosuch") as caught:
         find("nosuch")
@@ -177,7 +177,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sample
 @given(name=text, args=st.lists(text, max_size=2), extra=st.dictionaries(text, text | st.integers(), max_size=2))
 def test_settings_survive_the_run_directory(name, args, extra, tmp_path_factory):
     told = {"log_config": {"run_name": name}, "browser": {"args": args}, "train": {"extra": extra}}
-    made = settle(Settings.model_validate(told))
+    made = resolve_model_defaults(Settings.model_validate(told))
     run = RunDir(Path(tmp_path_factory.mktemp("run")))
     create_or_open(run, made)
     assert open_run(run.root)[1] == made

@@ -7,7 +7,7 @@ import pytest
 
 from webgym_cli.config.load import load, load_with_sources
 from webgym_cli.config.model_defaults import require_template
-from webgym_cli.config.model_families import FAMILIES, opens_thought, recognise
+from webgym_cli.config.model_families import FAMILIES, detect_model, template_opens_thought
 from webgym_cli.errors import SettingsError
 
 TURN = (
@@ -146,7 +146,7 @@ def test_a_model_that_was_loaded_before_is_told_by_its_files(folder, tmp_path):
     ],
 )
 def test_whether_a_chat_template_opens_the_thought(template, opens):
-    assert opens_thought(template) is opens
+    assert template_opens_thought(template) is opens
 
 
 def test_what_is_said_wins():
@@ -216,9 +216,9 @@ def test_a_run_keeps_what_followed_when_its_model_is_gone(tmp_path, folder):
 def test_families_are_told_apart():
     names = [family.name for family in FAMILIES]
     assert len(set(names)) == len(names)
-    assert recognise("Qwen/Qwen3-VL-8B-Thinking").thinks is True
-    assert recognise("Qwen/Qwen3-VL-8B-Instruct").thinks is False
-    assert recognise("OpenGVLab/InternVL3-8B-hf").thinks is None
+    assert detect_model("Qwen/Qwen3-VL-8B-Thinking").thinks is True
+    assert detect_model("Qwen/Qwen3-VL-8B-Instruct").thinks is False
+    assert detect_model("OpenGVLab/InternVL3-8B-hf").thinks is None
 
 
 def test_the_documentation_has_every_family():

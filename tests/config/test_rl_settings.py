@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from webgym_cli.config.load import load
 from webgym_cli.config.rl import ActorSettings, CriticSettings, OptimSettings, RlSettings
-from webgym_cli.config.suggest import explain, keys_of, meant
+from webgym_cli.config.suggest import explain, keys_of, suggest
 from webgym_cli.errors import SettingsError
 
 
@@ -83,8 +83,8 @@ def test_the_first_problem_is_explained_an_unknown_key_before_all_others():
 def test_a_name_that_only_one_section_has_is_meant_whatever_the_section():
     keys = keys_of(CriticSettings)
     assert list(keys)[:3] == ["path", "optim.lr", "optim.weight_decay"]
-    assert meant("adam.weight_decay", keys) == "; did you mean 'optim.weight_decay'?"
-    assert meant("zebra", keys) == ""
+    assert suggest("adam.weight_decay", keys) == "; did you mean 'optim.weight_decay'?"
+    assert suggest("zebra", keys) == ""
 
 
 def test_the_trainer_s_interpreter_needs_nothing_but_pydantic():

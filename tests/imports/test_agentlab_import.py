@@ -9,9 +9,9 @@ import pytest
 from tests.imports.foreign import agentlab_episode, agentlab_step, pickled, thing
 from tests.imports.test_pickled import Order
 from webgym_cli.imports.agentlab import find, read
-from webgym_cli.imports.agentlab_actions import our_action
+from webgym_cli.imports.agentlab_actions import convert_action
 from webgym_cli.imports.pickle_stubs import PickleRefused
-from webgym_cli.imports.source import Skip
+from webgym_cli.imports.source import SkipReason
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import ParseErrorKind
@@ -82,7 +82,7 @@ def test_a_miniwob_task_is_ours_by_name(tmp_path):
 def test_actions_in_our_words(text, action, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     elements = {"a1": {"bbox": [16, 12, 32, 24]}, "nowhere": {"bbox": None}}
-    assert our_action(text, elements, 64, 48) == action
+    assert convert_action(text, elements, 64, 48) == action
     assert list(tmp_path.iterdir()) == []
 
 
@@ -107,14 +107,14 @@ def test_a_truncated_episode_met_its_limit(tmp_path):
 
 def test_an_unfinished_episode_is_left_for_later(tmp_path):
     folder = agentlab_episode(tmp_path, "noop()", summary={"terminated": False})
-    assert only(folder).why is Skip.UNFINISHED
+    assert only(folder).why is SkipReason.UNFINISHED
     (folder / "summary_info.json").unlink()
-    assert only(folder).why is Skip.UNFINISHED
+    assert only(folder).why is SkipReason.UNFINISHED
 
 
 def test_the_goal_may_lie_beside_the_steps(tmp_path):
     folder = agentlab_episode(tmp_path, "noop()", goal="")
-    assert only(folder).why is Skip.NOT_UNDERSTOOD
+    assert only(folder).why is SkipReason.NOT_UNDERSTOOD
     goal = [{"type": "text", "text": "Buy it"}, {"type": "image_url", "image_url": {"url": "data:"}}]
     (folder / "goal_object.pkl.gz").write_bytes(gzip.compress(pickled(goal, protocol=4)))
     assert only(folder).task.instruction == "Buy it"
@@ -122,7 +122,7 @@ def test_the_goal_may_lie_beside_the_steps(tmp_path):
 
 def test_a_picture_within_the_step_is_taken(tmp_path):
     folder = agentlab_episode(tmp_path, "mouse_click(2, 1)", pictures=False)
-    assert only(folder).why is Skip.SCREENSHOT_MISSING
+    assert only(folder).why is SkipReason.SCREENSHOT_MISSING
     pixels = [[[1, 2, 3]] * 4] * 2
     inside = agentlab_step(0, "mouse_click(2, 1)", screenshot={"array": pixels, "dtype": "uint8"})
     (folder / "step_0.pkl.gz").write_bytes(gzip.compress(pickled(inside, protocol=4)))

@@ -8,9 +8,9 @@ import pytest
 from tests.imports.test_pickled import read
 from webgym_cli.imports import arrays
 from webgym_cli.imports.arrays import NUMPY, Array, Dtype
-from webgym_cli.imports.pickle_stubs import Known, PickleRefused
+from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 
-KNOWN = Known(makers=NUMPY)
+KNOWN = AllowedNames(makers=NUMPY)
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.imports.foreign import agentlab_episode, agentlab_step, pickled, webgym_episode, webgym_pictures
 from webgym_cli.imports import agentlab, webgym
-from webgym_cli.imports.execute import Importing
+from webgym_cli.imports.execute import Importer
 from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.plan import plan_import
-from webgym_cli.imports.source import Found, Skipped
+from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
@@ -53,14 +53,14 @@ def test_altered_webgym_files(places):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "x"
         file.write_bytes(altered(whole("webgym"), places))
-        assert set(outcome(webgym.read, file)) <= {Found, Skipped}
+        assert set(outcome(webgym.read, file)) <= {ImportedEpisode, SkippedEpisode}
 
 
 @settings(max_examples=200, deadline=None)
 @given(places=PLACES)
 def test_altered_agentlab_steps(places, lab):
     (lab / "step_0.pkl.gz").write_bytes(gzip.compress(altered(whole("agentlab"), places), 1))
-    assert set(outcome(agentlab.read, lab)) <= {Found, Skipped}
+    assert set(outcome(agentlab.read, lab)) <= {ImportedEpisode, SkippedEpisode}
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +99,9 @@ def test_episodes_of_webgym_with_odd_parts(tmp_path):
     file.write_bytes(pickled({"trajectories": odd, "metadata": {}}))
     found = outcome(webgym.read, file)
     assert len(found) == len(odd) > 500
-    assert found.count(Found) > 100
+    assert found.count(ImportedEpisode) > 100
     run = RunDir(tmp_path / "run")
-    summary = Importing(plan_import(run, "webgym", file), run, lambda event: None).execute()
+    summary = Importer(plan_import(run, "webgym", file), run, lambda event: None).execute()
     assert summary["imported"] + sum(summary["skipped"].values()) == len(odd)
     assert summary["imported"] == len(list(scan(run, Split.TRAIN, 0))) > 30
 
@@ -111,7 +111,7 @@ def test_steps_of_agentlab_with_odd_parts(lab):
     for content in pickled_apart(odd_ones(agentlab_step(0, 'click("a1")'))):
         (lab / "step_0.pkl.gz").write_bytes(gzip.compress(content, 1))
         seen |= set(outcome(agentlab.read, lab))
-    assert seen == {Found, Skipped}
+    assert seen == {ImportedEpisode, SkippedEpisode}
 
 
 def pickled_apart(values):

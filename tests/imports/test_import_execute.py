@@ -14,7 +14,7 @@ from tests.imports.foreign import (
 from tests.records.made import png
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
-from webgym_cli.imports.execute import Importing, import_in_words, require_something
+from webgym_cli.imports.execute import Importer, format_import, require_imported
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
@@ -50,7 +50,7 @@ def logs(tmp_path):
 def bring(run, path, name="webgym", dry=False, **options):
     events = []
     plan = plan_import(run, name, path, **options)
-    return Importing(plan, run, events.append, dry=dry).execute(), events
+    return Importer(plan, run, events.append, dry=dry).execute(), events
 
 
 def ids(run, split=Split.TRAIN, iteration=0):
@@ -86,7 +86,7 @@ def test_episodes_are_stored_with_their_pictures_and_verdicts(run, logs):
     assert [step.page_changed for step in solved.steps] == [False, None]
     assert set(judgements(run, Split.TRAIN, 0)) == {solved.id, refuted.id}
     assert events[-1]["done"] == events[-1]["total"] == 1
-    assert import_in_words(summary) == ("imported 3: 1 solved, 1 failed by their infrastructure, 6 steps, 6 new images")
+    assert format_import(summary) == ("imported 3: 1 solved, 1 failed by their infrastructure, 6 steps, 6 new images")
 
 
 def test_the_same_import_adds_nothing_whatever_the_iteration(run, logs):
@@ -154,14 +154,14 @@ def test_files_that_cant_be_read_do_not_stop_the_others(run, logs):
     assert (summary["imported"], summary["skipped"]) == (3, {"unreadable_file": 1})
     assert [event["event"] for event in events if "message" in event] == ["unreadable"]
     with pytest.raises(UsageError, match=r"iteration1: it asks for 'os\.system'"):
-        require_something(summary, plan_import(run, "webgym", logs))
+        require_imported(summary, plan_import(run, "webgym", logs))
 
 
 def test_an_import_of_nothing_is_an_error_that_says_why(run, tmp_path):
     plan = plan_import(run, "webgym", webgym_file(tmp_path / "x", [webgym_episode()]))
-    summary = Importing(plan, run, lambda event: None).execute()
+    summary = Importer(plan, run, lambda event: None).execute()
     with pytest.raises(UsageError, match="nothing was imported: 1 x screenshot_missing") as refused:
-        require_something(summary, plan)
+        require_imported(summary, plan)
     assert "--images" in refused.value.hint
 
 

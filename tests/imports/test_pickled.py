@@ -20,10 +20,10 @@ from tests.imports.foreign import pickled, thing, torch_archive
 from webgym_cli.imports import pickled as machine
 from webgym_cli.imports.arrays import NUMPY
 from webgym_cli.imports.containers import TORCH_MAGIC, read_pickle
-from webgym_cli.imports.pickle_stubs import Held, Known, PickleRefused
+from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused, Stub
 from webgym_cli.imports.pickled import load
 
-RECORDS = Known(records=frozenset({"webgym.data.components.Task", "webgym.data.components.Reward"}))
+RECORDS = AllowedNames(records=frozenset({"webgym.data.components.Task", "webgym.data.components.Reward"}))
 TASK = "webgym.data.components.Task"
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 ATOMS = st.one_of(
@@ -57,7 +57,7 @@ def test_it_reads_data_as_pickle_does(value, protocol):
 def test_records_become_their_names_and_fields_and_shared_parts_stay_shared(protocol):
     task = thing(TASK, task_name="a", extra=[1, {"b": 2}])
     found = read(pickled([task, {"reward": thing("webgym.data.components.Reward", reward=1)}], protocol=protocol))
-    assert isinstance(found[0], Held)
+    assert isinstance(found[0], Stub)
     assert (found[0].name, found[0].fields) == (TASK, {"task_name": "a", "extra": [1, {"b": 2}]})
     assert found[1]["reward"].get("reward") == 1
     shared = [1]
@@ -147,7 +147,7 @@ def test_a_state_that_brings_its_own_methods_is_only_fields():
     """`__setstate__`, `__class__` and the like are words among the fields, and never become attributes of ours."""
     content = pickled(thing(TASK, __setstate__="x", __class__="y", __dict__="z", build="w", get="v"))
     found = read(content)
-    assert type(found) is Held
+    assert type(found) is Stub
     assert found.fields == {"__setstate__": "x", "__class__": "y", "__dict__": "z", "build": "w", "get": "v"}
     assert callable(found.get)
 
@@ -229,7 +229,7 @@ ENDLESS = b"]q\0" + b"".join(b"0(h%ch%clq%c" % (n, n, n + 1) for n in range(60))
 )
 def test_nested_parts_where_words_are_expected_are_refused_at_once(nested, wrapped):
     with pytest.raises(PickleRefused) as refused:
-        read(wrapped % nested, Known(records=RECORDS.records, makers=NUMPY))
+        read(wrapped % nested, AllowedNames(records=RECORDS.records, makers=NUMPY))
     assert len(str(refused.value)) < 200
 
 

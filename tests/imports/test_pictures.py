@@ -8,7 +8,7 @@ from PIL import Image
 from tests.records.made import png
 from webgym_cli.imports import pictures
 from webgym_cli.imports.arrays import Array, Dtype
-from webgym_cli.imports.pictures import NoPicture, png_of, size_of
+from webgym_cli.imports.pictures import NoPicture, load_png, load_size
 
 
 def pixels(data):
@@ -19,8 +19,8 @@ def pixels(data):
 def test_a_png_stays_as_it_is(tmp_path):
     file = tmp_path / "a.png"
     file.write_bytes(png(7))
-    assert png_of(file) == png(7)
-    assert size_of(file) == (40, 32)
+    assert load_png(file) == png(7)
+    assert load_size(file) == (40, 32)
 
 
 @pytest.mark.parametrize(
@@ -31,19 +31,19 @@ def test_others_keep_each_pixel(tmp_path, ending, mode):
     Image.linear_gradient("L").resize((30, 20)).convert(mode).save(file)
     with Image.open(file) as image:
         expected = ("PNG", image.mode, image.size, image.tobytes())
-    assert pixels(png_of(file)) == expected
+    assert pixels(load_png(file)) == expected
 
 
 def test_a_printers_colours_become_rgb(tmp_path):
     file = tmp_path / "a.jpg"
     Image.new("CMYK", (4, 4), (10, 20, 30, 40)).save(file)
-    assert pixels(png_of(file))[1] == "RGB"
+    assert pixels(load_png(file))[1] == "RGB"
 
 
 @pytest.mark.parametrize("channels", [3, 4])
 def test_an_array_is_a_picture(channels):
     data = bytes(range(4 * 2 * channels))
-    found = pixels(png_of(Array((2, 4, channels), Dtype("u1"), data)))
+    found = pixels(load_png(Array((2, 4, channels), Dtype("u1"), data)))
     assert found == ("PNG", "RGB" if channels == 3 else "RGBA", (4, 2), data)
 
 
@@ -51,7 +51,7 @@ def test_an_array_is_a_picture(channels):
     "array", [Array(), Array((2, 2), Dtype("u1"), b"1234"), Array((1, 1, 3), Dtype("i2"), b"123456")], ids=range(3)
 )
 def test_another_array_is_none(array):
-    for read in (png_of, size_of):
+    for read in (load_png, load_size):
         with pytest.raises(NoPicture, match="is no picture"):
             read(array)
 
@@ -63,12 +63,12 @@ def test_a_broken_file_is_named(tmp_path, data):
     file = tmp_path / "a.png"
     file.write_bytes(data)
     with pytest.raises(NoPicture, match=r"a\.png: ") as refused:
-        png_of(file)
+        load_png(file)
     assert "\n" not in str(refused.value)
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    for read in (png_of, size_of):
+    for read in (load_png, load_size):
         with pytest.raises(NoPicture, match=r"b\.png: not there"):
             read(tmp_path / "b.png")
         with pytest.raises(NoPicture, match="directory"):
@@ -80,4 +80,4 @@ def test_a_huge_picture_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     file = tmp_path / "a.png"
     file.write_bytes(png())
     with pytest.raises(NoPicture, match="40x32 pixels"):
-        png_of(file)
+        load_png(file)

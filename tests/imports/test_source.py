@@ -4,8 +4,8 @@ import pytest
 
 from tests.imports.foreign import CALL
 from webgym_cli.agent.parse import ParseError, parse
-from webgym_cli.imports.pickle_stubs import Held
-from webgym_cli.imports.source import NotUnderstood, number_of, plain, spoken
+from webgym_cli.imports.pickle_stubs import Stub
+from webgym_cli.imports.source import NotUnderstood, parse_response, to_number, to_plain
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind
 
@@ -18,7 +18,7 @@ CLICK = Action(name=ActionName.CLICK, coordinate=(1.5, 2))
 )
 @pytest.mark.parametrize("theirs", [None, CLICK])
 def test_our_parser_always_agrees_with_what_is_stored(raw, theirs):
-    said = spoken(raw, COORDINATES, theirs=theirs)
+    said = parse_response(raw, COORDINATES, theirs=theirs)
     read = parse(said.response, COORDINATES)
     assert said.action == (None if isinstance(read, ParseError) else read)
     assert said.parse_error == (read.kind if isinstance(read, ParseError) else None)
@@ -26,13 +26,13 @@ def test_our_parser_always_agrees_with_what_is_stored(raw, theirs):
 
 
 def test_a_call_of_their_own_stays_as_it_is():
-    assert spoken(CALL, COORDINATES, theirs=CLICK).response == CALL
-    broken = spoken("<tool_call>{}</tool_call>", COORDINATES, theirs=CLICK)
+    assert parse_response(CALL, COORDINATES, theirs=CLICK).response == CALL
+    broken = parse_response("<tool_call>{}</tool_call>", COORDINATES, theirs=CLICK)
     assert (broken.action, broken.parse_error) == (None, ParseErrorKind.UNKNOWN_FUNCTION)
 
 
 def test_a_translated_action_stands_behind_their_words():
-    said = spoken("click [3]", COORDINATES, theirs=CLICK)
+    said = parse_response("click [3]", COORDINATES, theirs=CLICK)
     assert said.response.startswith("click [3]\n<tool_call>")
     assert said.action == CLICK
 
@@ -43,22 +43,22 @@ def test_endless_shared_parts_are_not_written_out():
     for _ in range(60):
         part = [part, part]
     with pytest.raises(NotUnderstood, match="more than"):
-        plain(part)
+        to_plain(part)
     circle = []
     circle.append(circle)
     with pytest.raises(NotUnderstood):
-        plain(circle)
+        to_plain(circle)
 
 
 def test_plain_values_are_what_json_can_hold():
-    held = Held("a.B", fields={"x": (1, b"2")}, items={3: None})
-    assert plain(held) == {"3": None, "x": [1, "<bytes>"]}
-    assert plain("\ud800") == "?"
+    held = Stub("a.B", fields={"x": (1, b"2")}, items={3: None})
+    assert to_plain(held) == {"3": None, "x": [1, "<bytes>"]}
+    assert to_plain("\ud800") == "?"
     with pytest.raises(NotUnderstood, match="63 bits"):
-        plain(1 << 80)
+        to_plain(1 << 80)
 
 
 def test_numbers_are_finite():
-    assert [number_of(value, -1.0) for value in (True, "1", None, float("nan"), float("inf"), 10**400, 2)] == [
+    assert [to_number(value, -1.0) for value in (True, "1", None, float("nan"), float("inf"), 10**400, 2)] == [
         -1.0
     ] * 6 + [2.0]

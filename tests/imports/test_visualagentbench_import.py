@@ -4,9 +4,9 @@ import pytest
 
 from tests.imports.foreign import PAGE, webrl_episode
 from webgym_cli.errors import UsageError
-from webgym_cli.imports.source import Skip
+from webgym_cli.imports.source import SkipReason
 from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL, find_actions, find_traces, read
-from webgym_cli.imports.visualagentbench_actions import of_call, of_line
+from webgym_cli.imports.visualagentbench_actions import convert_call, convert_line
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
@@ -60,14 +60,14 @@ def test_actions_by_marks_keep_their_numbers(tmp_path):
 
 
 def test_what_was_never_scored_is_left_for_later(tmp_path):
-    assert only(webrl_episode(tmp_path, "12", [CLICK], score=-0.1)).why is Skip.UNFINISHED
+    assert only(webrl_episode(tmp_path, "12", [CLICK], score=-0.1)).why is SkipReason.UNFINISHED
 
 
 def test_a_missing_picture_leaves_the_episode_out(tmp_path):
     root = webrl_episode(tmp_path, "12", [CLICK, CLICK])
     (root / "screehshots" / "12" / "1.png").unlink()
     skipped = only(root)
-    assert (skipped.why, "1.png: not there" in skipped.detail) == (Skip.SCREENSHOT_MISSING, True)
+    assert (skipped.why, "1.png: not there" in skipped.detail) == (SkipReason.SCREENSHOT_MISSING, True)
 
 
 def test_a_damaged_trace_is_named_with_its_line(tmp_path):
@@ -106,12 +106,12 @@ def test_experience_files_hold_nothing_to_see(tmp_path):
     ],
 )
 def test_webrls_calls_in_our_words(response, action):
-    assert of_call(response, PAGE, 64, 48) == action
+    assert convert_call(response, PAGE, 64, 48) == action
 
 
 def test_an_element_without_a_readable_place_is_nowhere():
-    assert of_call(CLICK, '<a id="3" data-bbox="1,2,three,4">', 64, 48) is None
-    assert of_call(CLICK, '<a id="3" data-bbox="600,2,3,4">', 64, 48) is None
+    assert convert_call(CLICK, '<a id="3" data-bbox="1,2,three,4">', 64, 48) is None
+    assert convert_call(CLICK, '<a id="3" data-bbox="600,2,3,4">', 64, 48) is None
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_an_element_without_a_readable_place_is_nowhere():
     ],
 )
 def test_lines_in_our_words(line, action):
-    assert of_line(line) == action
+    assert convert_line(line) == action
 
 
 def test_an_action_that_is_not_ours_stays_in_their_words(tmp_path):

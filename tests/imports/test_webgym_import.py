@@ -21,7 +21,7 @@ from tests.imports.foreign import (
 )
 from webgym_cli.agent.tools import render_call
 from webgym_cli.imports.pickle_stubs import PickleRefused
-from webgym_cli.imports.source import Found, Skip, Skipped
+from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode, SkipReason
 from webgym_cli.imports.webgym import WEBGYM, find, read
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
@@ -40,7 +40,7 @@ def only(root, episode, **metadata):
 def test_an_episode_becomes_ours(tmp_path):
     webgym_pictures(tmp_path, ONE)
     found = only(tmp_path, webgym_episode())
-    assert isinstance(found, Found)
+    assert isinstance(found, ImportedEpisode)
     assert (found.task.instruction, found.task.start_url) == (TASK["task_name"], TASK["website"])
     assert (found.task.rubric, found.task.reference_answer) == (tuple(TASK["evaluator_reference"]), "1632")
     assert (found.task.id, found.task.environment, found.task.difficulty) == ("7", "web", 2)
@@ -132,7 +132,7 @@ def test_a_last_look_without_a_response_is_no_step(tmp_path):
 def test_a_gap_among_the_steps_is_not_papered_over(tmp_path):
     gap = {**webgym_step(ONE, 0, "", IN_PROGRESS), "response": None}
     found = only(tmp_path, [gap, webgym_step(ONE, 1, ANSWER, SUCCEEDED)])
-    assert (found.why, "step 0 has no response" in found.detail) == (Skip.NOT_UNDERSTOOD, True)
+    assert (found.why, "step 0 has no response" in found.detail) == (SkipReason.NOT_UNDERSTOOD, True)
 
 
 def test_a_response_without_a_call_gets_the_call_of_their_action(tmp_path):
@@ -191,12 +191,12 @@ def test_empty_ones_and_odd_ones_are_told_and_the_others_read(tmp_path):
     huge = webgym_episode(reward={**SUCCEEDED, "reward": 0.5})
     no_site = webgym_episode(website="")
     found = list(read(webgym_file(tmp_path, [[], None, odd, huge, no_site, webgym_episode()]), None))
-    assert [one.why if isinstance(one, Skipped) else "found" for one in found] == [
-        Skip.EMPTY,
-        Skip.EMPTY,
-        Skip.NOT_UNDERSTOOD,
-        Skip.NOT_UNDERSTOOD,
-        Skip.NOT_UNDERSTOOD,
+    assert [one.why if isinstance(one, SkippedEpisode) else "found" for one in found] == [
+        SkipReason.EMPTY,
+        SkipReason.EMPTY,
+        SkipReason.NOT_UNDERSTOOD,
+        SkipReason.NOT_UNDERSTOOD,
+        SkipReason.NOT_UNDERSTOOD,
         "found",
     ]
     assert found[2].where.endswith(".pt.iteration3, trajectory 2")

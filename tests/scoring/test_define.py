@@ -3,8 +3,8 @@ import pytest
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.scoring import reward
-from webgym_cli.scoring.define import Verdict, verdict_of
-from webgym_cli.scoring.registry import REWARDS, fields_of, require_fields
+from webgym_cli.scoring.define import RewardResult, parse_reward
+from webgym_cli.scoring.registry import REWARDS, require_fields, reward_fields
 
 
 @reward
@@ -46,8 +46,11 @@ def test_what_a_record_lacks_is_known_before_anything_runs():
 
 
 def test_the_reference_answer_is_the_answer_unless_the_record_has_one():
-    assert fields_of(Task(id="a", reference_answer="7")) == {"answer": "7"}
-    assert fields_of(Task(id="a", reference_answer="7", extra={"answer": 7, "unit": "m"})) == {"answer": 7, "unit": "m"}
+    assert reward_fields(Task(id="a", reference_answer="7")) == {"answer": "7"}
+    assert reward_fields(Task(id="a", reference_answer="7", extra={"answer": 7, "unit": "m"})) == {
+        "answer": 7,
+        "unit": "m",
+    }
 
 
 @pytest.mark.parametrize("given", [lambda *rest: 0, eval("lambda x, /: 0")])
@@ -59,20 +62,20 @@ def test_arguments_without_a_name_are_refused(given):
 @pytest.mark.parametrize(
     ("value", "verdict"),
     [
-        (1, Verdict(1.0, {})),
-        (True, Verdict(1.0, {})),
-        (0.25, Verdict(0.25, {})),
-        ({"reward": 2, "acc": 1.0, "why": "x"}, Verdict(2.0, {"acc": 1.0, "why": "x"})),
+        (1, RewardResult(1.0, {})),
+        (True, RewardResult(1.0, {})),
+        (0.25, RewardResult(0.25, {})),
+        ({"reward": 2, "acc": 1.0, "why": "x"}, RewardResult(2.0, {"acc": 1.0, "why": "x"})),
     ],
 )
 def test_numbers_and_mappings_are_verdicts(value, verdict):
-    assert verdict_of(value) == verdict
+    assert parse_reward(value) == verdict
 
 
 @pytest.mark.parametrize("value", [None, "1", b"1", float("nan"), float("inf"), {}, {"acc": 1}, {"reward": None}, [1]])
 def test_anything_else_is_none(value):
     with pytest.raises(ValueError, match=r"reward"):
-        verdict_of(value)
+        parse_reward(value)
 
 
 def test_every_built_in_reward_can_be_loaded():

@@ -1,8 +1,15 @@
 import pytest
 
 from webgym_cli.scoring.math import math_equal_reward, math_equal_reward_tool, math_reward_string_equal
-from webgym_cli.scoring.numbers import boxed_in, equal, gives, number_in, stated_in, value_of
-from webgym_cli.scoring.text import f1, format_reward, normalised, qa_em_reward, qa_f1_reward
+from webgym_cli.scoring.numbers import (
+    answers_equal,
+    extract_answer,
+    extract_boxed,
+    extract_last_number,
+    matches_answer,
+    parse_number,
+)
+from webgym_cli.scoring.text import f1_score, format_reward, normalise, qa_em_reward, qa_f1_reward
 
 TOOL = [{"role": "user"}, {"role": "assistant"}, {"role": "tool", "content": "72"}, {"role": "assistant"}]
 
@@ -99,26 +106,26 @@ def test_equality_that_wants_a_tool(response, used, value):
 
 
 def test_the_parts_of_a_response():
-    assert boxed_in("\\boxed{\\frac{1}{2}} \\boxed{") == "\\frac{1}{2}"
-    assert boxed_in("\\boxed{" * 1000) is None
-    assert boxed_in("nothing") is None
-    assert stated_in("Final answer: 7. Or not") == "7"
-    assert stated_in("no mark 7") is None
-    assert stated_in("answer is 7", reference=True) is None
-    assert number_in("from 3 to -4.5") == "-4.5"
-    assert number_in("50-24") == "50-24"
-    assert value_of("12 km/h") == 12
-    assert value_of("many") is None
-    assert value_of("1" * 301) is None
-    assert equal("A b", "a B")
-    assert gives("It is 7", "7")
+    assert extract_boxed("\\boxed{\\frac{1}{2}} \\boxed{") == "\\frac{1}{2}"
+    assert extract_boxed("\\boxed{" * 1000) is None
+    assert extract_boxed("nothing") is None
+    assert extract_answer("Final answer: 7. Or not") == "7"
+    assert extract_answer("no mark 7") is None
+    assert extract_answer("answer is 7", reference=True) is None
+    assert extract_last_number("from 3 to -4.5") == "-4.5"
+    assert extract_last_number("50-24") == "50-24"
+    assert parse_number("12 km/h") == 12
+    assert parse_number("many") is None
+    assert parse_number("1" * 301) is None
+    assert answers_equal("A b", "a B")
+    assert matches_answer("It is 7", "7")
 
 
 @pytest.mark.parametrize(
     ("text", "plain"), [("The  Cat's hat!", "cats hat"), ("an A-Team", "ateam"), ("  ", ""), ("the theatre", "theatre")]
 )
 def test_squads_normalisation(text, plain):
-    assert normalised(text) == plain
+    assert normalise(text) == plain
 
 
 @pytest.mark.parametrize(
@@ -133,7 +140,7 @@ def test_squads_normalisation(text, plain):
     ],
 )
 def test_f1_over_words(given, wanted, value):
-    assert f1(given, wanted) == pytest.approx(value)
+    assert f1_score(given, wanted) == pytest.approx(value)
 
 
 def test_exact_match_and_f1_take_the_best_of_several_answers():

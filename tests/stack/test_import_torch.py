@@ -9,7 +9,7 @@ from tests.imports.foreign import WRITER, webgym_episode, webgym_pictures
 from tests.stack_fixtures import needs
 from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import PickleRefused
-from webgym_cli.imports.source import Found
+from webgym_cli.imports.source import ImportedEpisode
 from webgym_cli.imports.webgym import RECORDS, read
 
 pytestmark = pytest.mark.stack
@@ -34,7 +34,7 @@ def test_what_torch_saves_is_read_in_both_of_its_forms(tmp_path):
     digests = set()
     for path, _ in paths:
         (found,) = read(type(tmp_path)(path), None)
-        assert isinstance(found, Found)
+        assert isinstance(found, ImportedEpisode)
         assert [step.picture.is_file() for step in found.steps] == [True, True]
         digests.add(found.digest)
     assert len(digests) == 1

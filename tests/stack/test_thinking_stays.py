@@ -12,7 +12,7 @@ from tests.train.training import FIRST, train
 from webgym_cli.agent.chat_request import EncodedImages
 from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.config.load import load
-from webgym_cli.config.model_families import recognise
+from webgym_cli.config.model_families import detect_model
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.store.run import RunDir, create_or_open
@@ -66,7 +66,7 @@ def test_a_checkpoint_keeps_the_chat_template_of_its_base(thinker, trained):
     for name in ("chat_template.jinja", "generation_config.json", "tokenizer.json"):
         assert (trained.folder / name).exists() == (thinker / name).exists()
     assert (trained.folder / "chat_template.jinja").read_text() == (thinker / "chat_template.jinja").read_text()
-    known = recognise(str(trained.folder))
+    known = detect_model(str(trained.folder))
     assert (known.family.template_for(thinking=known.thinks), known.thinks) == ("qwen3_vl", True)
 
 

@@ -8,7 +8,7 @@ import yaml
 from PIL import Image
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.shipped import deepspeed_file
+from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.prepare.sft.train_config import train_config, wandb_env
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, run_id
@@ -64,7 +64,7 @@ def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, dig
     shipped = settings.algorithm_config.deepspeed_config_filename
     deepspeed = run.dataset / "deepspeed.json" if shipped else None
     if deepspeed:
-        shutil.copyfile(deepspeed_file(shipped), deepspeed)
+        shutil.copyfile(find_deepspeed_file(shipped), deepspeed)
     config = train_config(
         settings,
         dataset_dir=run.dataset,

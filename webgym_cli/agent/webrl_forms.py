@@ -7,7 +7,7 @@ from typing import Literal
 
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.webrl import AnyAction, WebRLActionName
-from webgym_cli.util.literal_calls import quoted
+from webgym_cli.util.literal_calls import quote_string
 
 WAIT_SECONDS = 5.0
 """How long a wait lasts that does not say how long."""
@@ -46,17 +46,17 @@ _CALLED = {(form.name, form.direction): called for called, form in FORMS.items()
 def render(action: AnyAction) -> str:
     """Return an action as a call that the parser reads back. Raises `ValueError` for one that WebRL can't say."""
     if action.name is ActionName.ANSWER:
-        return f"exit(message={quoted(action.text or '')})"
+        return f"exit(message={quote_string(action.text or '')})"
     if action.name is WebRLActionName.QUOTE:
-        return f"quote(content={quoted(action.text or '')})"
+        return f"quote(content={quote_string(action.text or '')})"
     direction = action.direction if isinstance(action, Action) else None
     called = _CALLED.get((action.name, direction))
     if called is None or (FORMS[called].element and action.element_id is None):
         raise ValueError(f"WebRL has no such action: {action}")
-    form, parts = FORMS[called], [f"action={quoted(called)}"]
+    form, parts = FORMS[called], [f"action={quote_string(called)}"]
     argument = getattr(action, form.argument) if form.argument else None
     if argument is not None and not (form.argument == "seconds" and argument == WAIT_SECONDS):
-        parts.append(f"argument={quoted(str(argument))}")
+        parts.append(f"argument={quote_string(str(argument))}")
     if form.element:
-        parts.append(f"element={quoted(str(action.element_id))}")
+        parts.append(f"element={quote_string(str(action.element_id))}")
     return f"do({', '.join(parts)})"

@@ -7,7 +7,7 @@ from pathlib import Path
 from webgym_cli.cli.output import Output
 
 
-def open_page(path: Path, output: Output) -> None:
+def open_in_browser(path: Path, output: Output) -> None:
     """Open a page in the browser, or say that there is none."""
     import webbrowser
 

@@ -89,16 +89,16 @@ def trajectories(ctx: typer.Context, incomplete: str) -> list[str]:
 def answer_bash(complete: Callable[[], object]) -> None:
     """Answer bash, which takes `key=value` and `miniwob:all` for several words and replaces only the last of them."""
     words, place = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
-    typed, place, before = joined(words, place)
+    typed, place, before = join_words(words, place)
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(typed), str(place)
     with redirect_stdout(io.StringIO()) as offered, suppress(SystemExit):
         complete()
     output = Output()
     for offer in offered.getvalue().splitlines():
-        output.text(rest(offer, before))
+        output.text(strip_typed(offer, before))
 
 
-def joined(words: Sequence[str], place: int) -> tuple[list[str], int, str]:
+def join_words(words: Sequence[str], place: int) -> tuple[list[str], int, str]:
     """Return bash's words as they were typed, the place of the one at the cursor, and what of it bash has cut off."""
     typed: list[str] = []
     at, before, after_break = len(words), "", False
@@ -116,7 +116,7 @@ def joined(words: Sequence[str], place: int) -> tuple[list[str], int, str]:
     return typed, at, before
 
 
-def rest(offer: str, before: str) -> str:
+def strip_typed(offer: str, before: str) -> str:
     """Return an offer without what stands before bash's own word."""
     known = next((before[start:] for start in range(len(before)) if offer.startswith(before[start:])), "")
     return offer.removeprefix(known)

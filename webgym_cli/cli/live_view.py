@@ -25,7 +25,7 @@ _FAILURES = 7
 _GAP = (0, 2, 0, 0)
 
 
-class Board:
+class LiveView:
     """The board of one snapshot (`Monitor.snapshot`, or several merged). Takes the terminal's width and height."""
 
     def __init__(self, snapshot: dict[str, Any], state: str = "running", below: int = 0) -> None:
@@ -38,9 +38,9 @@ class Board:
         """The name of the bar that the board stands in for."""
         return str(self._snapshot["bar"])
 
-    def leaving(self, lines: int) -> Board:
+    def leaving(self, lines: int) -> LiveView:
         """Return the board with so many lines of the terminal left to others."""
-        return Board(self._snapshot, self._state, lines)
+        return LiveView(self._snapshot, self._state, lines)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it: the head, the stages beside the failures, and as many episodes as there is room for."""
@@ -55,7 +55,7 @@ class Board:
             yield Group(Text(), *_episodes(self._snapshot, width, room))
 
 
-def visible(text: str) -> str:
+def escape_control(text: str) -> str:
     """Return text from outside as one line that can't move the cursor, colour anything or turn the line's direction."""
     return "".join("·" if unicodedata.category(letter) in _HIDDEN else letter for letter in text)
 
@@ -64,7 +64,7 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Categories of Unicode that a terminal obeys or can't show."""
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """Return a short text of a duration: `8 ms`, `1.24 s`, `31 s`, `4:05`, `1:02:03`; empty for None."""
     if seconds is None:
         return ""
@@ -77,7 +77,7 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def success(snapshot: dict[str, Any]) -> str:
+def format_success(snapshot: dict[str, Any]) -> str:
     """Return the success rate with its 95 % interval in words."""
     rate, (low, high) = snapshot["success_rate"], snapshot["interval"]
     return (
@@ -85,25 +85,25 @@ def success(snapshot: dict[str, Any]) -> str:
     )
 
 
-def address(url: str) -> str:
+def shorten_url(url: str) -> str:
     """Return an address without what says little: scheme, `www.`, a slash at the end."""
-    return visible(url).split("://", 1)[-1].removeprefix("www.").removesuffix("/")
+    return escape_control(url).split("://", 1)[-1].removeprefix("www.").removesuffix("/")
 
 
 def _head(snapshot: dict[str, Any], state: str, width: int) -> list[Any]:
     done, total = snapshot["done"], snapshot["total"]
     style = {"running": "green", "finished": "green"}.get(state, "red")
-    who = _cut(_line((f"{snapshot['bar']}", "bold"), (visible(snapshot["policy"])[:40], ""), (state, style)))
+    who = _cut(_line((f"{snapshot['bar']}", "bold"), (escape_control(snapshot["policy"])[:40], ""), (state, style)))
     count = Text(f"{done}/{total}", style="bold")
     bar = ProgressBar(total=max(1, total), completed=done, width=max(10, width - who.cell_len - len(count) - 4))
     first = Table.grid(padding=_GAP)
     first.add_row(who, count, bar)
     left = snapshot["eta"] if state == "running" else None
     pace = _line(
-        (success(snapshot), "bold"),
+        (format_success(snapshot), "bold"),
         (f"{snapshot['steps_per_second']:.1f} steps/s", ""),
-        (f"{duration(snapshot['elapsed'])} elapsed", ""),
-        (f"ETA {duration(left)}" if left is not None else "", ""),
+        (f"{format_duration(snapshot['elapsed'])} elapsed", ""),
+        (f"ETA {format_duration(left)}" if left is not None else "", ""),
     )
     return [first, _cut(pace), _cut(_counts(snapshot, state))]
 
@@ -112,7 +112,7 @@ def _counts(snapshot: dict[str, Any], state: str) -> Text:
     """Return slots, queues and what became of episodes that are not among the done ones."""
     more = [(name, snapshot[name]) for name in ("unjudged", "skipped", "cut", "given_up") if snapshot[name]]
     ranks = [(f"{snapshot['ranks']} ranks", "")] if snapshot["ranks"] > 1 else []
-    queues = [(f"{visible(name)} {depth}", "") for name, depth in snapshot["queues"].items()]
+    queues = [(f"{escape_control(name)} {depth}", "") for name, depth in snapshot["queues"].items()]
     alone = [site for site, kind in snapshot.get("isolation", {}).items() if kind != "parallel"]
     servers = snapshot["servers"].values()
     shut = sum(facts["open"] > 0 for facts in servers)
@@ -147,9 +147,9 @@ def _stages(snapshot: dict[str, Any], *, wide: bool) -> Table:
     for name, stage in snapshot["stages"].items():
         if stage["count"] or stage["now"]:
             lately = stage["recent"] if stage["recent"]["count"] else stage
-            cells = [name, duration(lately["p50"]), duration(lately["p95"]), str(stage["now"])]
+            cells = [name, format_duration(lately["p50"]), format_duration(lately["p95"]), str(stage["now"])]
             if wide:
-                cells += [duration(stage["p50"]), duration(stage["p95"]), str(stage["count"])]
+                cells += [format_duration(stage["p50"]), format_duration(stage["p95"]), str(stage["count"])]
             _row(table, *cells)
     return table
 
@@ -159,7 +159,7 @@ def _failures(snapshot: dict[str, Any]) -> Table:
     found = _most(snapshot["failures"])
     shown = found if len(found) <= _FAILURES else found[: _FAILURES - 1]
     for kind, count in shown:
-        _row(table, Text(visible(kind), style="red"), str(count))
+        _row(table, Text(escape_control(kind), style="red"), str(count))
     if len(shown) < len(found):
         _row(table, Text("other kinds", style="red"), str(sum(count for _, count in found[len(shown) :])))
     return table
@@ -169,7 +169,7 @@ def _sites(snapshot: dict[str, Any]) -> Table:
     table = _table(("by site", "left"), ("", "right"))
     found = _most({site: sum(kinds.values()) for site, kinds in snapshot["failures_by_site"].items()})
     for site, count in found[:_SITES]:
-        _row(table, visible(site), str(count))
+        _row(table, escape_control(site), str(count))
     return table
 
 
@@ -188,9 +188,9 @@ def _episodes(snapshot: dict[str, Any], width: int, room: int) -> list[Any]:
             episode["id"] if wide else episode["id"].rsplit("-", 1)[-1],
             f"{episode['step']}/{episode['max_steps']}",
             episode["stage"],
-            duration(episode["stage_seconds"]),
-            visible(episode["task"]),
-            address(episode["url"]),
+            format_duration(episode["stage_seconds"]),
+            escape_control(episode["task"]),
+            shorten_url(episode["url"]),
         )
     more = snapshot["running"] - len(running[:room])
     return [table, *([Text(f"and {more} more, younger", style="dim")] if more > 0 else [])]

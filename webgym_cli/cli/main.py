@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import Any, NoReturn
 
-from webgym_cli.cli.output import fail, reader_is_gone
+from webgym_cli.cli.output import discard_stdout, fail
 from webgym_cli.errors import Terminated, WebGymError
 
 COMPLETE = "_WEBGYM_COMPLETE"
@@ -31,12 +31,12 @@ def main() -> None:
         fail("terminated; what was finished is stored", AGAIN)
         _leave(143)
     except BrokenPipeError:  # `webgym ... | head`: the reader has seen enough
-        reader_is_gone()
+        discard_stdout()
         _leave(0)
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
             raise
-        reader_is_gone()  # click caught it first
+        discard_stdout()  # click caught it first
         _leave(0)
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         _leave(_click_error(error))

@@ -21,7 +21,7 @@ GENERAL = (0, 1, 2, 130, 143)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HelpPage:
     """What a command's docstring says."""
 
     summary: str
@@ -36,7 +36,7 @@ class Page:
     """Commands, as they are typed."""
 
 
-def page(docstring: str) -> Page:
+def parse_docstring(docstring: str) -> HelpPage:
     """Return a docstring as a page."""
     summary, *paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(docstring))
     blocks = {"Examples": "", "Exit codes": "", "See also": ""}
@@ -47,7 +47,7 @@ def page(docstring: str) -> Page:
             blocks[name] = text
         else:
             prose.append(paragraph)
-    return Page(
+    return HelpPage(
         " ".join(summary.split()),
         tuple(prose),
         tuple(line.strip() for line in blocks["Examples"].splitlines() if line.strip()),
@@ -61,7 +61,7 @@ class Manual(TyperCommand):
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Write what the command does, then the examples."""
-        told = page(self.help or "")
+        told = parse_docstring(self.help or "")
         for paragraph in (told.summary, *told.prose):
             formatter.write_paragraph()
             with formatter.indentation():
@@ -73,7 +73,7 @@ class Manual(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the exit codes and the related commands."""
-        told = page(self.help or "")
+        told = parse_docstring(self.help or "")
         _exit_codes(formatter, told.exit_codes)
         if told.see_also:
             with formatter.section("See also"):
@@ -88,7 +88,9 @@ class ManualGroup(TyperGroup):
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.get_command(ctx, name)
-            panels.setdefault(command.rich_help_panel or "Commands", []).append((name, page(command.help).summary))
+            panels.setdefault(command.rich_help_panel or "Commands", []).append(
+                (name, parse_docstring(command.help).summary)
+            )
         for panel, rows in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(rows)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.progress import Progress
 
-    from webgym_cli.cli.live_view import Board
+    from webgym_cli.cli.live_view import LiveView
 
 _REFRESH = 2
 """Drawings of the live bars a second."""
@@ -137,7 +137,7 @@ class ProgressBoard:
     def __init__(self, output: Output) -> None:
         self._output = output
         self._bars: Progress | None = None
-        self._board: Board | None = None
+        self._board: LiveView | None = None
         self._tasks: dict[str, Any] = {}
 
     @contextmanager
@@ -183,9 +183,9 @@ class ProgressBoard:
 
     def _show(self, status: Event | None) -> None:
         """Draw the board of a status, or take it away."""
-        from webgym_cli.cli.live_view import Board
+        from webgym_cli.cli.live_view import LiveView
 
-        self._board = Board(status) if status else None
+        self._board = LiveView(status) if status else None
         for name, task in self._tasks.items():
             if self._bars is not None:
                 self._bars.update(task, visible=self._has_bar(name))
@@ -217,7 +217,7 @@ def fail(message: str, hint: str = "") -> None:
         sys.stderr.write(f"  next: {hint}\n")
 
 
-def reader_is_gone() -> None:
+def discard_stdout() -> None:
     """Send what is still to be written on stdout nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

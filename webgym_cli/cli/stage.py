@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.cli.output import Output, reader_is_gone
+from webgym_cli.cli.output import Output, discard_stdout
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
@@ -74,7 +74,7 @@ def stage(
             try:
                 yield Stage(run, settings, logs, sink)
             except BrokenPipeError:
-                reader_is_gone()
+                discard_stdout()
                 raise WebGymError(
                     "the reader of the output is gone; what was finished is stored", hint=f"webgym resume {run.root}"
                 ) from None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 
 
-class AgentSettings(Section):
+class AgentSettings(ConfigSection):
     """The tools that a policy may call in the environment `tools`, and what its answers are worth."""
 
     tools: tuple[str, ...] = ()

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 
 
-class CurriculumSettings(Section):
+class CurriculumSettings(ConfigSection):
     """The phases. Phase 0 is the policy that they begin with: the base model, or what the demonstrations made of it
     (`loop.demonstration_iterations`)."""
 

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class GenerateSettings(Section):
+class GenerateSettings(ConfigSection):
     """The model that makes new tasks, and the filters that they pass."""
 
     base_url: str = ""

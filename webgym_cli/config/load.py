@@ -15,9 +15,9 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from pydantic_settings import SettingsError as SourceError
 
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
-from webgym_cli.config.model_defaults import FOLLOW, settle
-from webgym_cli.config.shipped import config_file
-from webgym_cli.config.suggest import explain, keys_of, meant
+from webgym_cli.config.model_defaults import MODEL_DEPENDENT, resolve_model_defaults
+from webgym_cli.config.shipped import find_config_file
+from webgym_cli.config.suggest import explain, keys_of, suggest
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import import_plugins
 
@@ -59,9 +59,9 @@ def load_with_sources(
     except ValidationError as error:
         raise _explain(error, sources) from None
     import_plugins(told.plugins)
-    settings = settle(told)
+    settings = resolve_model_defaults(told)
     known, before = (flatten(found.model_dump(mode="json")) for found in (settings, told))
-    sources |= {key: f"model {told.policy_config.base_model}" for key in FOLLOW if known[key] != before[key]}
+    sources |= {key: f"model {told.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}
 
 
@@ -98,7 +98,7 @@ def _layers(
     if run_config is not None and run_config.is_file():
         yield f"run {run_config}", flatten(_read(run_config))
     for file in files:
-        path = config_file(file)
+        path = find_config_file(file)
         yield f"file {path}", flatten(_read(path))
     yield "environment", flatten(_environment())
     for override in overrides:
@@ -172,7 +172,7 @@ def _refuse_unknown(key: str, source: str) -> None:
     keys = known_keys()
     if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
         return
-    raise SettingsError(f"{source}: unknown setting {key!r}{meant(key, keys)}", hint="webgym config show")
+    raise SettingsError(f"{source}: unknown setting {key!r}{suggest(key, keys)}", hint="webgym config show")
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsError:

@@ -21,7 +21,7 @@ from webgym_cli.config.rollout import (
     RolloutSettings,
     TasksSettings,
 )
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 from webgym_cli.config.train import (
     AlgorithmSettings,
     FilterSettings,
@@ -34,7 +34,7 @@ from webgym_cli.config.train import (
 from webgym_cli.config.webarena import WebArenaSettings
 
 
-class Settings(Section):
+class Settings(ConfigSection):
     """All settings of a run."""
 
     seed: int = Field(default=0, ge=0, lt=2**32)

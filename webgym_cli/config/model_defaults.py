@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.model_families import Known, recognise
+from webgym_cli.config.model_families import DetectedModel, detect_model
 from webgym_cli.errors import SettingsError
 
 AUTO, NONE = "auto", "none"
 """What a setting says that follows the model, and one that wants nothing."""
-FOLLOW = ("policy_config.template", "policy_config.thinking", "serve.reasoning_parser")
+MODEL_DEPENDENT = ("policy_config.template", "policy_config.thinking", "serve.reasoning_parser")
 """The settings that may follow the model."""
 
 
-def settle(settings: Settings) -> Settings:
+def resolve_model_defaults(settings: Settings) -> Settings:
     """Return the settings with everything filled in that follows from the base model.
 
     What they say themselves stays. Raises `SettingsError` where that contradicts the model. The template of a model of
     no known family stays `auto`: only a training needs it, and refuses then.
     """
     policy, serve = settings.policy_config, settings.serve
-    known = recognise(policy.base_model)
+    known = detect_model(policy.base_model)
     template, parser = policy.template, serve.reasoning_parser
     thinking = _thinks(known, template) if policy.thinking is None else policy.thinking
     if known is not None:
@@ -43,14 +43,14 @@ def require_template(settings: Settings) -> str:
     return template
 
 
-def _thinks(known: Known | None, template: str) -> bool:
+def _thinks(known: DetectedModel | None, template: str) -> bool:
     """Return whether the model thinks first: what it tells itself, else what the template is for."""
     if known is None or known.thinks is not None:
         return bool(known and known.thinks)
     return template == known.family.thinking_template
 
 
-def _refuse_contradictions(model: str, template: str, known: Known, *, thinking: bool) -> None:
+def _refuse_contradictions(model: str, template: str, known: DetectedModel, *, thinking: bool) -> None:
     if known.thinks and not thinking:
         raise SettingsError(
             f"policy_config.thinking: {model} thinks before it acts; read otherwise, its thoughts would count as deeds",

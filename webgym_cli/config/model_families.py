@@ -23,7 +23,7 @@ _SAYS_AT_ONCE = re.compile(r"instruct|(?:^|[-_])(?:it|chat)(?:$|[-_])", re.IGNOR
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ModelFamily:
     """Models that are trained and served alike."""
 
     name: str
@@ -49,25 +49,25 @@ _EXACT = "deepseek_r1"
 
 FAMILIES = (
     # one that has the `model_type` of another family stands before it: its name then tells them apart
-    Family("MiMo-VL", ("qwen2_5_vl",), r"mimo-vl-.*-rl", "mimo_vl"),
-    Family("Qwen2-VL, Qwen2.5-VL", ("qwen2_vl", "qwen2_5_vl"), r"qwen2(?:\.5)?-vl|qvq|mimo-vl-.*-sft", "qwen2_vl"),
-    Family("Qwen3-VL", ("qwen3_vl", "qwen3_vl_moe"), r"qwen3-vl", "qwen3_vl_nothink", "qwen3_vl", _EXACT),
-    Family("Qwen3.5", ("qwen3_5", "qwen3_5_moe"), r"qwen3\.5", "qwen3_5_nothink", "qwen3_5", _EXACT),
-    Family("Qwen2, Qwen2.5 (text)", ("qwen2",), r"qwen2(?:\.5)?-\d", "qwen"),
-    Family("Qwen3 (text)", ("qwen3", "qwen3_moe"), r"qwen3-\d", "qwen3_nothink", "qwen3", _EXACT),
-    Family("InternVL", ("internvl", "internvl_chat"), r"internvl(?:2_5|3)(?:\D|$)", "intern_vl"),
-    Family("Gemma 3n", ("gemma3n",), r"gemma-3n", "gemma3n"),
-    Family("Gemma 3", ("gemma3",), r"medgemma|gemma-3-", "gemma3"),
-    Family("Llama 3.2 Vision", ("mllama",), r"llama-3\.2-\d+b-vision", "mllama"),
-    Family("Llama 4", ("llama4",), r"llama-4", "llama4"),
-    Family("GLM-4.1V", ("glm4v",), r"glm-4\.1v", "glm4v", reasoning_parser=_EXACT),
-    Family("GLM-4.5V, GLM-4.6V", ("glm4v_moe",), r"glm-4\.[56]v", "glm4_5v", reasoning_parser=_EXACT),
-    Family("MiniCPM-V 4.6", ("minicpmv4_6",), r"minicpm-v-4[._]6", "minicpm_v_4_6", reasoning_parser=_EXACT),
-    Family("MiniCPM-V", ("minicpmv",), r"minicpm-v-", "minicpm_v", reasoning_parser=_EXACT),
-    Family("MiniCPM-o", ("minicpmo",), r"minicpm-o-", "minicpm_o"),
-    Family("Ministral 3", ("ministral3",), r"ministral-3", "ministral3"),
-    Family("Mistral Small 3", ("mistral3",), r"mistral-small-3", "mistral_small"),
-    Family("Pixtral", ("pixtral",), r"pixtral", "pixtral"),
+    ModelFamily("MiMo-VL", ("qwen2_5_vl",), r"mimo-vl-.*-rl", "mimo_vl"),
+    ModelFamily("Qwen2-VL, Qwen2.5-VL", ("qwen2_vl", "qwen2_5_vl"), r"qwen2(?:\.5)?-vl|qvq|mimo-vl-.*-sft", "qwen2_vl"),
+    ModelFamily("Qwen3-VL", ("qwen3_vl", "qwen3_vl_moe"), r"qwen3-vl", "qwen3_vl_nothink", "qwen3_vl", _EXACT),
+    ModelFamily("Qwen3.5", ("qwen3_5", "qwen3_5_moe"), r"qwen3\.5", "qwen3_5_nothink", "qwen3_5", _EXACT),
+    ModelFamily("Qwen2, Qwen2.5 (text)", ("qwen2",), r"qwen2(?:\.5)?-\d", "qwen"),
+    ModelFamily("Qwen3 (text)", ("qwen3", "qwen3_moe"), r"qwen3-\d", "qwen3_nothink", "qwen3", _EXACT),
+    ModelFamily("InternVL", ("internvl", "internvl_chat"), r"internvl(?:2_5|3)(?:\D|$)", "intern_vl"),
+    ModelFamily("Gemma 3n", ("gemma3n",), r"gemma-3n", "gemma3n"),
+    ModelFamily("Gemma 3", ("gemma3",), r"medgemma|gemma-3-", "gemma3"),
+    ModelFamily("Llama 3.2 Vision", ("mllama",), r"llama-3\.2-\d+b-vision", "mllama"),
+    ModelFamily("Llama 4", ("llama4",), r"llama-4", "llama4"),
+    ModelFamily("GLM-4.1V", ("glm4v",), r"glm-4\.1v", "glm4v", reasoning_parser=_EXACT),
+    ModelFamily("GLM-4.5V, GLM-4.6V", ("glm4v_moe",), r"glm-4\.[56]v", "glm4_5v", reasoning_parser=_EXACT),
+    ModelFamily("MiniCPM-V 4.6", ("minicpmv4_6",), r"minicpm-v-4[._]6", "minicpm_v_4_6", reasoning_parser=_EXACT),
+    ModelFamily("MiniCPM-V", ("minicpmv",), r"minicpm-v-", "minicpm_v", reasoning_parser=_EXACT),
+    ModelFamily("MiniCPM-o", ("minicpmo",), r"minicpm-o-", "minicpm_o"),
+    ModelFamily("Ministral 3", ("ministral3",), r"ministral-3", "ministral3"),
+    ModelFamily("Mistral Small 3", ("mistral3",), r"mistral-small-3", "mistral_small"),
+    ModelFamily("Pixtral", ("pixtral",), r"pixtral", "pixtral"),
 )
 """Every template here is one of LLaMA-Factory's, every parser one of vLLM's: tests hold them to both."""
 
@@ -76,15 +76,15 @@ _TOLD_BY_PARTS: dict[tuple[Any, Any], str] = {("llava", "pixtral"): "pixtral", (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DetectedModel:
     """What a model's files, or its name, tell."""
 
-    family: Family
+    family: ModelFamily
     thinks: bool | None
     """Whether it thinks before it answers; None: nothing tells."""
 
 
-def recognise(model: str) -> Known | None:
+def detect_model(model: str) -> DetectedModel | None:
     """Return the family of a model: a local folder, or a hub id, by its files where they were loaded before.
 
     None for a model of no known family. Never asks the network.
@@ -92,16 +92,16 @@ def recognise(model: str) -> Known | None:
     folder = _folder(model)
     config = _json(folder / "config.json") if folder else {}
     family = _by_type(config, model) if config else _by_name(model)
-    return Known(family, _thinks(model, folder)) if family else None
+    return DetectedModel(family, _thinks(model, folder)) if family else None
 
 
-def opens_thought(template: str) -> bool | None:
+def template_opens_thought(template: str) -> bool | None:
     """Return whether a chat template begins the answer within a thought; None where it can't be tried."""
     said = _rendered(template)
     return None if said is None else said.rfind(OPEN) > said.rfind(CLOSE)
 
 
-def _by_type(config: Mapping[str, Any], model: str) -> Family | None:
+def _by_type(config: Mapping[str, Any], model: str) -> ModelFamily | None:
     parts = (config, config.get("vision_config"), config.get("text_config"))
     kind, eyes, text = (part.get("model_type") if isinstance(part, dict) else None for part in parts)
     kind = next((_TOLD_BY_PARTS[kind, part] for part in (eyes, text) if (kind, part) in _TOLD_BY_PARTS), kind)
@@ -111,14 +111,14 @@ def _by_type(config: Mapping[str, Any], model: str) -> Family | None:
     return next(named, found[-1] if found else None)
 
 
-def _by_name(model: str) -> Family | None:
+def _by_name(model: str) -> ModelFamily | None:
     name = model.rsplit("/", 1)[-1].lower()
     return next((family for family in FAMILIES if re.search(family.names, name)), None)
 
 
 def _thinks(model: str, folder: Path | None) -> bool | None:
     template = _chat_template(folder) if folder else ""
-    opened = opens_thought(template) if template else None
+    opened = template_opens_thought(template) if template else None
     if opened:
         return True
     name = Path(model).name

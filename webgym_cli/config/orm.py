@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 
 
-class OrmSettings(Section):
+class OrmSettings(ConfigSection):
     """The model that tells how probable it is that a task was done, by the first token of its answer: YES or NO."""
 
     base_url: str = ""

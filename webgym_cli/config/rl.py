@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 
 GroupBy = Literal["chain", "task", "start"]
 """Which episodes are compared with one another."""
@@ -22,7 +22,7 @@ Aggregation = Literal[Mean, "seq-mean-token-sum-norm"]
 """The same, or by a constant."""
 
 
-class RlDataSettings(Section):
+class RlDataSettings(ConfigSection):
     """How the batch is made of the run's episodes."""
 
     last_n_iterations: int = Field(default=1, ge=1)
@@ -46,7 +46,7 @@ Perplexity = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 """The inverse of a geometric mean of tokens' probabilities."""
 
 
-class ReplaySettings(Section):
+class ReplaySettings(ConfigSection):
     """What the batch of `train.algorithm=webrl` takes over from earlier episodes, beside the iteration's own."""
 
     experience: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class ReplaySettings(Section):
         return self
 
 
-class RlModelSettings(Section):
+class RlModelSettings(ConfigSection):
     """The policy's network."""
 
     attn_implementation: Literal["auto", "flash_attention_2", "sdpa", "eager"] = "auto"
@@ -101,7 +101,7 @@ class RlModelSettings(Section):
     """Layers that get an adapter: all linear ones but the output layer, or names with commas between."""
 
 
-class OptimSettings(Section):
+class OptimSettings(ConfigSection):
     """AdamW with a constant learning rate."""
 
     lr: float = Field(default=1e-6, gt=0)
@@ -120,7 +120,7 @@ class OptimSettings(Section):
         return self.lr * min(1.0, (step + 1) / (self.lr_warmup_steps + 1))
 
 
-class KlControlSettings(Section):
+class KlControlSettings(ConfigSection):
     """The coefficient of a KL in the reward, fixed or steered to a target."""
 
     type: Literal["fixed", "adaptive"] = "fixed"
@@ -133,7 +133,7 @@ class KlControlSettings(Section):
     """Sequences until the coefficient may have changed by about a fifth."""
 
 
-class RolloutCorrectionSettings(Section):
+class RolloutCorrectionSettings(ConfigSection):
     """How data of other weights, or of the server's arithmetic, is corrected."""
 
     rollout_is: Literal["none", "token", "sequence"] = "token"
@@ -144,7 +144,7 @@ class RolloutCorrectionSettings(Section):
     """The cap."""
 
 
-class RlAlgorithmSettings(Section):
+class RlAlgorithmSettings(ConfigSection):
     """Advantages, by the estimator that `train.algorithm` names, and the KL in the reward."""
 
     gamma: float = Field(default=1.0, ge=0, le=1)
@@ -165,7 +165,7 @@ class RlAlgorithmSettings(Section):
     rollout_correction: RolloutCorrectionSettings = RolloutCorrectionSettings()
 
 
-class ActorSettings(Section):
+class ActorSettings(ConfigSection):
     """The policy's loss and update."""
 
     clip_ratio: float = Field(default=0.2, ge=0)
@@ -226,14 +226,14 @@ class ActorSettings(Section):
         return self
 
 
-class RefSettings(Section):
+class RefSettings(ConfigSection):
     """The reference policy."""
 
     path: str | None = None
     """Its model; null: the policy that the run's policy gradients began with, an SFT baseline or the base model."""
 
 
-class CriticSettings(Section):
+class CriticSettings(ConfigSection):
     """The critic of `gae` and of `webrl`, which reads where it starts from, `optim` and `grad_clip`."""
 
     path: str | None = None
@@ -248,7 +248,7 @@ class CriticSettings(Section):
     """How the tokens' losses become one number."""
 
 
-class WebRLSettings(Section):
+class WebRLSettings(ConfigSection):
     """WebRL's actor-critic (`train.algorithm=webrl`)."""
 
     objective: Literal["paper", "released"] = "paper"
@@ -266,7 +266,7 @@ class WebRLSettings(Section):
     """Times that the critic works through the batch, before the actor does `rl.actor.ppo_epochs` times."""
 
 
-class RlTrainerSettings(Section):
+class RlTrainerSettings(ConfigSection):
     """The training as a whole."""
 
     save_freq: int = Field(default=1, ge=0)
@@ -280,7 +280,7 @@ class RlTrainerSettings(Section):
     are "auto" follow these settings. null: plain torch."""
 
 
-class RlSettings(Section):
+class RlSettings(ConfigSection):
     """Policy-gradient training, where `train.algorithm` is not `sft`."""
 
     data: RlDataSettings = RlDataSettings()

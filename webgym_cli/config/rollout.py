@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Band
 from webgym_cli.records.trajectory import PromptVersion
 
 
-class TasksSettings(Section):
+class TasksSettings(ConfigSection):
     """Which tasks are rolled out."""
 
     train: str = "miniwob:all"
@@ -38,7 +38,7 @@ class TasksSettings(Section):
         return self
 
 
-class PolicySettings(Section):
+class PolicySettings(ConfigSection):
     """The model that acts, and how it samples."""
 
     base_model: str = "Qwen/Qwen3-VL-8B-Instruct"
@@ -60,7 +60,7 @@ class PolicySettings(Section):
     that never closes its thought is truncated. null: as its chat template or its name tells."""
 
 
-class ContextSettings(Section):
+class ContextSettings(ConfigSection):
     """What the policy is shown."""
 
     interaction_mode: InteractionMode = InteractionMode.COORDINATES
@@ -79,7 +79,7 @@ class ContextSettings(Section):
     """`webrl`: characters of history and page in a prompt, at most; the end of the page is cut."""
 
 
-class ImageSettings(Section):
+class ImageSettings(ConfigSection):
     """The image sizes that serving and training share: what is trained is what is served."""
 
     image_min_pixels: int = Field(default=32 * 32, ge=1)
@@ -88,7 +88,7 @@ class ImageSettings(Section):
     """Largest number of pixels. Bigger screenshots are refused: LLaMA-Factory would shrink what vLLM saw whole."""
 
 
-class BrowserSettings(Section):
+class BrowserSettings(ConfigSection):
     """The browser that episodes run in."""
 
     executable: str = ""
@@ -129,7 +129,7 @@ class BrowserSettings(Section):
     """Private addresses (`10.1.2.3`, `10.0.0.0/8`) or host names that pages may reach all the same."""
 
 
-class MaxSteps(Section):
+class MaxSteps(ConfigSection):
     """Step limits by difficulty band."""
 
     easy: int = Field(default=10, ge=1)
@@ -140,7 +140,7 @@ class MaxSteps(Section):
     """Steps for a task with 7 and more facts."""
 
 
-class RolloutSettings(Section):
+class RolloutSettings(ConfigSection):
     """How episodes are run."""
 
     policy: str = "vllm"
@@ -187,7 +187,7 @@ class RolloutSettings(Section):
     """CPUs that a rollout actor takes of its node's Ray resources; nodes that offer fewer get none."""
 
 
-class JudgeSettings(Section):
+class JudgeSettings(ConfigSection):
     """The judge of episodes that the environment itself can't score: any OpenAI-compatible server."""
 
     base_url: str = ""

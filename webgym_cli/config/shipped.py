@@ -15,7 +15,7 @@ def shipped_root() -> Path:
     return packed if packed.is_dir() else PACKAGE.parent / "configs"
 
 
-def config_file(name: str | Path) -> Path:
+def find_config_file(name: str | Path) -> Path:
     """Return an existing settings file: a path, or the bare name of a shipped one (`demo` -> `configs/demo.yaml`)."""
     path = Path(name)
     if path.is_file():
@@ -27,7 +27,7 @@ def config_file(name: str | Path) -> Path:
     raise SettingsError(f"{path}: no such settings file", hint=f"give a path, or one of the shipped names: {known}")
 
 
-def deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_config_filename") -> Path:
+def find_deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_config_filename") -> Path:
     """Return an existing DeepSpeed configuration: a path, or the name of a shipped one. `setting` is what names it."""
     path = Path(name)
     if path.is_file():

@@ -23,7 +23,7 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
     return keys
 
 
-def meant(key: str, keys: Collection[str]) -> str:
+def suggest(key: str, keys: Collection[str]) -> str:
     """Return the question after the nearest of the known keys, to be added to a message; empty where none is near."""
     # The section may be wrong while the name is right.
     near = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
@@ -38,6 +38,6 @@ def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
     key = ".".join(str(part) for part in first["loc"])
     words = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        words = f"unknown setting{meant(key, keys_of(model))}"
+        words = f"unknown setting{suggest(key, keys_of(model))}"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return key, f"{words}{more}"

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.checkpoint import Algorithm
 from webgym_cli.records.task import Band
 
 
-class ServeSettings(Section):
+class ServeSettings(ConfigSection):
     """The vLLM server."""
 
     host: str = "127.0.0.1"
@@ -70,7 +70,7 @@ class ServeSettings(Section):
     """More arguments for vLLM's server, as they stand."""
 
 
-class LogSettings(Section):
+class LogSettings(ConfigSection):
     """Weights & Biases."""
 
     run_name: str = "webgym-"
@@ -92,7 +92,7 @@ class LogSettings(Section):
     """Longest that a command waits for Weights & Biases, before a training and at its end; the rest is sent later."""
 
 
-class AlgorithmSettings(Section):
+class AlgorithmSettings(ConfigSection):
     """The dataset and its training, under the names of WebGym's `update_online.yaml`."""
 
     model_output_name: str = "model.pt"
@@ -192,7 +192,7 @@ class AlgorithmSettings(Section):
     """Where the trainer reports; without a key Weights & Biases logs offline."""
 
 
-class FilterSettings(Section):
+class FilterSettings(ConfigSection):
     """What `prepare` leaves out beside what WebGym does: as it comes, nothing. Each filter tells what it dropped."""
 
     only_sites: tuple[str, ...] = ()
@@ -220,7 +220,7 @@ class FilterSettings(Section):
     step's screenshot."""
 
 
-class TrainSettings(Section):
+class TrainSettings(ConfigSection):
     """How the trainer is run."""
 
     algorithm: Algorithm = "sft"
@@ -257,7 +257,7 @@ class TrainSettings(Section):
     """More LLaMA-Factory settings, written into `train_config.yaml` as they stand."""
 
 
-class RolesSettings(Section):
+class RolesSettings(ConfigSection):
     """Where the role environments are."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -268,7 +268,7 @@ class RolesSettings(Section):
     """The same for LLaMA-Factory."""
 
 
-class LoopSettings(Section):
+class LoopSettings(ConfigSection):
     """The order of things in `webgym loop`."""
 
     iterations: int = Field(default=3, ge=1)

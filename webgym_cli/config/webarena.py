@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.webarena import Site, is_address
 
 Isolation = Literal["parallel", "serial", "reset"]
 
 
-class SiteSettings(Section):
+class SiteSettings(ConfigSection):
     """A site that nobody logs in to."""
 
     url: str = ""
@@ -60,7 +60,7 @@ class AccountSite(SiteSettings):
     """What that page holds then; empty: it does not lead to the login page, and shows no field for a password."""
 
 
-class WebArenaSettings(Section):
+class WebArenaSettings(ConfigSection):
     """WebArena's sites. The accounts and the login forms are those of the published images."""
 
     shopping: AccountSite = AccountSite(

@@ -9,33 +9,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.imports.agentlab_actions import our_action
+from webgym_cli.imports.agentlab_actions import convert_action
 from webgym_cli.imports.arrays import NUMPY, Array
 from webgym_cli.imports.containers import read_pickle
-from webgym_cli.imports.pickle_stubs import Held, Known, PickleRefused
-from webgym_cli.imports.pictures import NoPicture, size_of
+from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused, Stub
+from webgym_cli.imports.pictures import NoPicture, load_size
 from webgym_cli.imports.source import (
-    Format,
-    Found,
+    ImportedEpisode,
+    ImportedStep,
+    ImportFormat,
     NotUnderstood,
-    Seen,
-    Skip,
-    Skipped,
-    ended,
-    fields_of,
-    fingerprint,
-    in_short,
-    number_of,
-    plain,
-    spoken,
-    text_of,
+    SkippedEpisode,
+    SkipReason,
+    compute_digest,
+    parse_response,
+    shorten_error,
+    to_fields,
+    to_number,
+    to_plain,
+    to_text,
+    with_stop,
 )
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import EnvironmentName, Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
 
-RESULTS = Known(packages=("agentlab", "browsergym", "bgym"), makers=NUMPY)
+RESULTS = AllowedNames(packages=("agentlab", "browsergym", "bgym"), makers=NUMPY)
 """Their own classes, of which there are as many as agents, and numpy's arrays."""
 _STEP = re.compile(r"step_(\d+)\.pkl\.gz$")
 _FOLDER = re.compile(r"_on_(?P<task>.+)_(?P<seed>\d+)(?:_\d+)?$")
@@ -49,18 +49,18 @@ def find(path: Path) -> list[Path]:
     return sorted({file.parent for name in ("step_*.pkl.gz", "exp_args.pkl") for file in path.rglob(name)})
 
 
-def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
+def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episode of a folder. Raises `PickleRefused`."""
     summary = _summary(source)
     if summary is None or not (summary.get("terminated") or summary.get("truncated") or summary.get("err_msg")):
-        yield Skipped(Skip.UNFINISHED, str(source), "its summary_info.json does not tell of an end")
+        yield SkippedEpisode(SkipReason.UNFINISHED, str(source), "its summary_info.json does not tell of an end")
         return
     try:
         yield _found(source, (images / source.name) if images else source, summary)
     except NoPicture as error:
-        yield Skipped(Skip.SCREENSHOT_MISSING, str(source), str(error))
+        yield SkippedEpisode(SkipReason.SCREENSHOT_MISSING, str(source), str(error))
     except ValueError as error:
-        yield Skipped(Skip.NOT_UNDERSTOOD, str(source), in_short(error))
+        yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, str(source), shorten_error(error))
 
 
 def _summary(source: Path) -> dict[str, Any] | None:
@@ -72,22 +72,22 @@ def _summary(source: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _found(source: Path, pictures: Path, summary: dict[str, Any]) -> Found:
+def _found(source: Path, pictures: Path, summary: dict[str, Any]) -> ImportedEpisode:
     name, seed, policy = _who(source)
-    records = [fields_of(read_pickle(file, RESULTS), "a step") for file in _steps(source)]
-    looks = [(number, record) for number, record in enumerate(records) if isinstance(record.get("obs"), Held | dict)]
-    first = fields_of(looks[0][1]["obs"], "an observation") if looks else {}
-    task = _task(name, _goal(source, first), text_of(first.get("url")))
+    records = [to_fields(read_pickle(file, RESULTS), "a step") for file in _steps(source)]
+    looks = [(number, record) for number, record in enumerate(records) if isinstance(record.get("obs"), Stub | dict)]
+    first = to_fields(looks[0][1]["obs"], "an observation") if looks else {}
+    task = _task(name, _goal(source, first), to_text(first.get("url")))
     acted = [(number, record) for number, record in looks if _reply(record)]
     steps = tuple(_seen(pictures, number, record) for number, record in acted)
     outcome = _outcome(summary, steps)
     content = [[step.response, step.url] for step in steps]
-    last = fields_of(records[-1].get("profiling"), "its times") if records and records[-1].get("profiling") else {}
-    start = fields_of(records[0].get("profiling"), "its times") if records and records[0].get("profiling") else {}
-    begun = number_of(start.get("env_start"))
-    return Found(
+    last = to_fields(records[-1].get("profiling"), "its times") if records and records[-1].get("profiling") else {}
+    start = to_fields(records[0].get("profiling"), "its times") if records and records[0].get("profiling") else {}
+    begun = to_number(start.get("env_start"))
+    return ImportedEpisode(
         where=str(source),
-        digest=fingerprint(task.key, seed, policy, content, outcome.model_dump(mode="json")),
+        digest=compute_digest(task.key, seed, policy, content, outcome.model_dump(mode="json")),
         task=task,
         policy=policy,
         prompt=PromptSpec(interaction_mode=InteractionMode.COORDINATES),
@@ -95,7 +95,7 @@ def _found(source: Path, pictures: Path, summary: dict[str, Any]) -> Found:
         outcome=outcome,
         started_at=_moment(begun or source.stat().st_mtime),
         seed=seed,
-        seconds=max(0.0, number_of(last.get("env_stop")) - begun) if begun else 0.0,
+        seconds=max(0.0, to_number(last.get("env_stop")) - begun) if begun else 0.0,
         lost_steps=len(records) - len(acted),
     )
 
@@ -112,11 +112,11 @@ def _who(source: Path) -> tuple[str, int, str]:
     """Return the task's name, its seed and the agent's name, from the arguments, else from the folder's name."""
     file = source / "exp_args.pkl"
     try:
-        arguments = fields_of(read_pickle(file, RESULTS), "its arguments") if file.is_file() else {}
-        of_task = fields_of(arguments.get("env_args"), "the task's arguments")
-        agent = fields_of(arguments.get("agent_args"), "the agent's arguments")
-        name = text_of(of_task.get("task_name"))
-        return name, int(number_of(of_task.get("task_seed"))), text_of(agent.get("agent_name")) or "agentlab"
+        arguments = to_fields(read_pickle(file, RESULTS), "its arguments") if file.is_file() else {}
+        of_task = to_fields(arguments.get("env_args"), "the task's arguments")
+        agent = to_fields(arguments.get("agent_args"), "the agent's arguments")
+        name = to_text(of_task.get("task_name"))
+        return name, int(to_number(of_task.get("task_seed"))), to_text(agent.get("agent_name")) or "agentlab"
     except (PickleRefused, NotUnderstood) as error:
         if not (found := _FOLDER.search(source.name)):
             raise NotUnderstood(f"neither exp_args.pkl nor the folder's name tells the task: {error}") from None
@@ -129,9 +129,9 @@ def _goal(source: Path, first: dict[str, Any]) -> str:
     file = source / "goal_object.pkl.gz"
     if not goal and file.is_file():
         goal = read_pickle(file, RESULTS)
-    parts = [fields_of(part, "a part of the goal") for part in goal or ()] if isinstance(goal, list | tuple) else []
-    texts = [text_of(part.get("text")) for part in parts if part.get("type") == "text"]
-    return "\n".join(filter(None, texts)) or text_of(first.get("goal"))
+    parts = [to_fields(part, "a part of the goal") for part in goal or ()] if isinstance(goal, list | tuple) else []
+    texts = [to_text(part.get("text")) for part in parts if part.get("type") == "text"]
+    return "\n".join(filter(None, texts)) or to_text(first.get("goal"))
 
 
 def _task(name: str, goal: str, url: str) -> Task:
@@ -152,44 +152,44 @@ def _task(name: str, goal: str, url: str) -> Task:
 def _reply(record: dict[str, Any]) -> str:
     """Return the agent's words: its model's last message, else its thought and its action."""
     told = record.get("agent_info")
-    info = fields_of(told, "the agent's words") if isinstance(told, Held | dict) else {}
+    info = to_fields(told, "the agent's words") if isinstance(told, Stub | dict) else {}
     chat = info.get("chat_messages")
-    messages = chat.get("messages") if isinstance(chat, Held) and not chat.elements else chat
-    messages = messages.elements if isinstance(messages, Held) else messages
+    messages = chat.get("messages") if isinstance(chat, Stub) and not chat.elements else chat
+    messages = messages.elements if isinstance(messages, Stub) else messages
     for message in reversed(messages if isinstance(messages, list | tuple) else []):
-        said = fields_of(message, "a message") if isinstance(message, Held | dict) else {}
+        said = to_fields(message, "a message") if isinstance(message, Stub | dict) else {}
         if said.get("role") == "assistant" and (text := _content(said.get("content"))):
             return text
-    action = text_of(record.get("action"))
-    return "\n".join(filter(None, (text_of(info.get("think")), action))) if action else ""
+    action = to_text(record.get("action"))
+    return "\n".join(filter(None, (to_text(info.get("think")), action))) if action else ""
 
 
 def _content(content: Any) -> str:
     if isinstance(content, list | tuple):
-        parts = [fields_of(part, "a part") for part in content if isinstance(part, Held | dict)]
-        return "\n".join(filter(None, (text_of(part.get("text")) for part in parts)))
-    return text_of(content)
+        parts = [to_fields(part, "a part") for part in content if isinstance(part, Stub | dict)]
+        return "\n".join(filter(None, (to_text(part.get("text")) for part in parts)))
+    return to_text(content)
 
 
-def _seen(folder: Path, number: int, record: dict[str, Any]) -> Seen:
-    obs = fields_of(record["obs"], "an observation")
+def _seen(folder: Path, number: int, record: dict[str, Any]) -> ImportedStep:
+    obs = to_fields(record["obs"], "an observation")
     picture = _picture(folder, number, obs.get("screenshot"))
-    width, height = size_of(picture)
-    theirs = our_action(text_of(record.get("action")), obs.get("extra_element_properties"), width, height)
-    said = spoken(_reply(record), InteractionMode.COORDINATES, theirs=theirs)
+    width, height = load_size(picture)
+    theirs = convert_action(to_text(record.get("action")), obs.get("extra_element_properties"), width, height)
+    said = parse_response(_reply(record), InteractionMode.COORDINATES, theirs=theirs)
     titles, active = obs.get("open_pages_titles"), obs.get("active_page_index")
     at = int(active.numbers()[0]) if isinstance(active, Array) and active.shape == (1,) else 0
     title = titles[at] if isinstance(titles, list | tuple) and 0 <= at < len(titles) else ""
-    stats = plain(record.get("stats")) if isinstance(record.get("stats"), dict) else {}
-    return Seen(
+    stats = to_plain(record.get("stats")) if isinstance(record.get("stats"), dict) else {}
+    return ImportedStep(
         picture=picture,
         response=said.response,
         action=said.action,
         parse_error=said.parse_error,
-        url=text_of(obs.get("url")),
-        title=text_of(title),
-        policy_seconds=max(0.0, number_of(stats.get("agent_elapsed"))),
-        environment_seconds=max(0.0, number_of(stats.get("step_elapsed"))),
+        url=to_text(obs.get("url")),
+        title=to_text(title),
+        policy_seconds=max(0.0, to_number(stats.get("agent_elapsed"))),
+        environment_seconds=max(0.0, to_number(stats.get("step_elapsed"))),
     )
 
 
@@ -200,21 +200,21 @@ def _picture(folder: Path, number: int, inside: Any) -> Path | Array:
     return next((file for file in files if file.is_file()), files[0])
 
 
-def _outcome(summary: dict[str, Any], steps: tuple[Seen, ...]) -> Outcome:
+def _outcome(summary: dict[str, Any], steps: tuple[ImportedStep, ...]) -> Outcome:
     """Return how it ended. An error of the agent or the browser is a failure, whatever reward stands there."""
-    if error := text_of(summary.get("err_msg")):
+    if error := to_text(summary.get("err_msg")):
         return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=error[:500])
     if not steps:
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it has no step that the agent answered")
-    value = number_of(summary.get("cum_reward"), -1.0)
+    value = to_number(summary.get("cum_reward"), -1.0)
     score = Score(source="environment", value=value, detail="cum_reward of summary_info.json")
     outcome = Outcome(reward=min(1.0, max(0.0, value)), scores=(score,))
-    return ended(outcome, steps, Stop.TERMINATED if summary.get("terminated") else Stop.STEP_LIMIT)
+    return with_stop(outcome, steps, Stop.TERMINATED if summary.get("terminated") else Stop.STEP_LIMIT)
 
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-AGENTLAB = Format(find, read, "folders with step_0.pkl.gz, exp_args.pkl and summary_info.json")
+AGENTLAB = ImportFormat(find, read, "folders with step_0.pkl.gz, exp_args.pkl and summary_info.json")
 """AgentLab's and BrowserGym's."""

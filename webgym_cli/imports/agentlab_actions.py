@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from webgym_cli.imports.calls import Call, Point, action, centre, point, single_call
-from webgym_cli.imports.pickle_stubs import Held
-from webgym_cli.imports.source import text_of
+from webgym_cli.imports.calls import Call, Point, box_centre, build_action, normalise_point, read_python_call
+from webgym_cli.imports.pickle_stubs import Stub
+from webgym_cli.imports.source import to_text
 from webgym_cli.records.action import Action, ActionName
 
 MAX_WAIT = 60.0
 """Seconds that one of our waits takes at most."""
 
 
-def our_action(text: str, elements: Any, width: int, height: int) -> Action | None:
+def convert_action(text: str, elements: Any, width: int, height: int) -> Action | None:
     """Return the action of a call; None where there is no such action here, or its element's place is not known.
 
     `elements`: their `extra_element_properties`, boxes in the picture's pixels. A scroll by pixels becomes one by a
     page, in its direction.
     """
-    if (call := single_call(text)) is None:
+    if (call := read_python_call(text)) is None:
         return None
 
     def locate(name: Any) -> Point | None:
         known = elements.get(name) if isinstance(elements, dict) and isinstance(name, str) else None
-        box = known.get("bbox") if isinstance(known, dict | Held) else None
-        return centre(box, width, height)
+        box = known.get("bbox") if isinstance(known, dict | Stub) else None
+        return box_centre(box, width, height)
 
     if call.name in ("click", "fill"):
         return _on_element(call, locate(call.get(0, "bid")))
     if call.name == "mouse_click":
-        return _clicked(call, point(call.get(0, "x"), call.get(1, "y"), width, height), 2)
+        return _clicked(call, normalise_point(call.get(0, "x"), call.get(1, "y"), width, height), 2)
     made = _ELSEWHERE.get(call.name)
     return made(call) if made else None
 
@@ -39,39 +39,39 @@ def our_action(text: str, elements: Any, width: int, height: int) -> Action | No
 def _on_element(call: Call, place: Point | None) -> Action | None:
     if call.name == "click":
         return _clicked(call, place, 1)
-    return action({"name": ActionName.TYPE, "coordinate": place, "text": call.get(1, "value")})
+    return build_action({"name": ActionName.TYPE, "coordinate": place, "text": call.get(1, "value")})
 
 
 def _clicked(call: Call, place: Point | None, button: int) -> Action | None:
     if call.get(button, "button", "left") != "left" or call.get(button + 1, "modifiers", []):
         return None
-    return action({"name": ActionName.CLICK, "coordinate": place})
+    return build_action({"name": ActionName.CLICK, "coordinate": place})
 
 
 def _scrolled(call: Call) -> Action | None:
     down = call.get(1, "delta_y", 0)
     if not isinstance(down, int | float) or not down:
         return None
-    return action({"name": ActionName.SCROLL, "direction": "down" if down > 0 else "up"})
+    return build_action({"name": ActionName.SCROLL, "direction": "down" if down > 0 else "up"})
 
 
 def _waited(call: Call) -> Action | None:
     milliseconds = call.get(0, "wait_ms", 1000)
     if not isinstance(milliseconds, int | float):
         return None
-    return action({"name": ActionName.WAIT, "seconds": min(MAX_WAIT, milliseconds / 1000)})
+    return build_action({"name": ActionName.WAIT, "seconds": min(MAX_WAIT, milliseconds / 1000)})
 
 
 def _answered(call: Call) -> Action | None:
     given = call.get(0, "text", call.get(None, "reason"))
-    return action({"name": ActionName.ANSWER, "text": text_of(given)})
+    return build_action({"name": ActionName.ANSWER, "text": to_text(given)})
 
 
 _ELSEWHERE: dict[str, Callable[[Call], Action | None]] = {
     "scroll": _scrolled,
     "noop": _waited,
-    "goto": lambda call: action({"name": ActionName.NAVIGATE, "url": call.get(0, "url")}),
-    "go_back": lambda call: action({"name": ActionName.GO_BACK}),
+    "goto": lambda call: build_action({"name": ActionName.NAVIGATE, "url": call.get(0, "url")}),
+    "go_back": lambda call: build_action({"name": ActionName.GO_BACK}),
     "send_msg_to_user": _answered,
     "report_infeasible": _answered,
 }

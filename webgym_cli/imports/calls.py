@@ -30,7 +30,7 @@ class Call:
         return self.named.get(name, default)
 
 
-def single_call(text: str) -> Call | None:
+def read_python_call(text: str) -> Call | None:
     """Return the only call of a text; None where it holds none, several, or values that are not plain."""
     if len(text) > MAX_TEXT:
         return None
@@ -48,7 +48,7 @@ def single_call(text: str) -> Call | None:
     return Call(call.func.id, positional, named)
 
 
-def action(fields: Mapping[str, Any]) -> Action | None:
+def build_action(fields: Mapping[str, Any]) -> Action | None:
     """Return the action with these fields; None where it lacks something or something is of another kind."""
     try:
         return Action.model_validate(dict(fields), strict=True)
@@ -56,17 +56,17 @@ def action(fields: Mapping[str, Any]) -> Action | None:
         return None
 
 
-def centre(box: Any, width: int, height: int) -> Point | None:
+def box_centre(box: Any, width: int, height: int) -> Point | None:
     """Return the centre of a box (left, top, width, height in the picture's pixels), each axis 0-1000.
 
     None where it is no box or its centre is outside of the picture.
     """
     if not isinstance(box, list | tuple) or len(box) != 4 or not all(isinstance(side, int | float) for side in box):
         return None
-    return point(box[0] + box[2] / 2, box[1] + box[3] / 2, width, height)
+    return normalise_point(box[0] + box[2] / 2, box[1] + box[3] / 2, width, height)
 
 
-def point(x: Any, y: Any, width: int, height: int) -> Point | None:
+def normalise_point(x: Any, y: Any, width: int, height: int) -> Point | None:
     """Return a point of the picture, each axis 0-1000; None outside of it."""
     if not all(isinstance(axis, int | float) and not isinstance(axis, bool) for axis in (x, y)):
         return None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from webgym_cli.imports.pickle_stubs import Known, PickleRefused
+from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 from webgym_cli.imports.pickled import load
 
 MAX_UNPACKED = 1 << 29
@@ -40,7 +40,7 @@ class _Bounded:
         return data
 
 
-def read_pickle(path: Path, known: Known) -> Any:
+def read_pickle(path: Path, known: AllowedNames) -> Any:
     """Return the value that a file holds. Raises `PickleRefused` that begins with the file's name."""
     try:
         with _opened(path) as stream:

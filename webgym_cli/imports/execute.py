@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from webgym_cli.errors import UsageError
-from webgym_cli.imports.pictures import NoPicture, png_of
+from webgym_cli.imports.pictures import NoPicture, load_png
 from webgym_cli.imports.plan import ImportPlan
-from webgym_cli.imports.source import Found, Seen, Skip, Skipped
+from webgym_cli.imports.source import ImportedEpisode, ImportedStep, SkippedEpisode, SkipReason
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.judgement import Judgement, judged
 from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
@@ -34,7 +34,7 @@ _TOLD = 5
 
 
 @dataclass(slots=True)
-class Report:
+class ImportCounts:
     """The counts of one import."""
 
     imported: int = 0
@@ -64,11 +64,11 @@ class Report:
         if trajectory.outcome.failure:
             self.failures[trajectory.outcome.failure.value] += 1
 
-    def skip(self, skipped: Skipped) -> None:
+    def skip(self, skipped: SkippedEpisode) -> None:
         """Count an episode that is left out."""
         self.skipped[skipped.why.value] += 1
         told = self.examples.setdefault(skipped.why.value, [])
-        if skipped.why is not Skip.KNOWN and len(told) < _TOLD:
+        if skipped.why is not SkipReason.KNOWN and len(told) < _TOLD:
             told.append(f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where)
 
     def to_json(self) -> dict[str, object]:
@@ -88,7 +88,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Importing:
+class Importer:
     """One `webgym import` at work."""
 
     plan: ImportPlan
@@ -96,7 +96,7 @@ class Importing:
     sink: EventSink
     dry: bool = False
     """Count and write nothing."""
-    report: Report = field(default_factory=Report)
+    report: ImportCounts = field(default_factory=ImportCounts)
     _known: set[str] = field(default_factory=set)
 
     def execute(self) -> Event:
@@ -110,7 +110,7 @@ class Importing:
                     if count % _BEAT == 0:
                         self.sink({**self._told(str(source), number - 1), "transient": True})
             except UsageError as error:  # the file; its message begins with the name
-                self.report.skip(Skipped(Skip.UNREADABLE, str(error)))
+                self.report.skip(SkippedEpisode(SkipReason.UNREADABLE, str(error)))
                 self.sink({"event": "unreadable", "source": str(source), "message": str(error)})
             self.sink(self._told(str(source), number))
         seconds = round(time.monotonic() - start, 2)
@@ -128,30 +128,30 @@ class Importing:
             )
             return {match[1] for match in found if match}
 
-    def _see_to(self, one: Found | Skipped) -> None:
-        if isinstance(one, Skipped):
+    def _see_to(self, one: ImportedEpisode | SkippedEpisode) -> None:
+        if isinstance(one, SkippedEpisode):
             self.report.skip(one)
             return
         mark = one.digest[:_DIGITS]
         if mark in self._known:
-            self.report.skip(Skipped(Skip.KNOWN, one.where))
+            self.report.skip(SkippedEpisode(SkipReason.KNOWN, one.where))
             return
         try:
-            pictures = [png_of(step.picture) for step in one.steps]
+            pictures = [load_png(step.picture) for step in one.steps]
             trajectory, verdict = self._trajectory(one, pictures)
         except NoPicture as error:
-            self.report.skip(Skipped(Skip.SCREENSHOT_MISSING, one.where, str(error)))
+            self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
             return
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            self.report.skip(Skipped(Skip.NOT_UNDERSTOOD, one.where, detail))
+            self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, detail))
             return
         self._store(trajectory, verdict, pictures)
         self._known.add(mark)
         self.report.take(judged(trajectory, verdict) if verdict else trajectory, one.lost_steps, verdict is not None)
 
-    def _trajectory(self, one: Found, pictures: list[bytes]) -> tuple[Trajectory, Judgement | None]:
+    def _trajectory(self, one: ImportedEpisode, pictures: list[bytes]) -> tuple[Trajectory, Judgement | None]:
         """Return the record of an episode and its judgement."""
         split = self.plan.split or one.split
         name = f"{split}-{self.plan.iteration:04d}-{self.plan.name}-{one.digest[:_DIGITS]}"
@@ -207,7 +207,7 @@ def _reference(png: bytes) -> Screenshot:
     return Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
 
 
-def _step(number: int, seen: Seen, shots: list[Screenshot]) -> Step:
+def _step(number: int, seen: ImportedStep, shots: list[Screenshot]) -> Step:
     changed = seen.page_changed
     if number + 1 == len(shots):
         changed = None
@@ -226,19 +226,21 @@ def _step(number: int, seen: Seen, shots: list[Screenshot]) -> Step:
     )
 
 
-def require_something(summary: Event, plan: ImportPlan) -> None:
+def require_imported(summary: Event, plan: ImportPlan) -> None:
     """Raise `UsageError` when a file could not be read, or when there was nothing to import at all."""
     skipped, examples = summary["skipped"], summary["examples"]
-    if unreadable := skipped.get(Skip.UNREADABLE):
+    if unreadable := skipped.get(SkipReason.UNREADABLE):
         more = f" (and {unreadable - 1} more)" if unreadable > 1 else ""
-        raise UsageError(f"{examples[Skip.UNREADABLE][0]}{more}", hint="the other episodes are imported; leave it out")
-    if not summary["imported"] and not skipped.get(Skip.KNOWN):
+        raise UsageError(
+            f"{examples[SkipReason.UNREADABLE][0]}{more}", hint="the other episodes are imported; leave it out"
+        )
+    if not summary["imported"] and not skipped.get(SkipReason.KNOWN):
         why, told = next(iter(examples.items()), ("empty", [f"{plan.path}: no episode"]))
-        hint = "name the folder of the pictures by --images DIR" if why == Skip.SCREENSHOT_MISSING else ""
+        hint = "name the folder of the pictures by --images DIR" if why == SkipReason.SCREENSHOT_MISSING else ""
         raise UsageError(f"nothing was imported: {skipped.get(why, 0)} x {why}, the first: {told[0]}", hint=hint)
 
 
-def import_in_words(summary: Event) -> str:
+def format_import(summary: Event) -> str:
     """Return the summary in one line."""
     counts = (
         ("solved", summary["solved"]),

@@ -26,7 +26,7 @@ class Builds(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class Stub:
     """What stands for an object of theirs: its class's name and what was in it."""
 
     name: str
@@ -62,11 +62,11 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AllowedNames:
     """The names that a file may use, and what is made of each."""
 
     records: frozenset[str] = frozenset()
-    """Classes whose objects become `Held`."""
+    """Classes whose objects become `Stub`."""
     packages: tuple[str, ...] = ()
     """Packages of which every class is such a record."""
     makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -80,14 +80,14 @@ class Known:
     def make(self, dotted: str, arguments: tuple[Any, ...]) -> Any:
         """Return what stands for an object that is made with these arguments."""
         maker = self.makers.get(dotted) or PLAIN.get(dotted)
-        return maker(*arguments) if maker else Held(dotted, arguments)
+        return maker(*arguments) if maker else Stub(dotted, arguments)
 
 
 def _reconstructed(of: Any, base: Any, state: Any) -> Any:
     """Stand for `copyreg._reconstructor`, by which old protocols make an object without calling its class."""
     if not isinstance(of, Name) or base != Name("builtins.object") or state is not None:
         raise PickleRefused("an object of an unknown making")
-    return Held(of.dotted)
+    return Stub(of.dotted)
 
 
 def _encoded(text: str, encoding: str = "") -> bytes:
@@ -133,12 +133,12 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "builtins.list": _listed,
     "builtins.bytes": _bytes,
     "builtins.bytearray": _bytes,
-    "builtins.object": lambda: Held("builtins.object"),
+    "builtins.object": lambda: Stub("builtins.object"),
     "copyreg._reconstructor": _reconstructed,
     "_codecs.encode": _encoded,
     **{f"pathlib.{part}{kind}": _path for part in ("", "_local.") for kind in ("PosixPath", "WindowsPath", "Path")},
     **{
-        f"datetime.{kind}": (lambda name: lambda *arguments: Held(name, arguments))(f"datetime.{kind}")
+        f"datetime.{kind}": (lambda name: lambda *arguments: Stub(name, arguments))(f"datetime.{kind}")
         for kind in ("datetime", "date", "time", "timedelta", "timezone")
     },
 }

@@ -10,7 +10,7 @@ import pickletools
 from collections.abc import Callable
 from typing import IO, Any, cast
 
-from webgym_cli.imports.pickle_stubs import Builds, Held, Known, Name, PickleRefused, entries
+from webgym_cli.imports.pickle_stubs import AllowedNames, Builds, Name, PickleRefused, Stub, entries
 
 MAX_OPERATIONS = 100_000_000
 """Opcodes of one pickle at most: a WebGym iteration of 20,000 steps has three million."""
@@ -41,7 +41,7 @@ VALUES = frozenset(
 """Opcodes whose argument is the value."""
 
 
-def load(stream: IO[bytes], known: Known, origin: str) -> Any:
+def load(stream: IO[bytes], known: AllowedNames, origin: str) -> Any:
     """Return the value of the pickle that begins here; the stream is left behind its end.
 
     Raises `PickleRefused` that begins with `origin`, the file's name.
@@ -68,7 +68,7 @@ SPELLINGS = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 class _Machine:
     """The stack, the memo and the opcodes."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: AllowedNames) -> None:
         self._known = known
         self._stack: list[Any] = []
         self._marks: list[int] = []
@@ -158,7 +158,7 @@ class _Machine:
     def extend(self, values: list[Any]) -> None:
         """Add to the list on the top."""
         target = self.top()
-        if isinstance(target, Held):
+        if isinstance(target, Stub):
             target = target.elements
         if not isinstance(target, list):
             raise PickleRefused("entries for what is no list")
@@ -167,7 +167,7 @@ class _Machine:
     def update(self, pairs: list[Any]) -> None:
         """Add keys and values, one after the other, to the dict on the top."""
         target = self.top()
-        if isinstance(target, Held):
+        if isinstance(target, Stub):
             target = target.items
         if not isinstance(target, dict) or len(pairs) % 2:
             raise PickleRefused("entries for what is no dict")

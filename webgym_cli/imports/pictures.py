@@ -23,7 +23,7 @@ class NoPicture(NotUnderstood):
     """A picture is not there, or is none."""
 
 
-def png_of(picture: Path | Array) -> bytes:
+def load_png(picture: Path | Array) -> bytes:
     """Return a picture as PNG. Raises `NoPicture` that names it."""
     if isinstance(picture, Array):
         return _encoded(_of_array(picture))
@@ -47,7 +47,7 @@ def _file_size(picture: Path) -> tuple[int, int]:
         raise NoPicture(f"{picture}: {_reason(error)}") from None
 
 
-def size_of(picture: Path | Array) -> tuple[int, int]:
+def load_size(picture: Path | Array) -> tuple[int, int]:
     """Return width and height in pixels. Raises `NoPicture`."""
     return _of_array(picture).size if isinstance(picture, Array) else _file_size(picture)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from webgym_cli.errors import UsageError
 from webgym_cli.imports.agentlab import AGENTLAB
-from webgym_cli.imports.source import Format
+from webgym_cli.imports.source import ImportFormat
 from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL
 from webgym_cli.imports.webgym import WEBGYM
 from webgym_cli.records.task import Split
@@ -15,7 +15,7 @@ from webgym_cli.store.buffer import iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 
-FORMATS: dict[str, Format] = {
+FORMATS: dict[str, ImportFormat] = {
     "webgym": WEBGYM,
     "agentlab": AGENTLAB,
     "webrl": WEBRL,
@@ -43,7 +43,7 @@ class ImportPlan:
     """Where the pictures are, when not beside the files."""
 
     @property
-    def format(self) -> Format:
+    def format(self) -> ImportFormat:
         """The format."""
         return FORMATS[self.name]
 

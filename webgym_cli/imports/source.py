@@ -13,7 +13,7 @@ from typing import Any
 from webgym_cli.agent.parse import ParseError, parse
 from webgym_cli.agent.tools import render_call
 from webgym_cli.imports.arrays import Array
-from webgym_cli.imports.pickle_stubs import Held
+from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement
@@ -26,7 +26,7 @@ MAX_DEPTH = 50
 MAX_NUMBER = 1 << 63
 
 
-class Skip(StrEnum):
+class SkipReason(StrEnum):
     """Why an episode of theirs is not imported."""
 
     KNOWN = "already_imported"
@@ -48,17 +48,17 @@ class NotUnderstood(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedEpisode:
     """An episode, or a file, that is left out."""
 
-    why: Skip
+    why: SkipReason
     where: str
     """The file, and the episode within it."""
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ImportedStep:
     """One step of theirs, its picture still where they left it."""
 
     picture: Path | Array
@@ -78,7 +78,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ImportedEpisode:
     """One episode of theirs, in our words."""
 
     where: str
@@ -88,7 +88,7 @@ class Found:
     task: Task
     policy: str
     prompt: PromptSpec
-    steps: tuple[Seen, ...]
+    steps: tuple[ImportedStep, ...]
     outcome: Outcome
     started_at: str
     """ISO 8601, UTC."""
@@ -103,12 +103,12 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ImportFormat:
     """One system's files."""
 
     find: Callable[[Path], list[Path]]
     """Return the sources (files, or folders of one episode) under a path, in order; none where it is another's."""
-    read: Callable[[Path, Path | None], Iterator[Found | Skipped]]
+    read: Callable[[Path, Path | None], Iterator[ImportedEpisode | SkippedEpisode]]
     """Yield the episodes of a source, given the folder of the pictures when it is another. Raises `UsageError`."""
     expects: str
     """What a path must hold, in words."""
@@ -119,7 +119,7 @@ class Format:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class ParsedResponse:
     """What a step's response is in the buffer."""
 
     response: str
@@ -127,7 +127,9 @@ class Spoken:
     parse_error: ParseErrorKind | None
 
 
-def spoken(raw: str, mode: InteractionMode, *, thinking: bool = False, theirs: Action | None = None) -> Spoken:
+def parse_response(
+    raw: str, mode: InteractionMode, *, thinking: bool = False, theirs: Action | None = None
+) -> ParsedResponse:
     """Return a response with what our parser reads in it: the two never disagree.
 
     A response without any call of ours, of which the action is known by other means, gets the call at its end: so it
@@ -139,11 +141,11 @@ def spoken(raw: str, mode: InteractionMode, *, thinking: bool = False, theirs: A
         text = f"{text}\n{render_call(theirs, mode)}".lstrip("\n")
     read = parse(text, mode, thinking=thinking)
     if isinstance(read, ParseError):
-        return Spoken(text, None, read.kind)
-    return Spoken(text, read, None)
+        return ParsedResponse(text, None, read.kind)
+    return ParsedResponse(text, read, None)
 
 
-def ended(outcome: Outcome, steps: tuple[Seen, ...], otherwise: Stop) -> Outcome:
+def with_stop(outcome: Outcome, steps: tuple[ImportedStep, ...], otherwise: Stop) -> Outcome:
     """Return the outcome of an episode with its stop and its answer; what broke came to no end of its own."""
     if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
         return outcome
@@ -153,12 +155,12 @@ def ended(outcome: Outcome, steps: tuple[Seen, ...], otherwise: Stop) -> Outcome
     return outcome.model_copy(update={"stop": otherwise})
 
 
-def fingerprint(*content: Any) -> str:
+def compute_digest(*content: Any) -> str:
     """Return the SHA-256 of plain values."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode(errors="replace")).hexdigest()
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a value of a pickle as JSON could hold it. Raises `NotUnderstood` when it is too large or too deep."""
     left = MAX_NODES
 
@@ -177,7 +179,7 @@ def plain(value: Any) -> Any:
             return [copied(item, depth + 1) for item in part]
         if isinstance(part, dict):
             return {str(key): copied(item, depth + 1) for key, item in part.items()}
-        if isinstance(part, Held):
+        if isinstance(part, Stub):
             return {**copied(part.items, depth + 1), **copied(part.fields, depth + 1)}
         if isinstance(part, Array):
             return part.numbers()
@@ -186,26 +188,26 @@ def plain(value: Any) -> Any:
     return copied(value, 0)
 
 
-def in_short(error: Exception) -> str:
+def shorten_error(error: Exception) -> str:
     """Return what an error says, as one line of a moderate length."""
     return " ".join(str(error).split())[:500]
 
 
-def text_of(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Return a value that should be a text; empty when it is none."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
-def number_of(value: Any, default: float = 0.0) -> float:
+def to_number(value: Any, default: float = 0.0) -> float:
     """Return a value that should be a finite number; the default when it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) > 1e15:
         return default
     return float(value)
 
 
-def fields_of(value: Any, what: str) -> dict[str, Any]:
+def to_fields(value: Any, what: str) -> dict[str, Any]:
     """Return the attributes of a record of theirs, or the entries of a dict. Raises `NotUnderstood`."""
-    if isinstance(value, Held):
+    if isinstance(value, Stub):
         return {**{str(key): item for key, item in value.items.items()}, **value.fields}
     if isinstance(value, dict):
         return value

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.imports.pictures import NoPicture, size_of
+from webgym_cli.imports.pictures import NoPicture, load_size
 from webgym_cli.imports.source import (
-    Format,
-    Found,
+    ImportedEpisode,
+    ImportedStep,
+    ImportFormat,
     NotUnderstood,
-    Seen,
-    Skip,
-    Skipped,
-    ended,
-    fingerprint,
-    in_short,
-    number_of,
-    spoken,
-    text_of,
+    SkippedEpisode,
+    SkipReason,
+    compute_digest,
+    parse_response,
+    shorten_error,
+    to_number,
+    to_text,
+    with_stop,
 )
-from webgym_cli.imports.visualagentbench_actions import of_call, of_line
+from webgym_cli.imports.visualagentbench_actions import convert_call, convert_line
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
@@ -56,7 +56,7 @@ def find_traces(path: Path) -> list[Path]:
     return sorted((traces | {(f.parent.parent, f.name): f for f in path.rglob("fixed_traces/*.jsonl")}).values())
 
 
-def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
+def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episode that a file names. Raises `UsageError`."""
     if source.suffix == ".pt":
         raise UsageError(
@@ -67,11 +67,11 @@ def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
     try:
         yield episode.found(images)
     except NoPicture as error:
-        yield Skipped(Skip.SCREENSHOT_MISSING, str(source), str(error))
+        yield SkippedEpisode(SkipReason.SCREENSHOT_MISSING, str(source), str(error))
     except ValueError as error:
-        yield Skipped(Skip.NOT_UNDERSTOOD, str(source), in_short(error))
+        yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, str(source), shorten_error(error))
     except Unfinished as error:
-        yield Skipped(Skip.UNFINISHED, str(source), str(error))
+        yield SkippedEpisode(SkipReason.UNFINISHED, str(source), str(error))
 
 
 class Unfinished(Exception):
@@ -87,7 +87,7 @@ class _Episode:
     name: str
     """The task's number, by which all its files are called."""
 
-    def found(self, images: Path | None) -> Found:
+    def found(self, images: Path | None) -> ImportedEpisode:
         """Return the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
         lines, (actions, told) = self._trace(), self._actions()
         score = self._score(lines, told)
@@ -97,7 +97,7 @@ class _Episode:
         intent, start, urls = self._page()
         by_call = bool(lines) or any("do(" in action or "exit(" in action for action in actions)
         mode = InteractionMode.COORDINATES if by_call else InteractionMode.SET_OF_MARKS
-        task = self._task(next((text_of(line.get("target")) for line in lines), "") or intent, start)
+        task = self._task(next((to_text(line.get("target")) for line in lines), "") or intent, start)
         folder = (images or self.root / "screehshots") / self.name
         steps = tuple(
             _seen(folder / f"{number}.png", response, lines[number] if lines else {}, mode, urls[number : number + 1])
@@ -106,14 +106,14 @@ class _Episode:
         if not steps:
             raise NotUnderstood("no step was answered")
         outcome = Outcome(reward=min(1.0, max(0.0, score.value)), scores=(score,))
-        return Found(
+        return ImportedEpisode(
             where=str(self.root / self.name),
-            digest=fingerprint(task.key, responses, [line.get("html") for line in lines], score.value),
+            digest=compute_digest(task.key, responses, [line.get("html") for line in lines], score.value),
             task=task,
             policy=self._policy(),
             prompt=PromptSpec(interaction_mode=mode),
             steps=steps,
-            outcome=ended(outcome, steps, Stop.STEP_LIMIT if forced else Stop.TERMINATED),
+            outcome=with_stop(outcome, steps, Stop.STEP_LIMIT if forced else Stop.TERMINATED),
             started_at=self._written(),
             split=Split.TEST,
             lost_steps=int(forced),
@@ -135,12 +135,12 @@ class _Episode:
         """Return their actions as text, and the score."""
         value = _json(self.root / "actions" / f"{self.name}.json")
         listed = value.get("actions")
-        return [text_of(action) for action in listed] if isinstance(listed, list) else [], value.get("score")
+        return [to_text(action) for action in listed] if isinstance(listed, list) else [], value.get("score")
 
     def _score(self, lines: list[dict[str, Any]], told: Any) -> Score:
         """Return what the reward model said of the trace, else what the environment's evaluator did."""
         labelled = next((line["score"] for line in lines if "fixed_response" in line and "score" in line), None)
-        value = number_of(told if labelled is None else labelled, -1.0)
+        value = to_number(told if labelled is None else labelled, -1.0)
         if value < 0:
             raise Unfinished("its actions were never scored")
         if labelled is None:
@@ -161,7 +161,7 @@ class _Episode:
         return Task(id=self.name, instruction=intent, start_url=start, environment="webarena")
 
     def _policy(self) -> str:
-        return text_of(_json(self.root / "config.json").get("model")) or "visualagentbench"
+        return to_text(_json(self.root / "config.json").get("model")) or "visualagentbench"
 
     def _written(self) -> str:
         files = [self.root / "actions" / f"{self.name}.json", self.root / "traces" / f"{self.name}.jsonl", self.root]
@@ -178,17 +178,17 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _response(line: dict[str, Any]) -> str:
-    return text_of(line.get("fixed_response")) or text_of(line.get("response"))
+    return to_text(line.get("fixed_response")) or to_text(line.get("response"))
 
 
-def _seen(picture: Path, response: str, line: dict[str, Any], mode: InteractionMode, url: list[str]) -> Seen:
+def _seen(picture: Path, response: str, line: dict[str, Any], mode: InteractionMode, url: list[str]) -> ImportedStep:
     if mode is InteractionMode.COORDINATES:
-        theirs = of_call(response, text_of(line.get("html")), *size_of(picture))
+        theirs = convert_call(response, to_text(line.get("html")), *load_size(picture))
     else:
-        theirs = of_line(response)
-    said = spoken(response, mode, theirs=theirs)
+        theirs = convert_line(response)
+    said = parse_response(response, mode, theirs=theirs)
     prompt = json.dumps([line.get("prompt"), line.get("html")]) if line else ""
-    return Seen(
+    return ImportedStep(
         picture=picture,
         response=said.response,
         action=said.action,
@@ -198,11 +198,11 @@ def _seen(picture: Path, response: str, line: dict[str, Any], mode: InteractionM
     )
 
 
-VISUALAGENTBENCH = Format(
+VISUALAGENTBENCH = ImportFormat(
     find_actions, read, "a folder of results with actions/ and screehshots/", split=Split.TEST, caution=FRAMED
 )
 """VisualAgentBench's WebArena-Lite, by whichever action set."""
-WEBRL = Format(
+WEBRL = ImportFormat(
     find_traces, read, "a folder of a rollout with traces/ or fixed_traces/", split=Split.TEST, caution=FRAMED
 )
 """WebRL's rollouts."""

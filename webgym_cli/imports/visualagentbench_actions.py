@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from webgym_cli.imports.calls import Call, Point, action, centre, single_call
-from webgym_cli.imports.source import text_of
+from webgym_cli.imports.calls import Call, Point, box_centre, build_action, read_python_call
+from webgym_cli.imports.source import to_text
 from webgym_cli.records.action import Action, ActionName
 
 _LINE = re.compile(
@@ -16,16 +16,16 @@ _LINE = re.compile(
 )
 
 
-def of_call(response: str, page: str, width: int, height: int) -> Action | None:
+def convert_call(response: str, page: str, width: int, height: int) -> Action | None:
     """Return the action of a WebRL response; None where there is no such action here.
 
     `page`: the simplified HTML that the policy saw; it tells where an element is, in pixels of the viewport.
     """
-    if (call := single_call(response)) is None:
+    if (call := read_python_call(response)) is None:
         return None
     if call.name == "exit":
-        return action({"name": ActionName.ANSWER, "text": text_of(call.get(None, "message"))})
-    made = _DONE.get(text_of(call.get(None, "action")).lower()) if call.name == "do" else None
+        return build_action({"name": ActionName.ANSWER, "text": to_text(call.get(None, "message"))})
+    made = _DONE.get(to_text(call.get(None, "action")).lower()) if call.name == "do" else None
     return made(call, _place(page, call.get(None, "element"), width, height)) if made else None
 
 
@@ -38,20 +38,22 @@ def _place(page: str, element: object, width: int, height: int) -> Point | None:
         box = [float(side) for side in found[1].split(",")] if found else []
     except ValueError:
         return None
-    return centre(box, width, height)
+    return box_centre(box, width, height)
 
 
 _DONE: dict[str, Callable[[Call, Point | None], Action | None]] = {
-    "click": lambda call, at: action({"name": ActionName.CLICK, "coordinate": at}),
-    "type": lambda call, at: action({"name": ActionName.TYPE, "coordinate": at, "text": call.get(None, "argument")}),
-    "scroll up": lambda call, at: action({"name": ActionName.SCROLL, "direction": "up"}),
-    "scroll down": lambda call, at: action({"name": ActionName.SCROLL, "direction": "down"}),
-    "go backward": lambda call, at: action({"name": ActionName.GO_BACK}),
+    "click": lambda call, at: build_action({"name": ActionName.CLICK, "coordinate": at}),
+    "type": lambda call, at: build_action(
+        {"name": ActionName.TYPE, "coordinate": at, "text": call.get(None, "argument")}
+    ),
+    "scroll up": lambda call, at: build_action({"name": ActionName.SCROLL, "direction": "up"}),
+    "scroll down": lambda call, at: build_action({"name": ActionName.SCROLL, "direction": "down"}),
+    "go backward": lambda call, at: build_action({"name": ActionName.GO_BACK}),
 }
 """What `do` does -> what it is here. A search also presses Enter and a hover has no place here: they have none."""
 
 
-def of_line(line: str) -> Action | None:
+def convert_line(line: str) -> Action | None:
     """Return the action of a line like `type [3] [red] where [3] is a box`; None where there is no such action here."""
     if (found := _LINE.fullmatch(line.strip())) is None:
         return None
@@ -66,4 +68,4 @@ def of_line(line: str) -> Action | None:
         "go_back": {"name": ActionName.GO_BACK},
         "stop": {"name": ActionName.ANSWER, "text": first},
     }
-    return action(made[name])
+    return build_action(made[name])

@@ -9,30 +9,30 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from webgym_cli.imports.containers import read_pickle
-from webgym_cli.imports.pickle_stubs import Known, PickleRefused
+from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 from webgym_cli.imports.source import (
-    Format,
-    Found,
+    ImportedEpisode,
+    ImportedStep,
+    ImportFormat,
     NotUnderstood,
-    Seen,
-    Skip,
-    Skipped,
-    ended,
-    fields_of,
-    fingerprint,
-    in_short,
-    plain,
-    spoken,
-    text_of,
+    SkippedEpisode,
+    SkipReason,
+    compute_digest,
+    parse_response,
+    shorten_error,
+    to_fields,
+    to_plain,
+    to_text,
+    with_stop,
 )
-from webgym_cli.imports.webgym_outcome import error_of, outcome_of
+from webgym_cli.imports.webgym_outcome import read_error, read_outcome
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.tasks.format import read_task
 
-RECORDS = Known(
+RECORDS = AllowedNames(
     records=frozenset(
         f"webgym.data.components.{name}" for name in ("Action", "Observation", "Response", "Reward", "Task")
     )
@@ -68,7 +68,7 @@ def find(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*.pt.iteration*") if _NAME.search(file.name))
 
 
-def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
+def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episodes of a file. Raises `PickleRefused`."""
     value = read_pickle(source, RECORDS)
     metadata = value.get("metadata") if isinstance(value, dict) else None
@@ -79,9 +79,9 @@ def read(source: Path, images: Path | None) -> Iterator[Found | Skipped]:
     for number, steps in enumerate(trajectories):
         where = f"{source}, trajectory {number}"
         try:
-            yield file.found(where, steps) if steps else Skipped(Skip.EMPTY, where)
+            yield file.found(where, steps) if steps else SkippedEpisode(SkipReason.EMPTY, where)
         except (ValueError, PickleRefused) as error:
-            yield Skipped(Skip.NOT_UNDERSTOOD, where, in_short(error))
+            yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, where, shorten_error(error))
 
 
 class _File:
@@ -89,14 +89,14 @@ class _File:
 
     def __init__(self, source: Path, images: Path | None, metadata: dict[str, Any]) -> None:
         self._roots = [images] if images else [source.parent.parent, source.parent]
-        self._split = Split.TEST if "test" in (text_of(metadata.get("split")) or source.name) else Split.TRAIN
-        self._policy = text_of(metadata.get("solution_model")) or "webgym"
-        self._judge = text_of(metadata.get("judge_model")) or "unknown"
-        self._written = _moment(text_of(metadata.get("timestamp")), source)
+        self._split = Split.TEST if "test" in (to_text(metadata.get("split")) or source.name) else Split.TRAIN
+        self._policy = to_text(metadata.get("solution_model")) or "webgym"
+        self._judge = to_text(metadata.get("judge_model")) or "unknown"
+        self._written = _moment(to_text(metadata.get("timestamp")), source)
 
-    def found(self, where: str, value: Any) -> Found:
+    def found(self, where: str, value: Any) -> ImportedEpisode:
         """Return one episode. Raises `NotUnderstood`, `BadTask`."""
-        steps = [fields_of(step, "a step") for step in (value if isinstance(value, list) else [])]
+        steps = [to_fields(step, "a step") for step in (value if isinstance(value, list) else [])]
         if not steps:
             raise NotUnderstood("no list of steps")
         theirs = _task(steps)
@@ -104,44 +104,44 @@ class _File:
         acted = _answered(steps)
         prompt = _prompt(acted)
         seen = tuple(self._seen(step, prompt) for step in acted)
-        outcome, verdict = outcome_of(steps, len(acted), task, self._judge, self._written)
+        outcome, verdict = read_outcome(steps, len(acted), task, self._judge, self._written)
         content = [[step.response, step.url, _picture_name(of)] for step, of in zip(seen, acted, strict=True)]
-        return Found(
+        return ImportedEpisode(
             where=where,
-            digest=fingerprint(
-                task.key, content, outcome.model_dump(mode="json"), plain(theirs.get("trajectory_index"))
+            digest=compute_digest(
+                task.key, content, outcome.model_dump(mode="json"), to_plain(theirs.get("trajectory_index"))
             ),
             task=task,
             policy=self._policy,
             prompt=prompt,
             steps=seen,
-            outcome=ended(outcome, seen, Stop.STEP_LIMIT),
+            outcome=with_stop(outcome, seen, Stop.STEP_LIMIT),
             started_at=self._written,
             split=self._split,
             verdict=verdict,
             lost_steps=len(steps) - len(acted),
         )
 
-    def _seen(self, step: dict[str, Any], prompt: PromptSpec) -> Seen:
-        observation = fields_of(step["observation"], "an observation")
-        response = fields_of(step["response"], "a response")
+    def _seen(self, step: dict[str, Any], prompt: PromptSpec) -> ImportedStep:
+        observation = to_fields(step["observation"], "an observation")
+        response = to_fields(step["response"], "a response")
         page = observation.get("page_metadata")
         page = page if isinstance(page, dict) else {}
-        said = spoken(
-            text_of(response.get("raw_response")),
+        said = parse_response(
+            to_text(response.get("raw_response")),
             prompt.interaction_mode,
             thinking=prompt.thinking,
             theirs=_our_action(step.get("action")),
         )
         same = step.get("same_as_next_screenshot")
-        return Seen(
+        return ImportedStep(
             picture=self._picture(step),
             response=said.response,
             action=said.action,
             parse_error=said.parse_error,
-            url=text_of(page.get("url")),
-            title=text_of(page.get("title")),
-            prompt=text_of(response.get("raw_prompt")),
+            url=to_text(page.get("url")),
+            title=to_text(page.get("title")),
+            prompt=to_text(response.get("raw_prompt")),
             page_changed=None if not isinstance(same, bool) else not same,
         )
 
@@ -158,19 +158,19 @@ class _File:
 def _task(steps: list[dict[str, Any]]) -> dict[str, Any]:
     for step in steps:
         if step.get("observation") is not None:
-            return fields_of(fields_of(step["observation"], "an observation").get("task"), "a task")
+            return to_fields(to_fields(step["observation"], "an observation").get("task"), "a task")
     raise NotUnderstood("no step has an observation")
 
 
 def _our_task(theirs: dict[str, Any]) -> Task:
-    line = {name: plain(theirs[name]) for name in _TASK_FIELDS if theirs.get(name) is not None}
+    line = {name: to_plain(theirs[name]) for name in _TASK_FIELDS if theirs.get(name) is not None}
     if isinstance(number := line.get("difficulty"), float) and number.is_integer():
         line["difficulty"] = int(number)
     return read_task(line)
 
 
 def _image_path(step: dict[str, Any]) -> str:
-    return text_of(fields_of(step["observation"], "an observation").get("image_path"))
+    return to_text(to_fields(step["observation"], "an observation").get("image_path"))
 
 
 def _picture_name(step: dict[str, Any]) -> str:
@@ -188,14 +188,14 @@ def _answered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _was_answered(step: dict[str, Any]) -> bool:
     """Whether the policy saw this step and answered: neither a broken episode's last look nor its error's stand-in."""
-    if step.get("observation") is None or step.get("response") is None or error_of(step):
+    if step.get("observation") is None or step.get("response") is None or read_error(step):
         return False
     return bool(_image_path(step))
 
 
 def _prompt(steps: list[dict[str, Any]]) -> PromptSpec:
     """Return what can be told of the prompt from the first response that tells it."""
-    responses = [text_of(fields_of(step["response"], "a response").get("raw_response")) for step in steps]
+    responses = [to_text(to_fields(step["response"], "a response").get("raw_response")) for step in steps]
     marks = any('"web_interaction"' in response for response in responses)
     return PromptSpec(
         version=PromptVersion.COMPLETE if any("Progress:" in text for text in responses) else PromptVersion.VANILLA,
@@ -208,10 +208,10 @@ def _our_action(theirs: Any) -> Action | None:
     """Return their parsed action in our words, or None where it has none. Numbers are taken as they are."""
     if theirs is None:
         return None
-    content = fields_of(theirs, "an action").get("action")
+    content = to_fields(theirs, "an action").get("action")
     if not isinstance(content, dict) or not isinstance(arguments := content.get("arguments"), dict):
         return None
-    name = _CALLED.get(text_of(content.get("key")))
+    name = _CALLED.get(to_text(content.get("key")))
     point = arguments.get("coordinates")
     texts = [arguments[key] for key in ("text", "content") if isinstance(arguments.get(key), str)]
     try:
@@ -239,5 +239,5 @@ def _moment(written: str, source: Path) -> str:
     return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-WEBGYM = Format(find, read, "a file like train_trajectories.pt.iteration3, or a folder that holds such files")
+WEBGYM = ImportFormat(find, read, "a file like train_trajectories.pt.iteration3, or a folder that holds such files")
 """WebGym's."""

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any
 
-from webgym_cli.imports.source import NotUnderstood, fields_of, number_of, plain, text_of
+from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_plain, to_text
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.task import Task
@@ -26,22 +26,22 @@ _SAID = re.compile(r"^\[(Criterion B|Criterion A - Fact (\d+)|Reference Answer)[
 """How their evaluator marks each answer of its judge."""
 
 
-def error_of(step: dict[str, Any]) -> tuple[FailureKind, str] | None:
+def read_error(step: dict[str, Any]) -> tuple[FailureKind, str] | None:
     """Return what broke, where a step only stands for an error."""
     action = step.get("action")
-    content = fields_of(action, "an action").get("action") if action is not None else None
+    content = to_fields(action, "an action").get("action") if action is not None else None
     content = content if isinstance(content, dict) else {}
-    kind = text_of(step.get("error_type"))
+    kind = to_text(step.get("error_type"))
     if not kind and content.get("key") not in ("error", "invalid_step"):
         return None
     arguments = content.get("arguments")
     given = arguments if isinstance(arguments, dict) else {}
-    kind = kind or text_of(given.get("error_type"))
+    kind = kind or to_text(given.get("error_type"))
     detail = step.get("error_message") or given.get("error_message") or given.get("error")
-    return _ERRORS.get(kind, FailureKind.ENVIRONMENT_ERROR), text_of(detail) or kind
+    return _ERRORS.get(kind, FailureKind.ENVIRONMENT_ERROR), to_text(detail) or kind
 
 
-def outcome_of(
+def read_outcome(
     steps: list[dict[str, Any]], answered: int, task: Task, judge: str, judged_at: str
 ) -> tuple[Outcome, Judgement | None]:
     """Return the outcome, without stop and answer, and what their judge said; `answered`: how many steps count.
@@ -50,19 +50,19 @@ def outcome_of(
     open altogether; what broke is a failure, whatever reward stands there. Raises `NotUnderstood`.
     """
     for step in reversed(steps):
-        if (error := error_of(step)) is not None:
+        if (error := read_error(step)) is not None:
             return Outcome(failure=error[0], failure_detail=error[1]), None
-    rewards = {at: fields_of(step["reward"], "a reward") for at, step in enumerate(steps) if step.get("reward")}
+    rewards = {at: to_fields(step["reward"], "a reward") for at, step in enumerate(steps) if step.get("reward")}
     last = rewards[max(rewards)] if rewards else {}
     if any(reward.get("is_blocked") is True for reward in rewards.values()):
         return Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="their judge saw the site shut it out"), None
-    said = plain(last.get("evaluation"))
+    said = to_plain(last.get("evaluation"))
     texts = [text for text in (said if isinstance(said, list) else [said]) if isinstance(text, str)]
     if failed := [text for text in texts if _judge_failed(text)]:
         return Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail=failed[0][:500]), None
     if not rewards or not answered or texts == ["Task in progress"]:
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it stopped before its end"), None
-    if (value := number_of(last.get("reward"), -1.0)) < 0:
+    if (value := to_number(last.get("reward"), -1.0)) < 0:
         return Outcome(), None
     if value not in (0.0, 1.0):
         raise NotUnderstood(f"a reward of {value:g}, where WebGym gives 0 or 1")

@@ -8,7 +8,7 @@ from typing import Any
 
 from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
-from webgym_cli.config.model_defaults import settle
+from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import Event
 from webgym_cli.report.success import DEMONSTRATIONS, failures, points, verdicts
@@ -81,7 +81,7 @@ def identity(run: RunDir, settings: Settings) -> dict[str, Any]:
 
 def changed(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return the settings that differ from their defaults: `value` and `default` by dotted key."""
-    usual, chosen = (flatten(found.model_dump(mode="json")) for found in (settle(Settings()), settings))
+    usual, chosen = (flatten(found.model_dump(mode="json")) for found in (resolve_model_defaults(Settings()), settings))
     return {key: {"value": chosen[key], "default": usual.get(key)} for key in chosen if chosen[key] != usual.get(key)}
 
 

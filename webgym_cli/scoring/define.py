@@ -16,7 +16,7 @@ OpenAI's form; the task's id; what was asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RewardResult:
     """What a reward function said."""
 
     reward: float
@@ -90,7 +90,7 @@ def reward(
     return decorate if decorated is None else decorate(decorated)
 
 
-def verdict_of(value: Any) -> Verdict:
+def parse_reward(value: Any) -> RewardResult:
     """Return what a reward function returned as a verdict. Raises `ValueError` for what is none."""
     extras: dict[str, Any] = {}
     if isinstance(value, Mapping):
@@ -104,4 +104,4 @@ def verdict_of(value: Any) -> Verdict:
         raise ValueError(f"a {type(value).__name__} is no reward") from None
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is no reward")
-    return Verdict(number, extras)
+    return RewardResult(number, extras)

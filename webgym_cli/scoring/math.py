@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webgym_cli.scoring.define import reward
-from webgym_cli.scoring.numbers import gives
+from webgym_cli.scoring.numbers import matches_answer
 
 _DIGITS = re.compile(r"\d+")
 
@@ -41,7 +41,7 @@ def math_equal_reward_tool(
 def _right(final_response: str, answer: Any) -> bool:
     """Whether a response gives the answer; of a list of answers, one of them. `1 #### 72` of GSM8K's files is 72."""
     wanted = answer if isinstance(answer, list | tuple) else [answer]
-    return any(gives(final_response, str(item)) for item in wanted)
+    return any(matches_answer(final_response, str(item)) for item in wanted)
 
 
 def _used_tool(trajectory: Sequence[Mapping[str, Any]]) -> bool:

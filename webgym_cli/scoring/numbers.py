@@ -46,22 +46,22 @@ _COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = (
 _FACTORS = re.compile(r"(?<=[\d)])\s*(?=sqrt|pi|\()")
 
 
-def gives(response: str, wanted: str) -> bool:
+def matches_answer(response: str, wanted: str) -> bool:
     """Tell whether a response gives the wanted answer: a number, LaTeX, or any short text."""
-    target = stated_in(wanted, reference=True) or wanted.strip()
-    given = stated_in(response)
+    target = extract_answer(wanted, reference=True) or wanted.strip()
+    given = extract_answer(response)
     if given is None:
-        given = response if value_of(target) is None else number_in(response)
-    return equal(given, target)
+        given = response if parse_number(target) is None else extract_last_number(response)
+    return answers_equal(given, target)
 
 
-def stated_in(text: str, *, reference: bool = False) -> str | None:
+def extract_answer(text: str, *, reference: bool = False) -> str | None:
     """Return the part of a text that is marked as its answer; None without a mark.
 
     The last `\\boxed{...}`; else what stands in `<answer>`; after `####`; after `answer is` or `answer:`. `reference`:
     the text is a record's answer, which is marked by a box or by `####`, as in GSM8K's own files.
     """
-    boxed = boxed_in(text)
+    boxed = extract_boxed(text)
     if boxed is not None:
         return boxed
     for pattern in (_HASHES,) if reference else (_TAGGED, _HASHES, _FINAL):
@@ -70,15 +70,15 @@ def stated_in(text: str, *, reference: bool = False) -> str | None:
     return None
 
 
-def number_in(text: str) -> str:
+def extract_last_number(text: str) -> str:
     """Return the last number in a text, or all of a text that is a number or has none."""
-    if value_of(text) is not None:
+    if parse_number(text) is not None:
         return text.strip()
     numbers = [match[0] for match in _NUMBER.finditer(text) if re.search(r"\d", match[0])]
     return numbers[-1].strip() if numbers else text.strip()
 
 
-def boxed_in(text: str) -> str | None:
+def extract_boxed(text: str) -> str | None:
     """Return the content of the last `\\boxed{...}` that is closed, brackets within it kept; None without one."""
     start = text.rfind("\\boxed{")
     for _ in range(_MAX_BOXES):
@@ -93,7 +93,7 @@ def boxed_in(text: str) -> str | None:
     return None
 
 
-def value_of(text: str) -> Number | None:
+def parse_number(text: str) -> Number | None:
     """Return the number that a short text is: `1,000`, `$3.50`, `50%`, `1 1/2`, `\\frac{1}{2}`, `72 clips`; else None.
 
     Percents are parts of a hundred. A number with a unit after it is the number.
@@ -110,7 +110,7 @@ def value_of(text: str) -> Number | None:
     return None
 
 
-def equal(given: str, wanted: str) -> bool:
+def answers_equal(given: str, wanted: str) -> bool:
     """Tell whether two texts give the same number, or else the same text but for case and spaces.
 
     A percentage equals both its number and its share: `50%` is 50 and 0.5. A sum or product that was left to the
@@ -118,7 +118,7 @@ def equal(given: str, wanted: str) -> bool:
     """
     if _UNDONE.search(given) and not _UNDONE.search(wanted):
         return False
-    ours, theirs = value_of(given), value_of(wanted)
+    ours, theirs = parse_number(given), parse_number(wanted)
     if ours is None or theirs is None:
         return ours is theirs and _loose(given) == _loose(wanted)
     if _close(ours, theirs):

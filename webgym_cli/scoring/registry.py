@@ -27,7 +27,7 @@ REWARDS: Registry[Reward] = Registry(
 """The reward functions that can be named."""
 
 
-def fields_of(task: Task) -> dict[str, object]:
+def reward_fields(task: Task) -> dict[str, object]:
     """Return the fields of a task's record, as a reward function may ask for them by name."""
     known = {} if task.reference_answer is None else {"answer": task.reference_answer}
     return {**known, **task.extra}
@@ -36,7 +36,7 @@ def fields_of(task: Task) -> dict[str, object]:
 def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for the first task that lacks a field which the reward function needs."""
     for task in tasks:
-        fields = fields_of(task)
+        fields = reward_fields(task)
         if missing := reward.missing(fields):
             have = ", ".join((*OFFERED, *fields))
             raise UsageError(

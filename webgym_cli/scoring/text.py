@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from webgym_cli.scoring.define import reward
-from webgym_cli.scoring.numbers import boxed_in
+from webgym_cli.scoring.numbers import extract_boxed
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = frozenset(string.punctuation)
@@ -18,8 +18,8 @@ _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 @reward
 def qa_em_reward(final_response: str, answer: Any) -> dict[str, float]:
     """1 where the answer is one of the record's after SQuAD's normalisation (case, punctuation, articles), else 0."""
-    given = normalised(_answer(final_response))
-    exact = float(any(normalised(wanted) == given for wanted in _wanted(answer)))
+    given = normalise(_answer(final_response))
+    exact = float(any(normalise(wanted) == given for wanted in _wanted(answer)))
     return {"reward": exact, "em": exact}
 
 
@@ -27,8 +27,8 @@ def qa_em_reward(final_response: str, answer: Any) -> dict[str, float]:
 def qa_f1_reward(final_response: str, answer: Any) -> dict[str, float]:
     """Precision and recall over words as one number, after SQuAD's normalisation; of several answers the best."""
     given = _answer(final_response)
-    best = max((f1(given, wanted) for wanted in _wanted(answer)), default=0.0)
-    exact = float(any(normalised(wanted) == normalised(given) for wanted in _wanted(answer)))
+    best = max((f1_score(given, wanted) for wanted in _wanted(answer)), default=0.0)
+    exact = float(any(normalise(wanted) == normalise(given) for wanted in _wanted(answer)))
     return {"reward": best, "f1": best, "em": exact}
 
 
@@ -36,19 +36,19 @@ def qa_f1_reward(final_response: str, answer: Any) -> dict[str, float]:
 def format_reward(final_response: str) -> float:
     """1 where the response gives its answer in exactly one `\\boxed{...}` or `<answer>...</answer>`, else 0."""
     boxes, tags = final_response.count("\\boxed{"), _TAGGED.findall(final_response)
-    content = boxed_in(final_response) if boxes else "".join(tags)
+    content = extract_boxed(final_response) if boxes else "".join(tags)
     return float(boxes + len(tags) == 1 and bool(content and content.strip()))
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Return a text in lower case, without punctuation, articles and needless spaces."""
     kept = "".join(character for character in text.lower() if character not in _PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", kept).split())
 
 
-def f1(given: str, wanted: str) -> float:
+def f1_score(given: str, wanted: str) -> float:
     """Return 2 p r / (p + r) over the words that both have; 1 where both have none, 0 where one has."""
-    ours, theirs = normalised(given).split(), normalised(wanted).split()
+    ours, theirs = normalise(given).split(), normalise(wanted).split()
     if not ours or not theirs:
         return float(ours == theirs)
     shared = sum((Counter(ours) & Counter(theirs)).values())
@@ -57,7 +57,7 @@ def f1(given: str, wanted: str) -> float:
 
 def _answer(final_response: str) -> str:
     """Return what stands in the last box or tags; else all of it."""
-    boxed, tags = boxed_in(final_response), _TAGGED.findall(final_response)
+    boxed, tags = extract_boxed(final_response), _TAGGED.findall(final_response)
     return boxed if boxed is not None else str(tags[-1]) if tags else final_response
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
-from webgym_cli.config.shipped import deepspeed_file
+from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import MissingStageError
 from webgym_cli.records.checkpoint import Algorithm, Checkpoint
 from webgym_cli.records.rl_data import SUMMARY, RlData
@@ -139,7 +139,7 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorit
         told["algorithm"]["adv_estimator"] = kind
     told["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
     if told["trainer"]["deepspeed"] is not None:
-        told["trainer"]["deepspeed"] = str(deepspeed_file(told["trainer"]["deepspeed"], "rl.trainer.deepspeed"))
+        told["trainer"]["deepspeed"] = str(find_deepspeed_file(told["trainer"]["deepspeed"], "rl.trainer.deepspeed"))
     if told["trainer"]["critic_warmup"]:
         told["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:

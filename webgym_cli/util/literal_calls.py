@@ -16,13 +16,13 @@ _CODES = {"x": 2, "u": 4, "U": 8}
 
 
 @dataclass(frozen=True, slots=True)
-class Bare:
+class Identifier:
     """A name that stands for itself, like `__page__`."""
 
     name: str
 
 
-Value = str | int | float | Bare | None
+Value = str | int | float | Identifier | None
 """What an argument can be."""
 
 
@@ -82,7 +82,7 @@ def read_call(text: str, start: int = 0) -> Call:
     return Call(name, tuple(positional), named, reader.at)
 
 
-def quoted(text: str) -> str:
+def quote_string(text: str) -> str:
     """Return a text in quotes, on one line, as `read_call` reads it."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + plain.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
@@ -130,7 +130,7 @@ class _Reader:
         return found.end() if found else self.at
 
     def _named(self, word: str) -> Value:
-        return None if word == "None" else Bare(word)
+        return None if word == "None" else Identifier(word)
 
     def _literal(self) -> Value:
         place = self._past_space()

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt
 from webgym_cli.cli.output import Output
+from webgym_cli.cli.run_index import open_run_index
 
 FirstArg = Annotated[
     Path, typer.Argument(metavar="RUN_A", help="The run that is compared with.", autocompletion=complete.runs)
@@ -49,7 +49,7 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
     output = Output(as_json=json)
     runs = [open_run(path)[0] for path in (first, second)]
     with ExitStack() as stack:
-        sides = [Side(run, stack.enter_context(opened(run, output))) for run in runs]
+        sides = [Side(run, stack.enter_context(open_run_index(run, output))) for run in runs]
         compared = put_side_by_side(*sides)
     if html is not None:
         _write(compared, html)
@@ -69,12 +69,12 @@ def _write(compared: dict[str, Any], path: Path) -> None:
 
 
 def _show(output: Output, compared: dict[str, Any]) -> None:
-    from webgym_cli.cli.live_view import visible
+    from webgym_cli.cli.live_view import escape_control
     from webgym_cli.report.compare_views import FAILURES, ROWS, failure_rows, success_rows
 
     def table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
         if rows:
-            output.table(title, columns, [tuple(visible(cell) for cell in row) for row in rows])
+            output.table(title, columns, [tuple(escape_control(cell) for cell in row) for row in rows])
 
     sides = [(name, compared[side]) for name, side in (("A", "first"), ("B", "second"))]
     runs = [(name, side["run"], str(side["policy_version"]), side["policy"]) for name, side in sides]

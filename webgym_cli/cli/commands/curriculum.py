@@ -54,8 +54,8 @@ def curriculum(
     See also: webgym tasks generate, webgym score, webgym loop, webgym status, webgym resume.
     """
     from webgym_cli.cli.commands.loop import work
-    from webgym_cli.cli.follow import followed
     from webgym_cli.cli.stage import resolve
+    from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.loop.curriculum import phased, plan_curriculum
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.phases import Phases
@@ -68,7 +68,7 @@ def curriculum(
     if dry_run:
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
-    if followed(directory, settings, output):
+    if join_as_worker(directory, settings, output):
         return
 
     def made(pipeline: Pipeline) -> Loop:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
+from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.records.groups import Split
 
 FirstArg = Annotated[int, typer.Argument(metavar="A", min=0, help="The iteration that is compared with.")]
@@ -56,7 +56,7 @@ def diff(
     output = Output(as_json=json)
     directories = [open_run(path)[0] for path in (run, with_ or run)]
     with ExitStack() as stack:
-        indexes = [stack.enter_context(opened(directory, output)) for directory in directories]
+        indexes = [stack.enter_context(open_run_index(directory, output)) for directory in directories]
         before, after = map(Side, directories, indexes, (first, second))
         found = compare(before, after, split)
     if json:
@@ -83,11 +83,11 @@ def _show(output: Output, found: dict[str, Any], top: int) -> None:
 
 
 def _cut(output: Output, title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], top: int) -> None:
-    from webgym_cli.cli.live_view import visible
+    from webgym_cli.cli.live_view import escape_control
 
     if not rows:
         return
     shown = rows[: top or None]
-    output.table(title, columns, [(visible(str(name)), *others) for name, *others in shown])
+    output.table(title, columns, [(escape_control(str(name)), *others) for name, *others in shown])
     if more := len(rows) - len(shown):
         output.note(f"{title}: {more} more; --top 0 shows all")

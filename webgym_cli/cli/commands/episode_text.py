@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from webgym_cli.cli.live_view import visible
+from webgym_cli.cli.live_view import escape_control
 from webgym_cli.inspect.episode import Told, thought_of, verdicts
 from webgym_cli.inspect.page import action_in_words
 from webgym_cli.records.judgement import Judgement
@@ -32,15 +32,15 @@ def episode_text(told: Told) -> Text:
 
 
 def _add(text: Text, title: str, lines: Iterator[Line]) -> None:
-    text.append(f"{visible(title)}\n", _HEAD)
+    text.append(f"{escape_control(title)}\n", _HEAD)
     for label, value, style in lines:
         if value in (None, ""):
             continue
         first, *more = str(value).split("\n")
         text.append(f"  {label:<9} ", _SOFT)
-        text.append(f"{visible(first)}\n", style)
+        text.append(f"{escape_control(first)}\n", style)
         for line in more:
-            text.append(f"{'':12}{visible(line)}\n", style)
+            text.append(f"{'':12}{escape_control(line)}\n", style)
     text.append("\n")
 
 

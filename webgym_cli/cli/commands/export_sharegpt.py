@@ -122,10 +122,10 @@ def _plan(export: Export, output: Output) -> None:
     """Show what would be exported."""
     from dataclasses import asdict
 
-    from webgym_cli.cli.index import opened
+    from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.prepare.export.export import condition
 
-    with opened(export.run, output, kept=False) as index:
+    with open_run_index(export.run, output, kept=False) as index:
         where, values = condition(index, export)
         chosen = index.one(f"SELECT count(*) AS trajectories FROM trajectories WHERE {where}", values)
     options = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(export.options).items()}

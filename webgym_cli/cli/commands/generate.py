@@ -38,7 +38,7 @@ def generate(
 
     See also: webgym score, webgym tasks check, webgym rollout.
     """
-    from webgym_cli.cli.index import opened
+    from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.curriculum.plan import plan_generation
     from webgym_cli.jobs.signals import run_async
@@ -52,7 +52,7 @@ def generate(
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     if dry_run:
-        with opened(directory, output, kept=False) as index:
+        with open_run_index(directory, output, kept=False) as index:
             plan = plan_generation(directory, settings, index, has_critic=outcome_critic(directory) is not None)
             output.show(plan.to_json())
         return

@@ -64,7 +64,7 @@ def import_(
     See also: webgym inspect-buffer, webgym judge, webgym export-sharegpt.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.imports.execute import Importing, import_in_words, require_something
+    from webgym_cli.imports.execute import Importer, format_import, require_imported
     from webgym_cli.imports.plan import plan_import
 
     directory, settings = resolve(run, config, set_)
@@ -75,18 +75,18 @@ def import_(
     if plan.format.caution and split is None:
         output.note(f"note: {plan.format.caution}")
     if dry_run:
-        summary = Importing(plan, directory, lambda event: None, dry=True).execute()
+        summary = Importer(plan, directory, lambda event: None, dry=True).execute()
         output.show(summary)
-        require_something(summary, plan)
+        require_imported(summary, plan)
         return
     options: dict[str, Any] = {"format_": plan.name, "path": str(plan.path), "split": split and split.value}
     options |= {"iteration": plan.iteration, "images": plan.images and str(plan.images)}
     with stage("import", directory, settings, output, options) as at:
-        summary = Importing(plan, at.run, at.sink).execute()
-        at.sink({**summary, "message": import_in_words(summary)})
+        summary = Importer(plan, at.run, at.sink).execute()
+        at.sink({**summary, "message": format_import(summary)})
     for why, examples in summary["examples"].items():
         output.note(f"  {why}: {examples[0]}")
-    require_something(summary, plan)
+    require_imported(summary, plan)
     output.next_step(f"webgym inspect-buffer {run}")
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
+from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.groups import Band, Split
 
@@ -91,7 +91,7 @@ def inspect_buffer(
     query = Query(split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band)
     _refuse_both(query != Query() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=json, quiet=quiet)
-    with opened(directory, output, rebuilt=reindex) as index:
+    with open_run_index(directory, output, rebuilt=reindex) as index:
         if verify:
             _verify(directory, output)
         elif sql is not None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from webgym_cli.cli.live_view import visible
+from webgym_cli.cli.live_view import escape_control
 from webgym_cli.cli.output import Output
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -31,7 +31,7 @@ def show_overview(output: Output, found: dict[str, Any]) -> None:
     if plan := found["prepare"]:
         _show_plan(output, plan)
     for line in found["damaged_lines"]:
-        output.note(f"damaged: {visible(line)}")
+        output.note(f"damaged: {escape_control(line)}")
 
 
 def show_findings(output: Output, found: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ def show_findings(output: Output, found: dict[str, Any]) -> None:
     }
     output.table("read", ("", "count"), list(read.items()))
     columns = ("kind", "file", "place", "detail")
-    rows = [[visible(finding[name]) for name in columns] for finding in found["findings"]]
+    rows = [[escape_control(finding[name]) for name in columns] for finding in found["findings"]]
     if rows:
         output.table("wrong", columns, rows)
     if more := sum(found["findings_by_kind"].values()) - len(rows):
@@ -59,14 +59,15 @@ def cell(value: Any) -> str | None:
         return None
     if isinstance(value, float):
         return f"{value:.6g}"
-    return visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return escape_control(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _show_groups(output: Output, name: str, found: dict[str, Any]) -> None:
     groups, iterations = found[f"by_{name}"], list(found["success_by_iteration"])[-WIDEST:]
     trend = name != "iteration" and len(iterations) > 1
     rows = [
-        (visible(key), *_row(group), *([_trend(group, iterations)] if trend else [])) for key, group in groups.items()
+        (escape_control(key), *_row(group), *([_trend(group, iterations)] if trend else []))
+        for key, group in groups.items()
     ]
     output.table(f"by {name}", (name, *_COLUMNS, *(["trend"] if trend else [])), rows)
     if more := found["groups"][f"by_{name}"] - len(groups):

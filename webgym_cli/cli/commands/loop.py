@@ -70,8 +70,8 @@ def loop(
 
     See also: webgym status, webgym resume, webgym report.
     """
-    from webgym_cli.cli.follow import followed
     from webgym_cli.cli.stage import resolve
+    from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.loop.loop import Loop, Phase, plan_loop
     from webgym_cli.tracking.plan import plan_tracking
 
@@ -88,7 +88,7 @@ def loop(
     if dry_run:
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
-    if followed(directory, settings, output):
+    if join_as_worker(directory, settings, output):
         return
     work("loop", directory, settings, output, {"phase": phase, **options}, lambda pipeline: Loop(plan, pipeline))
     output.next_step(_next(run, phase, plan.iterations))

@@ -47,7 +47,7 @@ def prepare(
 
     See also: webgym inspect-buffer, webgym train, webgym score, webgym export-sharegpt.
     """
-    from webgym_cli.cli.index import opened
+    from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
@@ -63,7 +63,7 @@ def prepare(
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     if dry_run:
-        with opened(directory, output, kept=False) as index:
+        with open_run_index(directory, output, kept=False) as index:
             output.show(plan_preparation(directory, settings, index).to_json())
         return
     with stage("prepare", directory, settings, output) as at:

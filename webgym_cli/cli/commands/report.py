@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from webgym_cli.cli.browse import open_page
-from webgym_cli.cli.index import opened
+from webgym_cli.cli.browse import open_in_browser
 from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg
 from webgym_cli.cli.output import Output
+from webgym_cli.cli.run_index import open_run_index
 
 HtmlOpt = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the page there instead of RUN/report.html.")
@@ -60,7 +60,7 @@ def report(
 
     directory, _ = open_run(run)
     output, path = Output(as_json=json), html or directory.report
-    with opened(directory, output, kept=not dry_run) as index:
+    with open_run_index(directory, output, kept=not dry_run) as index:
         facts = gather(directory, index, gpus, price)
         if dry_run:
             plan = {"event": "plan", "stage": "report", "page": str(path), "trajectories": facts["trajectories"]}
@@ -71,7 +71,7 @@ def report(
     write_atomic(path, content)
     _tell(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
     if open_:
-        open_page(path, output)
+        open_in_browser(path, output)
 
 
 def _tell(output: Output, path: Path, facts: dict[str, Any], shown: int) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from webgym_cli.cli.browse import open_page
+from webgym_cli.cli.browse import open_in_browser
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.index import opened
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
+from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
     directory, settings = open_run(run)
     names = _names(run, read_ids(ids), one=html is not None)
     output = Output(as_json=json)
-    with opened(directory, output) as index:
+    with open_run_index(directory, output) as index:
         for told in episodes(directory, index, names):
             if json:
                 output.data(told.to_json())
@@ -56,7 +56,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
                 _write(directory, told, path, settings.browser.device_scale_factor)
                 output.text(str(path))
                 if open_:
-                    open_page(path, output)
+                    open_in_browser(path, output)
             else:
                 _draw(told, output)
 

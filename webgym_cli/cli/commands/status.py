@@ -167,13 +167,13 @@ def _show(output: Output, facts: dict[str, Any]) -> None:
 def _picture(facts: dict[str, Any]) -> Any:
     from rich.text import Text
 
-    from webgym_cli.cli.live_view import Board
+    from webgym_cli.cli.live_view import LiveView
 
     command, rollout = facts["command"], facts["rollout"]
     begins = command and command["at_work"] and (not rollout or rollout["started_at"] < command["since"])
     if begins and command["command"] in _ROLLOUTS and (not rollout or rollout["state"] != "running"):
         return Text(f"webgym {command['command']} is at work since {command['since']}: its rollout has not begun yet")
-    return Board(rollout, rollout["state"]) if rollout else Text("no rollout yet")
+    return LiveView(rollout, rollout["state"]) if rollout else Text("no rollout yet")
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
@@ -201,10 +201,10 @@ def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the same for a pipe: lines whose first cell tells what they are."""
-    from webgym_cli.cli.live_view import visible
+    from webgym_cli.cli.live_view import escape_control
 
     for line in _cells(facts):
-        yield tuple("" if cell is None else visible(str(cell)) for cell in line)
+        yield tuple("" if cell is None else escape_control(str(cell)) for cell in line)
 
 
 def _cells(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:

@@ -25,8 +25,8 @@ def train(
 
     See also: webgym prepare, webgym rollout, webgym serve.
     """
-    from webgym_cli.cli.follow import followed
     from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.store.checkpoints import current
@@ -37,7 +37,7 @@ def train(
     if dry_run:
         output.show(plan_training(directory, settings).to_json())
         return
-    if followed(directory, settings, output):
+    if join_as_worker(directory, settings, output):
         return
     plan_training(directory, settings)
     with stage("train", directory, settings, output) as at:

@@ -17,8 +17,8 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
-from webgym_cli.scoring.define import Reward, verdict_of
-from webgym_cli.scoring.registry import REWARDS, fields_of
+from webgym_cli.scoring.define import Reward, parse_reward
+from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.tools.define import Tool
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import Toolbox, as_openai
@@ -132,7 +132,7 @@ class ToolsEnvironment:
         """Ask the reward function. Raises `BoundaryError` where it fails: that is never a reward of 0."""
         reward, limits = self._kit.reward, self._kit.limits
         offered = {
-            **fields_of(self._task),
+            **reward_fields(self._task),
             "final_response": final_response,
             "trajectory": self._messages,
             "id": self._task.id,
@@ -140,7 +140,7 @@ class ToolsEnvironment:
         }
         try:
             value = await self._kit.workers.call(_bound(reward, offered), limits.reward_timeout)
-            verdict = verdict_of(value)
+            verdict = parse_reward(value)
             extras = json.dumps(verdict.extras, ensure_ascii=False, default=str) if verdict.extras else ""
         except BoundaryError:
             raise

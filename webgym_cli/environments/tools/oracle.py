@@ -15,8 +15,8 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
-from webgym_cli.scoring.numbers import equal, stated_in
-from webgym_cli.scoring.registry import fields_of
+from webgym_cli.scoring.numbers import answers_equal, extract_answer
+from webgym_cli.scoring.registry import reward_fields
 from webgym_cli.tools.arithmetic import BadExpression, evaluate
 from webgym_cli.tools.define import Tool
 
@@ -87,9 +87,9 @@ def _calculates(tool: Tool) -> bool:
 
 def _annotated(task: Task) -> tuple[str, ...]:
     """Return the annotated calculations of a worked answer; those that are no arithmetic (`2x=10`) are passed over."""
-    answer = str(fields_of(task).get("answer"))
+    answer = str(reward_fields(task).get("answer"))
     found = tuple(item.strip() for item in _ANNOTATION.findall(answer) if _has_value(item))
-    if not found or stated_in(answer, reference=True) is None:
+    if not found or extract_answer(answer, reference=True) is None:
         raise UsageError(
             f"task {task.id}: no expert solves it: its record has no field {EXPRESSION}, and no answer with annotated "
             "calculations (<<48/2=24>>) and #### at its end",
@@ -137,16 +137,16 @@ def _turns(calls: int, limits: AgentSettings) -> Iterator[int]:
 def _conclusion(task: Task, results: Sequence[str]) -> str:
     """Return the last result where it is the answer, as it was read; else the answer of the record."""
     wanted = _gold(task)
-    return results[-1] if results and equal(results[-1], wanted) else wanted
+    return results[-1] if results and answers_equal(results[-1], wanted) else wanted
 
 
 def _gold(task: Task) -> str:
     """Return the answer alone; of several, the first. Raises `UsageError` for a record without one."""
-    answer = fields_of(task).get("answer")
+    answer = reward_fields(task).get("answer")
     first = answer[0] if isinstance(answer, list) and answer else answer
     if isinstance(first, bool) or not isinstance(first, str | int | float) or not str(first).strip():
         raise UsageError(
             f"task {task.id}: no expert solves it: its record has no answer that is a text or a number",
             hint=f'add "answer" to such records, {_INSTEAD}',
         )
-    return stated_in(str(first), reference=True) or str(first).strip()
+    return extract_answer(str(first), reference=True) or str(first).strip()

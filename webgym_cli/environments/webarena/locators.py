@@ -7,7 +7,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from webgym_cli.records.webarena import HtmlTarget
-from webgym_cli.util.literal_calls import BadCall, Bare, Call, read_call
+from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
 LAST = "last"
 LAST_URL = "__last_url__"
@@ -63,7 +63,7 @@ class Place:
     preparations: tuple[Script, ...]
 
 
-_ON_PAGE = Bare("__page__")
+_ON_PAGE = Identifier("__page__")
 _SIGNATURES: dict[HelperName, tuple[object, ...]] = {
     HelperName.LATEST_ORDER: (),
     HelperName.REVIEW_AUTHOR: (str,),
@@ -139,7 +139,7 @@ def _fits(call: Call, signature: tuple[object, ...]) -> bool:
 
 
 def _spelled(signature: tuple[object, ...]) -> str:
-    return " and ".join(item.name if isinstance(item, Bare) else "a text" for item in signature) or "nothing"
+    return " and ".join(item.name if isinstance(item, Identifier) else "a text" for item in signature) or "nothing"
 
 
 def _names() -> str:

@@ -12,7 +12,7 @@ import yaml
 
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
-from webgym_cli.config.shipped import deepspeed_file
+from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.plan import PreparePlan
@@ -129,7 +129,7 @@ def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Pre
     """Write `deepspeed.json`, `wandb_env.sh`, `train_config.yaml` and, last, `prepared.json`."""
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     if deepspeed is not None:
-        write_atomic(folder / DEEPSPEED, deepspeed_file(deepspeed).read_bytes())
+        write_atomic(folder / DEEPSPEED, find_deepspeed_file(deepspeed).read_bytes())
     write_atomic(folder / WANDB_ENV, wandb_env(settings, run_id=run_id(run, settings)))
     config = _train_config(run, settings, prepared)
     write_atomic(folder / TRAIN_CONFIG, config)

@@ -11,7 +11,7 @@ from webgym_cli.config.rl import (
     RlTrainerSettings,
     WebRLSettings,
 )
-from webgym_cli.config.section import Section
+from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.checkpoint import Estimator
 
 
@@ -47,7 +47,7 @@ class Run(RlTrainerSettings):
     """`checkpoint-N/rl_state` of the training before: its exact weights and moments are taken over."""
 
 
-class TrainerOptions(Section):
+class TrainerOptions(ConfigSection):
     """The whole file."""
 
     data: str

@@ -11,7 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.store.run import RunDir
 
 
-def followed(run: RunDir, settings: Settings, output: Output) -> bool:
+def join_as_worker(run: RunDir, settings: Settings, output: Output) -> bool:
     """Where `NODE_RANK` names another node than 0: take part in node 0's trainings until its command ends.
 
     Returns False where this node leads or is alone. Raises `typer.Exit` with node 0's exit code unless that is 0.

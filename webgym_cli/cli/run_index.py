@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(run: RunDir, output: Output, *, rebuilt: bool = False, kept: bool = True) -> Iterator[Index]:
+def open_run_index(run: RunDir, output: Output, *, rebuilt: bool = False, kept: bool = True) -> Iterator[Index]:
     """Open a run's index, with a bar while it takes in what is new; `rebuilt`: all of it. Raises `StoreError`.
 
     What it takes in is `kept` in the run, or else in a temporary folder. The bar is gone before the block begins: it
