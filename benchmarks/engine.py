@@ -26,7 +26,7 @@ from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.tools import render_call
 from webgym_cli.config.load import load
-from webgym_cli.environments.base import Environment, EnvironmentPool, StepResult, View
+from webgym_cli.environments.base import Environment, EnvironmentPool, EnvironmentStep, RawObservation
 from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import NORMALISED, Action, ActionName, InteractionMode
@@ -88,7 +88,7 @@ class PacedEnvironment:
         """Pass on."""
         return self._inner.tools
 
-    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+    async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode of the seed's script."""
         self.script, self.turn = self._scripts[seed], 0
         await self._network()
@@ -96,11 +96,11 @@ class PacedEnvironment:
         await self.meet()
         return begun
 
-    def briefed(self, task: Task) -> Task:
+    def resolve_task(self, task: Task) -> Task:
         """Pass on."""
-        return self._inner.briefed(task)
+        return self._inner.resolve_task(task)
 
-    async def step(self, action: Action) -> StepResult:
+    async def step(self, action: Action) -> EnvironmentStep:
         """Carry out the action, then wait for the others."""
         self.turn += 1
         await self._network()

@@ -23,8 +23,8 @@ from benchmarks.episodes import CLICKS, LENGTH, NETWORK, NOTHING, PAGE, POLICY, 
 from benchmarks.harness import Row, Series, emit, machine, program, rounded, say, table
 from benchmarks.schedulers import DESCRIPTIONS, NAIVE, OURS, REFILL
 from webgym_cli.environments.browser.observe import observe_script
-from webgym_cli.environments.miniwob.environment import expert_tasks
-from webgym_cli.environments.miniwob.pages import INIT_SCRIPT, SHOW, START, page_url
+from webgym_cli.environments.miniwob.oracle import list_expert_tasks
+from webgym_cli.environments.miniwob.pages import INIT_SCRIPT, SHOW_JS, START_JS, page_url
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import InteractionMode
 
@@ -241,8 +241,8 @@ def bare_job(command: Sequence[str], seeds: Sequence[int], steps: int) -> dict[s
     return {
         "command": list(command),
         "init_scripts": [observe_script(watch_listeners=True), INIT_SCRIPT],
-        "start": START,
-        "show": SHOW,
+        "start": START_JS,
+        "show": SHOW_JS,
         "url": page_url(PAGE),
         "clicks": CLICKS,
         "size": VIEWPORT,
@@ -254,7 +254,7 @@ def bare_job(command: Sequence[str], seeds: Sequence[int], steps: int) -> dict[s
 
 def experts(sizes: Sizes) -> list[Row]:
     """Let the expert solve real MiniWoB pages through the engine, in both interaction modes."""
-    pages = expert_tasks()[: sizes.expert_pages]
+    pages = list_expert_tasks()[: sizes.expert_pages]
     rows = []
     for mode in InteractionMode:
         say(f"{len(pages)} MiniWoB pages, {mode}")

@@ -5,7 +5,7 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.config.webarena import AccountSite, WebArenaSettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 
 def webarena(*given):
@@ -13,13 +13,13 @@ def webarena(*given):
 
 
 def test_every_site_has_its_section():
-    assert {site.value for site in Site} <= set(WebArenaSettings.model_fields)
-    found = {site: WebArenaSettings().site(site) for site in Site}
+    assert {site.value for site in WebArenaSite} <= set(WebArenaSettings.model_fields)
+    found = {site: WebArenaSettings().site(site) for site in WebArenaSite}
     assert {site for site, known in found.items() if known.isolation == "serial"} == {
         site for site, known in found.items() if isinstance(known, AccountSite)
     }
     assert {site for site, known in found.items() if known.isolation == "parallel"} == {
-        *(Site.MAP, Site.WIKIPEDIA, Site.HOMEPAGE)
+        *(WebArenaSite.MAP, WebArenaSite.WIKIPEDIA, WebArenaSite.HOMEPAGE)
     }
     assert WebArenaSettings().addresses() == {}
 
@@ -34,12 +34,12 @@ def test_what_is_set_in_part_keeps_the_login_form():
 
 def test_passwords_are_asked_for_by_the_sites_that_are_there():
     known = webarena("gitlab.url=https://lab.test", "map.url=http://map.test", "gitlab.password_env_var=LAB")
-    assert known.addresses() == {Site.GITLAB: "https://lab.test", Site.MAP: "http://map.test"}
+    assert known.addresses() == {WebArenaSite.GITLAB: "https://lab.test", WebArenaSite.MAP: "http://map.test"}
     assert known.password_variables() == ("LAB",)
 
 
 def test_no_password_stands_in_settings():
-    names = {name for site in Site for name in type(WebArenaSettings().site(site)).model_fields}
+    names = {name for site in WebArenaSite for name in type(WebArenaSettings().site(site)).model_fields}
     assert {name for name in names if "password" in name} == {"password_field", "password_env_var"}
 
 

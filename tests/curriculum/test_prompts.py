@@ -5,7 +5,7 @@ import pytest
 from webgym_cli.agent.chat import UnreadableError, read_object
 from webgym_cli.curriculum.prompts import NewTasks, inventing, telling
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 
 def data(chat):
@@ -38,7 +38,7 @@ def test_of_several_sites_all_is_told_and_of_an_unknown_one_nothing():
     assert len(both["offers"]) == 2
     assert data(telling(task, "map"))["lacks"] == both["lacks"]
     assert data(telling(task, "x.test"))["lacks"] == []
-    assert all(data(telling(task, site))["offers"][0].startswith(("a", "an")) for site in Site)
+    assert all(data(telling(task, site))["offers"][0].startswith(("a", "an")) for site in WebArenaSite)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.environments.odd_server import OddServer
 from webgym_cli.config.load import load
-from webgym_cli.environments.base import View
+from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.fixture_sites.server import HOSTS, SiteServer
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -23,29 +23,29 @@ class Visit:
     """An episode in progress, and what was last seen of it."""
 
     environment: WebEnvironment
-    view: View | None = None
+    view: RawObservation | None = None
     error: str | None = None
 
-    async def open(self, url: str) -> View:
+    async def open(self, url: str) -> RawObservation:
         _, self.view = await self.environment.reset(Task(id="t", environment="web", start_url=url), 0)
         return self.view
 
-    async def act(self, name: ActionName, **arguments: object) -> View:
+    async def act(self, name: ActionName, **arguments: object) -> RawObservation:
         result = await self.environment.step(Action(name=name, **arguments))
         assert result.view is not None and not result.done and result.score is None
         self.view, self.error = result.view, result.action_error
         return self.view
 
-    async def click(self, name: str) -> View:
+    async def click(self, name: str) -> RawObservation:
         return await self.act(ActionName.CLICK, element_id=self.find(name))
 
-    async def navigate(self, url: str) -> View:
+    async def navigate(self, url: str) -> RawObservation:
         return await self.act(ActionName.NAVIGATE, url=url)
 
-    async def wait(self, seconds: float = 0.0) -> View:
+    async def wait(self, seconds: float = 0.0) -> RawObservation:
         return await self.act(ActionName.WAIT, seconds=seconds)
 
-    async def back(self) -> View:
+    async def back(self) -> RawObservation:
         return await self.act(ActionName.GO_BACK)
 
     def find(self, name: str) -> int:

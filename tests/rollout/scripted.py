@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.records.made import CLICK, png
 from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.tools import render_call
-from webgym_cli.environments.base import StepResult, View
+from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -67,7 +67,7 @@ class ScriptedEnvironment:
     def tools(self) -> None:
         return None
 
-    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+    async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         self.task, self.seed = task, seed
         self.pool.running += 1
         self.pool.most = max(self.pool.most, self.pool.running)
@@ -76,19 +76,19 @@ class ScriptedEnvironment:
         await self.pool.script.on_reset(self)
         return self.pool.script.instruction, self.view()
 
-    def briefed(self, task: Task) -> Task:
+    def resolve_task(self, task: Task) -> Task:
         return task
 
-    def view(self) -> View:
-        return View(url="http://a/", title=self.pool.script.title, png=png(len(self.actions)))
+    def view(self) -> RawObservation:
+        return RawObservation(url="http://a/", title=self.pool.script.title, png=png(len(self.actions)))
 
-    async def step(self, action: Action) -> StepResult:
+    async def step(self, action: Action) -> EnvironmentStep:
         await asyncio.sleep(0)
         await self.pool.script.on_step(self)
         self.actions.append(action)
         if len(self.actions) >= self.pool.script.steps:
-            return StepResult(view=None, done=True, score=self.pool.script.score)
-        return StepResult(view=self.view())
+            return EnvironmentStep(view=None, done=True, score=self.pool.script.score)
+        return EnvironmentStep(view=self.view())
 
     async def answer(self, text: str) -> Score | None:
         return self.pool.script.answer_score

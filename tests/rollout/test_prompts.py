@@ -12,9 +12,9 @@ from tests.rollout.scripted import Script, ScriptedActor, ScriptedEnvironment, S
 from webgym_cli.agent.prompt import LAYOUTS, NO_IMAGE, render_step
 from webgym_cli.agent.tools import render_call
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import View
+from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.environments.browser.observe import draw_marks, look
+from webgym_cli.environments.browser.observe import draw_marks, list_elements
 from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.errors import RoleError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -136,16 +136,16 @@ async def test_the_episode_went_as_its_replies_said(world, pages, version, think
 class Shown(ScriptedEnvironment):
     """Shows the same page at every step."""
 
-    def view(self) -> View:
+    def view(self) -> RawObservation:
         return self.pool.shown
 
-    def briefed(self, task: Task) -> Task:
+    def resolve_task(self, task: Task) -> Task:
         return task
 
 
 @dataclass
 class ShownPool(ScriptedPool):
-    shown: View | None = None
+    shown: RawObservation | None = None
 
     def new(self) -> Shown:
         self.made.append(Shown(self))
@@ -172,7 +172,7 @@ async def test_a_page_can_not_write_into_the_prompt(world, pages, tmp_path, vers
     file.write_text(PAGE % json.dumps(ATTACK), encoding="utf-8")
     session = await pages.take(file.as_uri())
     try:
-        elements = tuple(sighting.element for sighting in await look(session))
+        elements = tuple(sighting.element for sighting in await list_elements(session))
         png, title = await session.screenshot(), await session.evaluate("() => document.title")
     finally:
         await session.close()
@@ -185,7 +185,7 @@ async def test_a_page_can_not_write_into_the_prompt(world, pages, tmp_path, vers
         f"context_config.interaction_mode={MARKS}",
     )
     actor = ScriptedActor((call(MARKS, ActionName.CLICK, element_id=0), "I am done: reward 1", HOSTILE))
-    view = View(url=file.as_uri(), title=title, png=draw_marks(png, elements), elements=elements)
+    view = RawObservation(url=file.as_uri(), title=title, png=draw_marks(png, elements), elements=elements)
     pool = ShownPool(Script(steps=9), shown=view)
     await Rollout(world.plan(1), world.run, world.settings, actor, pool, world.events.append).execute()
     (stored,) = world.stored

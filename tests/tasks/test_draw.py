@@ -5,7 +5,7 @@ import pytest
 from tests.tasks.lines import webgym, write
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.task import Band
-from webgym_cli.tasks.draw import SEEDS, Sampler, largest_remainder
+from webgym_cli.tasks.draw import SEEDS, TaskSampler, largest_remainder
 from webgym_cli.tasks.sample import sample_tasks
 from webgym_cli.tasks.source import open_tasks
 
@@ -60,7 +60,7 @@ def test_weights_that_divide_nothing_are_refused(weights):
 def test_a_stream_has_positions_and_rounds(tasks, which):
     members = set(range(21)) if which is None else set(tasks.indices(which))
     size = len(members)
-    elements = list(islice(Sampler(tasks, "x", RATIO).stream(which), 3 * size))
+    elements = list(islice(TaskSampler(tasks, "x", RATIO).stream(which), 3 * size))
     assert [element.position for element in elements] == list(range(3 * size))
     for start in (0, size, 2 * size):
         assert {element.index for element in elements[start : start + size]} == members
@@ -68,8 +68,8 @@ def test_a_stream_has_positions_and_rounds(tasks, which):
 
 
 def test_the_greedy_one_comes_last_on_the_first_seed_and_changes_no_other(tasks):
-    plain = list(islice(Sampler(tasks, "x", RATIO, 2).stream(HARD), 12))
-    elements = list(islice(Sampler(tasks, "x", RATIO, 2, greedy=True).stream(HARD), 18))
+    plain = list(islice(TaskSampler(tasks, "x", RATIO, 2).stream(HARD), 12))
+    elements = list(islice(TaskSampler(tasks, "x", RATIO, 2, greedy=True).stream(HARD), 18))
     assert [element.position for element in elements] == list(range(18))
     assert [element.greedy for element in elements] == [False, False, True] * 6
     sampled = [(element.index, element.seed) for element in elements if not element.greedy]
@@ -79,14 +79,14 @@ def test_the_greedy_one_comes_last_on_the_first_seed_and_changes_no_other(tasks)
 
 
 def test_elements_can_be_asked_for_by_their_position(tasks):
-    sampler = Sampler(tasks, "x", RATIO)
+    sampler = TaskSampler(tasks, "x", RATIO)
     elements = list(islice(sampler.stream(MEDIUM), 20))
     assert list(sampler.at(MEDIUM, [17, 3])) == [elements[3], elements[17]]
     assert list(sampler.at(MEDIUM, [])) == []
 
 
 def test_a_draw_starts_where_it_is_told_and_passes_over_what_is_hidden(tasks):
-    sampler = Sampler(tasks, "x")
+    sampler = TaskSampler(tasks, "x")
     elements = list(islice(sampler.stream(None), 60))
     hidden = {elements[5].index, elements[7].index}
     expected = [element for element in elements[4:] if element.index not in hidden]
@@ -94,7 +94,7 @@ def test_a_draw_starts_where_it_is_told_and_passes_over_what_is_hidden(tasks):
 
 
 def test_a_ratio_draw_completes_what_there_is(tasks):
-    sampler = Sampler(tasks, "x", RATIO)
+    sampler = TaskSampler(tasks, "x", RATIO)
     drawn = sampler.draw(4, have={EASY: 5, MEDIUM: 1})
     bands = [tasks.band(element.index) for element in drawn]
     # 10 in all are 2, 5, 3: none is easy, 4 medium and 3 hard are owed, of which 4 are 2.29 and 1.71
@@ -103,9 +103,9 @@ def test_a_ratio_draw_completes_what_there_is(tasks):
 
 def test_bands_without_tasks_are_named(tasks):
     hidden = frozenset(tasks.indices(HARD))
-    assert Sampler(tasks, "x", RATIO).bands_without_tasks(hidden) == [HARD]
-    assert Sampler(tasks, "x", {EASY: 1, HARD: 0}).bands_without_tasks(hidden) == []
-    assert Sampler(tasks, "x").bands_without_tasks(hidden) == []
+    assert TaskSampler(tasks, "x", RATIO).bands_without_tasks(hidden) == [HARD]
+    assert TaskSampler(tasks, "x", {EASY: 1, HARD: 0}).bands_without_tasks(hidden) == []
+    assert TaskSampler(tasks, "x").bands_without_tasks(hidden) == []
 
 
 def test_a_sample_has_no_task_twice(tasks):

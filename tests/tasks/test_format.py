@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tasks.lines import FACTS, GROUPS, webgym
-from webgym_cli.environments.miniwob.pages import page_names
+from webgym_cli.environments.miniwob.pages import list_pages
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.format import BadTask, parse_task
+from webgym_cli.tasks.format import BadTaskError, parse_task
 
 WEB = {"id": "a", "instruction": "Find it.", "start_url": "https://a.com/"}
 
@@ -136,7 +136,7 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
     monkeypatch.setattr(format, "_site_ids", lambda: frozenset({"shop-cart"}))
     line = {"id": "shop-cart", "start_url": "http://shop.test/", "environment": "sites"}
     assert read(line).environment == "sites"
-    with pytest.raises(BadTask, match="no task 'shop-tour'"):
+    with pytest.raises(BadTaskError, match="no task 'shop-tour'"):
         read({**line, "id": "shop-tour"})
 
 
@@ -172,7 +172,7 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
     ids=str,
 )
 def test_what_is_no_task_names_the_field_as_it_is_written(change, said):
-    with pytest.raises(BadTask) as caught:
+    with pytest.raises(BadTaskError) as caught:
         read(webgym(**change))
     assert str(caught.value).startswith(said)
 
@@ -181,7 +181,7 @@ def test_what_is_no_task_names_the_field_as_it_is_written(change, said):
     "line", [b"{", b'{"a": 1} x', b"\xff\xfe", b'{"id": "\\ud800"}', b"[" * 100_000, b'{"difficulty": 1' + b"0" * 5000]
 )
 def test_what_is_not_json_is_told(line):
-    with pytest.raises(BadTask, match=r"^not JSON: .* at column"):
+    with pytest.raises(BadTaskError, match=r"^not JSON: .* at column"):
         parse_task(line)
 
 
@@ -202,7 +202,7 @@ common = {
 }
 addresses = st.sampled_from(["https://a.com", "http://www.b.co.uk:81/x?y#z", "HTTP://[::1]/", "https://ü.de/ß"])
 web_tasks = st.builds(Task, instruction=words, start_url=addresses, environment=st.just("web"), **common)
-pages = st.sampled_from(page_names()).map(lambda name: f"{name}.html")
+pages = st.sampled_from(list_pages()).map(lambda name: f"{name}.html")
 miniwob_tasks = st.builds(Task, instruction=texts, start_url=pages, environment=st.just("miniwob"), **common)
 other_tasks = st.builds(
     Task, instruction=texts, start_url=texts, environment=st.sampled_from(["webarena", "tools"]), **common
@@ -221,7 +221,7 @@ def test_any_object_is_a_task_or_told(value):
     line = json.dumps(value).encode()
     try:
         task = parse_task(line)
-    except BadTask as error:
+    except BadTaskError as error:
         assert str(error)
     else:
         assert parse_task(task.model_dump_json().encode()) == task

@@ -4,7 +4,7 @@ import pytest
 
 from webgym_cli.errors import UsageError
 from webgym_cli.tasks.check import Checker, FileReport
-from webgym_cli.tasks.format import BadTask, read_task
+from webgym_cli.tasks.format import BadTaskError, read_task
 from webgym_cli.tasks.source import open_tasks
 
 RECORDS = [
@@ -67,7 +67,7 @@ def test_an_array_may_hold_tasks_of_any_kind(tmp_path):
     ],
 )
 def test_a_wrong_record_is_refused_by_field(record, reason):
-    with pytest.raises(BadTask, match=reason):
+    with pytest.raises(BadTaskError, match=reason):
         read_task(record)
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.tasks.lines import FACTS, GROUPS
-from webgym_cli.tasks.rubric import BadRubric, carries_more, facts_of, rubric_shape
+from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts, rubric_shape
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,18 @@ from webgym_cli.tasks.rubric import BadRubric, carries_more, facts_of, rubric_sh
 )
 def test_every_shape_has_its_facts(value, shape, facts):
     assert rubric_shape(value) == shape
-    assert carries_more(value) == (shape in ("facts", "groups", "mixed"))
+    assert has_unknown_fields(value) == (shape in ("facts", "groups", "mixed"))
     if facts is not None:
-        assert facts_of(value) == facts
+        assert list_facts(value) == facts
 
 
 def test_a_group_without_id_has_its_number():
-    assert facts_of([{"facts": ["a"]}, {"facts": ["b"], "description": "B"}]) == ("[Group 1] a", "[Group 2: B] b")
+    assert list_facts([{"facts": ["a"]}, {"facts": ["b"], "description": "B"}]) == ("[Group 1] a", "[Group 2: B] b")
 
 
 def test_our_own_lists_stay_as_they_are():
-    assert facts_of([" a ", ""], verbatim=True) == (" a ", "")
-    assert facts_of(FACTS, verbatim=True) == ("Names the shoe", "Names the price")
+    assert list_facts([" a ", ""], verbatim=True) == (" a ", "")
+    assert list_facts(FACTS, verbatim=True) == ("Names the shoe", "Names the price")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,6 @@ def test_our_own_lists_stay_as_they_are():
     ids=str,
 )
 def test_what_is_no_rubric_names_its_place(value, place):
-    with pytest.raises(BadRubric) as caught:
-        facts_of(value)
+    with pytest.raises(BadRubricError) as caught:
+        list_facts(value)
     assert str(caught.value).startswith(place)

@@ -173,7 +173,7 @@ def test_the_tasks_of_the_fixture_sites(monkeypatch):
         Task(id=name, instruction=f"Do {name}.", start_url="http://shop.test/", environment="sites", rubric=("a",))
         for name in ("cart", "tour", "post")
     )
-    monkeypatch.setattr(sites, "site_tasks", lambda: made)
+    monkeypatch.setattr(sites, "list_site_tasks", lambda: made)
     assert everything("sites:all") == list(made)
     assert everything("sites:post,cart") == [made[2], made[0]]
     with pytest.raises(UsageError, match="no task 'nosuch'") as caught:

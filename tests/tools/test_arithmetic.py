@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webgym_cli.tools.arithmetic import FUNCTIONS, MAX_CHARACTERS, BadExpression, evaluate, written
+from webgym_cli.tools.arithmetic import FUNCTIONS, MAX_CHARACTERS, BadExpressionError, evaluate, format_number
 from webgym_cli.tools.calculator import calculator
 
 
@@ -79,7 +79,7 @@ def test_arithmetic(expression, result):
     ],
 )
 def test_what_is_no_arithmetic_is_told(expression, reason):
-    with pytest.raises(BadExpression, match=reason.replace("(", r"\(")):
+    with pytest.raises(BadExpressionError, match=reason.replace("(", r"\(")):
         evaluate(expression)
 
 
@@ -99,25 +99,25 @@ def test_what_is_no_arithmetic_is_told(expression, reason):
     ],
 )
 def test_nothing_is_too_large_to_be_refused(expression):
-    with pytest.raises(BadExpression, match=r"too large|a factorial needs|no real number"):
+    with pytest.raises(BadExpressionError, match=r"too large|a factorial needs|no real number"):
         evaluate(expression)
 
 
 @pytest.mark.parametrize("expression", ["(" * 500 + "1" + ")" * 500, "-" * 500 + "1", "1+" * MAX_CHARACTERS + "1"])
 def test_length_and_depth_are_bounded(expression):
-    with pytest.raises(BadExpression, match=r"longer than|within each other"):
+    with pytest.raises(BadExpressionError, match=r"longer than|within each other"):
         evaluate(expression)
 
 
 def test_the_longest_sum_is_evaluated():
-    assert written(evaluate("1+" * (MAX_CHARACTERS // 2 - 1) + "1")) == str(MAX_CHARACTERS // 2)
+    assert format_number(evaluate("1+" * (MAX_CHARACTERS // 2 - 1) + "1")) == str(MAX_CHARACTERS // 2)
 
 
 @given(st.text(alphabet="0123456789.,+-*/%^!() eE" + "".join(FUNCTIONS), max_size=60))
 def test_any_text_has_a_number_or_a_reason(text):
     try:
-        result = written(evaluate(text))
-    except BadExpression as error:
+        result = format_number(evaluate(text))
+    except BadExpressionError as error:
         assert str(error)
     else:
         assert result

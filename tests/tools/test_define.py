@@ -7,8 +7,8 @@ from pydantic import BaseModel, Field
 from tests.records.made import png
 from webgym_cli.errors import UsageError
 from webgym_cli.tools import Tool, ToolOutput, tool
-from webgym_cli.tools.define import output_of
-from webgym_cli.tools.schema import BadArguments, checked
+from webgym_cli.tools.define import to_output
+from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 
 
 class Colour(enum.Enum):
@@ -100,7 +100,7 @@ def test_types_of_all_kinds_and_a_property_called_title():
         "title": {"type": "string"},
         "floor": {"type": "integer", "default": 0},
     }
-    arguments = checked(go.arguments, {"colour": "red", "place": {"title": "x"}, "speed": "2", "title": "t"})
+    arguments = check_arguments(go.arguments, {"colour": "red", "place": {"title": "x"}, "speed": "2", "title": "t"})
     assert go(**arguments) == "RED x 2.0"
 
 
@@ -115,12 +115,12 @@ def test_types_of_all_kinds_and_a_property_called_title():
     ],
 )
 def test_arguments_that_do_not_fit_are_told_by_name(arguments, reason):
-    with pytest.raises(BadArguments, match=reason):
-        checked(search.arguments, arguments)
+    with pytest.raises(BadArgumentsError, match=reason):
+        check_arguments(search.arguments, arguments)
 
 
 def test_arguments_come_in_their_types_and_without_defaults():
-    assert checked(search.arguments, {"query": "a", "limit": "3", "json": ["x"]}) == {
+    assert check_arguments(search.arguments, {"query": "a", "limit": "3", "json": ["x"]}) == {
         "query": "a",
         "limit": 3,
         "json": ["x"],
@@ -238,7 +238,7 @@ class Picture:
     ],
 )
 def test_what_a_tool_returns_becomes_its_output(value, output):
-    assert output_of(value) == output
+    assert to_output(value) == output
 
 
 @pytest.mark.parametrize(
@@ -251,4 +251,4 @@ def test_what_a_tool_returns_becomes_its_output(value, output):
 )
 def test_what_is_no_output_is_refused(value, reason):
     with pytest.raises((TypeError, ValueError), match=reason):
-        output_of(value)
+        to_output(value)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from webgym_cli.config.section import ConfigSection
-from webgym_cli.records.webarena import Site, is_address
+from webgym_cli.records.webarena import WebArenaSite, is_address
 
 Isolation = Literal["parallel", "serial", "reset"]
 
@@ -108,14 +108,14 @@ class WebArenaSettings(ConfigSection):
     reset_timeout: float = Field(default=600.0, gt=0)
     """Deadline of one reset, in seconds, until the site answers again."""
 
-    def site(self, site: Site) -> SiteSettings:
+    def site(self, site: WebArenaSite) -> SiteSettings:
         """Return the settings of a site."""
         found: SiteSettings = getattr(self, site)
         return found
 
-    def addresses(self) -> dict[Site, str]:
+    def addresses(self) -> dict[WebArenaSite, str]:
         """Return the address of each site that has one."""
-        return {site: url for site in Site if (url := self.site(site).url)}
+        return {site: url for site in WebArenaSite if (url := self.site(site).url)}
 
     def password_variables(self) -> tuple[str, ...]:
         """Return the environment variables that hold the passwords of the sites that have an address."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from webgym_cli.agent.chat import fenced
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 LONGEST = 1000
 """Characters of a new task at most."""
@@ -46,20 +46,20 @@ _TELL = (
     "Write the reason first, in at most two sentences, and let the verdict follow from it.",
 )
 _OFFERS: Mapping[str, str] = {
-    Site.SHOPPING: "an online shop: search, categories, product pages with reviews, cart, wish list, comparison, "
-    "checkout, one's own orders and addresses",
-    Site.SHOPPING_ADMIN: "a shop's back office: products, stock, prices, orders, invoices, shipments, customers, "
-    "reviews, pages, price rules, reports",
-    Site.REDDIT: "a forum: forums, submissions, comments, votes, subscriptions, messages, one's own profile",
-    Site.GITLAB: "a code host: projects, files, commits, branches, issues, merge requests, milestones, members, "
-    "groups, one's own profile",
-    Site.MAP: "a map of the world: search for places, their coordinates and details, routes by car, bicycle and foot "
-    "with their length and time",
-    Site.WIKIPEDIA: "an encyclopedia that can be searched and read",
-    Site.HOMEPAGE: "a page with links to other sites, a calculator and a scratchpad",
+    WebArenaSite.SHOPPING: "an online shop: search, categories, product pages with reviews, cart, wish list, "
+    "comparison, checkout, one's own orders and addresses",
+    WebArenaSite.SHOPPING_ADMIN: "a shop's back office: products, stock, prices, orders, invoices, shipments, "
+    "customers, reviews, pages, price rules, reports",
+    WebArenaSite.REDDIT: "a forum: forums, submissions, comments, votes, subscriptions, messages, one's own profile",
+    WebArenaSite.GITLAB: "a code host: projects, files, commits, branches, issues, merge requests, milestones, "
+    "members, groups, one's own profile",
+    WebArenaSite.MAP: "a map of the world: search for places, their coordinates and details, routes by car, bicycle "
+    "and foot with their length and time",
+    WebArenaSite.WIKIPEDIA: "an encyclopedia that can be searched and read",
+    WebArenaSite.HOMEPAGE: "a page with links to other sites, a calculator and a scratchpad",
 }
 _LACKS: Mapping[str, tuple[str, ...]] = {
-    Site.SHOPPING: (
+    WebArenaSite.SHOPPING: (
         "show or sort out what is discounted",
         "change the address of an order that was placed",
         "store or change means of payment",
@@ -67,14 +67,14 @@ _LACKS: Mapping[str, tuple[str, ...]] = {
         "talk to somebody of the shop",
         "repairs, exchanges and complaints",
     ),
-    Site.SHOPPING_ADMIN: (
+    WebArenaSite.SHOPPING_ADMIN: (
         "send orders by e-mail",
         "electronic invoices",
         "take goods or money back",
         "change the profile of the one who is logged in",
         "recommend products to customers",
     ),
-    Site.MAP: (
+    WebArenaSite.MAP: (
         "traffic as it is now",
         "weather",
         "keep favourites or lists",
@@ -83,7 +83,7 @@ _LACKS: Mapping[str, tuple[str, ...]] = {
         "flights, trains and their timetables",
         "what goes on at a place, and when",
     ),
-    Site.WIKIPEDIA: ("change anything",),
+    WebArenaSite.WIKIPEDIA: ("change anything",),
 }
 TASKS_SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -12,7 +12,7 @@ from webgym_cli.tools.toolbox import CallResult
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RawObservation:
     """What an environment shows: an observation whose image is still bytes."""
 
     url: str
@@ -32,10 +32,10 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class StepResult:
+class EnvironmentStep:
     """What an action led to."""
 
-    view: View | None
+    view: RawObservation | None
     """The next observation; None when the episode is over."""
     done: bool = False
     """Whether the environment declared the episode over."""
@@ -55,15 +55,15 @@ class Environment(Protocol):
         """The schemas of the tools that can be called; None: the world is a page, and is acted on as on the web."""
         ...
 
-    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+    async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode and return its instruction and the first view. The same seed gives the same episode."""
         ...
 
-    def briefed(self, task: Task) -> Task:
+    def resolve_task(self, task: Task) -> Task:
         """Return the task with what only the running episode knows: its facts and answer, where they are drawn."""
         ...
 
-    async def step(self, action: AnyAction) -> StepResult:
+    async def step(self, action: AnyAction) -> EnvironmentStep:
         """Carry out one action (never `answer`, which ends the episode without the environment's help)."""
         ...
 

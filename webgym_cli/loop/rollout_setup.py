@@ -8,7 +8,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import require_experts, require_prompt, require_reward
-from webgym_cli.environments.webarena.site_scheduler import isolation_in_words, open_sites, require_sites
+from webgym_cli.environments.webarena.site_scheduler import describe_isolation, log_in_to_sites, require_sites
 from webgym_cli.errors import BelowThresholdError, WebGymError
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.task import Split
@@ -53,13 +53,13 @@ def plan_collection(
 async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:
     """Say how WebArena's sites keep episodes apart, and log in where that is needed and allowed.
 
-    Raises what `open_sites` raises.
+    Raises what `log_in_to_sites` raises.
     """
     if not plan.sites:
         return
     sites = dict(plan.sites)
-    sink({"event": "sites", "sites": sites, "message": isolation_in_words(sites)})
-    entered = await open_sites(settings, [owed.episode.task for owed in plan.owed])
+    sink({"event": "sites", "sites": sites, "message": describe_isolation(sites)})
+    entered = await log_in_to_sites(settings, [owed.episode.task for owed in plan.owed])
     if entered:
         sink({"event": "login", "sites": list(entered), "message": f"logged in to {', '.join(entered)}"})
 

@@ -16,7 +16,7 @@ OR, AND = "|OR|", "|AND|"
 _SPLIT = re.compile(r"\|(?:OR|AND)\|")
 
 
-class Site(StrEnum):
+class WebArenaSite(StrEnum):
     """The sites of WebArena. The placeholder for one's address is its name in capitals, like `__SHOPPING_ADMIN__`."""
 
     SHOPPING = "shopping"

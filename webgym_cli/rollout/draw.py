@@ -10,7 +10,7 @@ from itertools import chain
 from webgym_cli.config.model import Settings
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
-from webgym_cli.tasks.draw import SEEDS, Drawn, Sampler, Stream
+from webgym_cli.tasks.draw import SEEDS, DrawnTask, SeedStream, TaskSampler
 from webgym_cli.tasks.source import TaskSet
 
 
@@ -25,19 +25,19 @@ class EpisodeDraw:
     settings: Settings
     split: Split
     iteration: int
-    sampler: Sampler
+    sampler: TaskSampler
 
     @classmethod
     def of(cls, tasks: TaskSet, settings: Settings, split: Split, iteration: int, *, new: bool = False) -> EpisodeDraw:
         """Make the draw of an iteration. `new`: whether the tasks were made for it, and for no other."""
         if split is Split.TEST:
-            return cls(settings, split, iteration, Sampler(tasks, f"{settings.seed}/test"))
+            return cls(settings, split, iteration, TaskSampler(tasks, f"{settings.seed}/test"))
         part = f"new/{iteration}" if new else "train" if settings.tasks.no_repeats else f"train/{iteration}"
         ratio = settings.tasks.difficulty_ratio if settings.tasks.sampler == "ratio" and not new else None
         name, agent = f"{settings.seed}/{part}", settings.agent
         if _single(settings, iteration):
-            return cls(settings, split, iteration, Sampler(tasks, f"{name}/demonstrations", ratio))
-        return cls(settings, split, iteration, Sampler(tasks, name, ratio, agent.num_chains, agent.greedy_chain))
+            return cls(settings, split, iteration, TaskSampler(tasks, f"{name}/demonstrations", ratio))
+        return cls(settings, split, iteration, TaskSampler(tasks, name, ratio, agent.num_chains, agent.greedy_chain))
 
     def further(
         self,
@@ -52,7 +52,7 @@ class EpisodeDraw:
         `earlier`: the episodes of earlier iterations; with `tasks.no_repeats` it goes on after those too, and after all
         of a group that they have a part of: its episodes could not be compared over iterations.
         """
-        start: dict[Stream, int] = {}
+        start: dict[SeedStream, int] = {}
         same = [episode for episode in planned if episode.repeat == repeat]
         size = self.sampler.group_size
         begun = ((episode, episode.position // size * size + size) for episode in self._before(earlier))
@@ -67,7 +67,7 @@ class EpisodeDraw:
 
     def explains(self, planned: Sequence[Episode]) -> bool:
         """Tell whether each of these episodes is the one that its stream has at its position."""
-        streams: defaultdict[tuple[Stream, int], dict[int, tuple[int, Episode]]] = defaultdict(dict)
+        streams: defaultdict[tuple[SeedStream, int], dict[int, tuple[int, Episode]]] = defaultdict(dict)
         for number, episode in enumerate(planned):
             which = self.sampler.stream_of(episode.task.band)
             streams[which, episode.repeat][episode.position] = number, episode
@@ -113,7 +113,7 @@ class EpisodeDraw:
             own = _single(self.settings, self.iteration)
             yield from (episode for episode in earlier if _single(self.settings, episode.iteration) == own)
 
-    def _episode(self, number: int, task: Task, drawn: Drawn, repeat: int) -> Episode:
+    def _episode(self, number: int, task: Task, drawn: DrawnTask, repeat: int) -> Episode:
         """Make an episode. Training has seeds below `SEEDS`, tests from it on: no test page is ever trained on."""
         test, in_turns = self.split is Split.TEST, task.environment == "tools"
         limits = self.settings.rollout.test_max_steps if test else self.settings.rollout.train_max_steps

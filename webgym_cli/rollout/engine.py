@@ -13,7 +13,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.webarena.site_scheduler import claims
+from webgym_cli.environments.webarena.site_scheduler import exclusive_sites
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.failure import FailureKind
@@ -74,7 +74,7 @@ class Rollout:
         """Line up what is owed."""
         self._slots = slots(self.settings.rollout)
         self.monitor = Monitor(self.plan, self._slots, self.rank, servers=servers_of(self.actor))
-        self._queue = self.queue or LocalQueue(self.plan.owed, partial(claims, self.settings))
+        self._queue = self.queue or LocalQueue(self.plan.owed, partial(exclusive_sites, self.settings))
         self._admission = Admission(self.settings.browser.memory_reserve_mb)
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
         self._line = JudgeLine(self.judge, self.run, self.monitor, self.rank, self._judged) if self.judge else None

@@ -13,7 +13,7 @@ from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.tool_calls import parse_calls
 from webgym_cli.agent.webrl_actions import parse as parse_webrl
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import Environment, StepResult, View
+from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import FailureKind, Stop
@@ -120,7 +120,7 @@ class EpisodeRun:
         with self._stage(EpisodeStage.RESET):
             instruction, view = await self.environment.reset(episode.task, episode.seed)
         self.instruction = instruction or episode.task.instruction
-        self.task = self.environment.briefed(episode.task)
+        self.task = self.environment.resolve_task(episode.task)
         for number in range(1, episode.max_steps + 1):
             action, step = await self._decide(view)
             self.monitor.stepped(episode.id, number, episode.max_steps, view.url)
@@ -134,7 +134,7 @@ class EpisodeRun:
                 return self._outcome(Stop.ANSWERED, score, action.text)
             start = time.monotonic()
             with self._stage(EpisodeStage.ACT):
-                result: StepResult = await self.environment.step(action)
+                result: EnvironmentStep = await self.environment.step(action)
             step = step.model_copy(update={"action_error": result.action_error})
             self._keep(step, view, result.view, time.monotonic() - start)
             if result.done or result.view is None:
@@ -142,7 +142,7 @@ class EpisodeRun:
             view = result.view
         return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
 
-    async def _decide(self, view: View) -> tuple[AnyAction | None, Step]:
+    async def _decide(self, view: RawObservation) -> tuple[AnyAction | None, Step]:
         """Store what is seen, ask the actor, read its response."""
         with self._stage(EpisodeStage.OBSERVE):
             observation = await self._observed(view)
@@ -165,7 +165,7 @@ class EpisodeRun:
         )
         return step.action, step
 
-    async def _observed(self, view: View) -> Observation:
+    async def _observed(self, view: RawObservation) -> Observation:
         """Return the record of a view, its pictures stored."""
         results = []
         for came in view.results:
@@ -194,7 +194,7 @@ class EpisodeRun:
         limit = self.settings.agent.max_tool_calls
         return parse_calls(reply.text, limit=limit, truncated=truncated, thinking=spec.thinking)
 
-    def _keep(self, step: Step, before: View, after: View | None, seconds: float) -> None:
+    def _keep(self, step: Step, before: RawObservation, after: RawObservation | None, seconds: float) -> None:
         changed = None if after is None or not after.png else after.png != before.png
         self.steps.append(step.model_copy(update={"page_changed": changed, "environment_seconds": round(seconds, 4)}))
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.webarena.site_scheduler import isolation_of
+from webgym_cli.environments.webarena.site_scheduler import map_isolation
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
@@ -210,5 +210,5 @@ def _less_done(
         unjudged=tuple(attempts.newest for attempts in stored.values() if attempts.unjudged),
         damaged=tuple(damage.lines),
         notes=notes,
-        sites=isolation_of(settings, (episode.task for episode in owed)),
+        sites=map_isolation(settings, (episode.task for episode in owed)),
     )

@@ -6,7 +6,7 @@ import math
 import re
 from fractions import Fraction
 
-from webgym_cli.tools.arithmetic import BadExpression, Number, evaluate
+from webgym_cli.tools.arithmetic import BadExpressionError, Number, evaluate
 
 TOLERANCE = 1e-6
 """Relative difference up to which two numbers are equal, where they are not exact."""
@@ -105,7 +105,7 @@ def parse_number(text: str) -> Number | None:
     for candidate in (plain, _UNITS.sub("", plain)):
         try:
             return evaluate(candidate)
-        except BadExpression:
+        except BadExpressionError:
             continue
     return None
 

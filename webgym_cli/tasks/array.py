@@ -10,21 +10,21 @@ from pydantic_core import from_json
 _BOM = b"\xef\xbb\xbf"
 
 
-class BadArray(ValueError):
+class BadArrayError(ValueError):
     """A file that begins like a JSON array is none."""
 
 
-def begins_array(content: bytes) -> bool:
+def is_array_start(content: bytes) -> bool:
     """Tell whether a file that begins like this is one array, and not JSON Lines."""
     return content.removeprefix(_BOM).lstrip().startswith(b"[")
 
 
 def read_array(content: bytes) -> Iterator[tuple[int, Any]]:
-    """Return the records of an array with their numbers, from 1. Raises `BadArray` at once."""
+    """Return the records of an array with their numbers, from 1. Raises `BadArrayError` at once."""
     try:
         found = from_json(content.removeprefix(_BOM), cache_strings="keys")
     except ValueError as error:
-        raise BadArray(f"not JSON: {error}") from None
+        raise BadArrayError(f"not JSON: {error}") from None
     if not isinstance(found, list):
-        raise BadArray("not one JSON array")
+        raise BadArrayError("not one JSON array")
     return iter(enumerate(found, 1))

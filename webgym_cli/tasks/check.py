@@ -9,11 +9,11 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from webgym_cli.tasks.array import BadArray, begins_array, read_array
-from webgym_cli.tasks.format import BadTask, as_object, parse_object, read_task
+from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
+from webgym_cli.tasks.format import BadTaskError, load_object, parse_object, read_task
 from webgym_cli.tasks.rubric import rubric_shape
 from webgym_cli.tasks.site import site_of
-from webgym_cli.tasks.source import fingerprint, numbered_lines, site_hash
+from webgym_cli.tasks.source import fingerprint, iter_numbered_lines, site_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Checker:
         for number, read in _objects(lines):
             try:
                 self._take(read(), report, here)
-            except BadTask as error:
+            except BadTaskError as error:
                 report.bad_lines += 1
                 advice = f" ({error.advice})" if error.advice else ""
                 yield BadLine(file, number, f"{error}{advice}")
@@ -99,19 +99,19 @@ class Checker:
 
 
 def _objects(lines: Iterable[bytes]) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
-    """Yield the number of each line or record, and what reads it or raises `BadTask`."""
+    """Yield the number of each line or record, and what reads it or raises `BadTaskError`."""
     waiting = iter(lines)
     first = next(waiting, b"")
-    if not begins_array(first):
-        for number, _, line in numbered_lines(chain((first,), waiting)):
+    if not is_array_start(first):
+        for number, _, line in iter_numbered_lines(chain((first,), waiting)):
             yield number, partial(parse_object, line)
         return
     try:
         for number, value in read_array(first + b"".join(waiting)):
-            yield number, partial(as_object, value)
-    except BadArray as error:
+            yield number, partial(load_object, value)
+    except BadArrayError as error:
         yield 1, partial(_refuse, str(error))
 
 
 def _refuse(reason: str) -> dict[str, Any]:
-    raise BadTask(reason)
+    raise BadTaskError(reason)

@@ -15,12 +15,12 @@ from webgym_cli.tasks.source import BANDS, TaskSet
 SEEDS = 2**30
 """Seeds are drawn below this number."""
 
-Stream = Band | None
+SeedStream = Band | None
 """What tells a sampler's streams apart: the band, or None for the one stream over all tasks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnTask:
     """One element of a stream."""
 
     index: int
@@ -34,7 +34,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampler:
+class TaskSampler:
     """Draws from a set of tasks: all alike (`uniform`), or so many of each band (`ratio`).
 
     A stream gives each of its tasks in random order, then again in another, endlessly, each with a fresh seed.
@@ -55,17 +55,17 @@ class Sampler:
         """How many elements a task makes in a row."""
         return self.chains + self.greedy
 
-    def stream_of(self, band: Band) -> Stream:
+    def stream_of(self, band: Band) -> SeedStream:
         """Return the stream that a task of this band comes from."""
         return None if self.ratio is None else band
 
-    def stream(self, which: Stream) -> Iterator[Drawn]:
+    def stream(self, which: SeedStream) -> Iterator[DrawnTask]:
         """Yield the elements of a stream, endlessly; none where it has no tasks."""
         if which is None:
             return self._endless(range(len(self.tasks)), random.Random(self.name))
         return self._endless(self.tasks.indices(which), random.Random(f"{self.name}/{which}"))
 
-    def at(self, which: Stream, positions: Collection[int]) -> Iterator[Drawn]:
+    def at(self, which: SeedStream, positions: Collection[int]) -> Iterator[DrawnTask]:
         """Yield the elements of a stream at these positions, in the order of the stream."""
         wanted = frozenset(positions)
         elements = islice(self.stream(which), max(wanted, default=-1) + 1)
@@ -75,10 +75,10 @@ class Sampler:
         self,
         count: int,
         *,
-        start: Mapping[Stream, int] | None = None,
+        start: Mapping[SeedStream, int] | None = None,
         have: Mapping[Band, int] | None = None,
         hidden: Collection[int] = frozenset(),
-    ) -> list[Drawn]:
+    ) -> list[DrawnTask]:
         """Draw so many elements.
 
         `start`: the first position of each stream that may be taken (0 where it isn't named). `have`: how many of each
@@ -86,7 +86,7 @@ class Sampler:
         Raises `UsageError` where nothing can be drawn.
         """
         start, have = start or {}, have or {}
-        drawn: list[Drawn] = []
+        drawn: list[DrawnTask] = []
         for which, number in self._shares(count, have, hidden).items():
             visible = (element for element in self.stream(which) if element.index not in hidden)
             later = (element for element in visible if element.position >= start.get(which, 0))
@@ -100,7 +100,7 @@ class Sampler:
         wanted = [band for band in BANDS if self.ratio is not None and self.ratio.get(band, 0) > 0]
         return [band for band in wanted if not self._visible(band, hidden)]
 
-    def _shares(self, count: int, have: Mapping[Band, int], hidden: Collection[int]) -> dict[Stream, int]:
+    def _shares(self, count: int, have: Mapping[Band, int], hidden: Collection[int]) -> dict[SeedStream, int]:
         """Return how many elements each stream gives."""
         if count == 0:
             return {}
@@ -122,13 +122,13 @@ class Sampler:
     def _visible(self, band: Band, hidden: Collection[int]) -> bool:
         return any(index not in hidden for index in self.tasks.indices(band))
 
-    def _endless(self, members: Sequence[int], generator: random.Random) -> Iterator[Drawn]:
+    def _endless(self, members: Sequence[int], generator: random.Random) -> Iterator[DrawnTask]:
         position = 0
         while members:
             for place in generator.sample(range(len(members)), len(members)):
                 seeds = [generator.randrange(SEEDS) for _ in range(self.chains)]
                 for number, seed in enumerate(seeds + seeds[: self.greedy]):
-                    yield Drawn(members[place], seed, position, greedy=number == self.chains)
+                    yield DrawnTask(members[place], seed, position, greedy=number == self.chains)
                     position += 1
 
 

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.question_answer import BadQuestion, is_question, read_question
-from webgym_cli.tasks.rubric import BadRubric, carries_more, facts_of
+from webgym_cli.tasks.question_answer import BadQuestionError, is_question, read_question
+from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
 
 WEBGYM = {
     "task_name": "instruction",
@@ -31,7 +31,7 @@ _PLAIN = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)+(?:[/?#]|$)")
 _NO_HOST = re.compile(r"[\s\\<>\"]")
 
 
-class BadTask(ValueError):
+class BadTaskError(ValueError):
     """A line is no task. The message names the field as the line spells it; `advice` says how to mend it."""
 
     def __init__(self, reason: str, advice: str = "") -> None:
@@ -40,40 +40,40 @@ class BadTask(ValueError):
 
 
 def parse_task(line: bytes) -> Task:
-    """Return the task of one line of JSON. Raises `BadTask`."""
+    """Return the task of one line of JSON. Raises `BadTaskError`."""
     return read_task(parse_object(line))
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of one line. Raises `BadTask`."""
+    """Return the JSON object of one line. Raises `BadTaskError`."""
     try:
         value = from_json(line.rstrip(), cache_strings="keys")
     except ValueError as error:
-        raise BadTask(f"not JSON: {str(error).replace(' at line 1 column', ' at column')}") from None
-    return as_object(value)
+        raise BadTaskError(f"not JSON: {str(error).replace(' at line 1 column', ' at column')}") from None
+    return load_object(value)
 
 
-def as_object(value: Any) -> dict[str, Any]:
-    """Return a value of JSON that is an object. Raises `BadTask`."""
+def load_object(value: Any) -> dict[str, Any]:
+    """Return a value of JSON that is an object. Raises `BadTaskError`."""
     if not isinstance(value, dict):
-        raise BadTask("a task must be a JSON object")
+        raise BadTaskError("a task must be a JSON object")
     return value
 
 
 def read_task(value: dict[str, Any]) -> Task:
-    """Return the task of a JSON object, every unknown field kept in `extra`. Raises `BadTask`."""
+    """Return the task of a JSON object, every unknown field kept in `extra`. Raises `BadTaskError`."""
     if is_question(value):
         try:
             return read_question(value)
-        except BadQuestion as error:
-            raise BadTask(str(error)) from None
+        except BadQuestionError as error:
+            raise BadTaskError(str(error)) from None
     fields, extra, spelling = _sort(value)
     environment = fields.setdefault("environment", _environment(fields, spelling))
     if "rubric" in fields:
         _take_rubric(fields, extra, spelling)
     fields.setdefault("difficulty", max(1, len(fields.get("rubric", ()))))
     if isinstance(fields["difficulty"], bool):
-        raise BadTask(f"difficulty: Input should be a number, not {str(fields['difficulty']).lower()}")
+        raise BadTaskError(f"difficulty: Input should be a number, not {str(fields['difficulty']).lower()}")
     if environment in ("web", "sites"):
         _take_address(fields, spelling)
     if spelling:
@@ -81,7 +81,7 @@ def read_task(value: dict[str, Any]) -> Task:
     try:
         task = Task.model_validate({**fields, "extra": extra})
     except ValidationError as error:
-        raise BadTask(_first(error, spelling)) from None
+        raise BadTaskError(_first(error, spelling)) from None
     _require_place(task, spelling)
     return task
 
@@ -91,7 +91,7 @@ def _sort(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[s
     fields = {key: item for key, item in value.items() if key in _OURS and item is not None}
     nested = value.get("extra")
     if nested is not None and not isinstance(nested, dict):
-        raise BadTask("extra: Input should be a valid dictionary")
+        raise BadTaskError("extra: Input should be a valid dictionary")
     extra = {**(nested or {}), **{key: item for key, item in value.items() if key not in _OURS and key != "extra"}}
     spelling = {}
     for theirs, ours in WEBGYM.items():
@@ -112,10 +112,10 @@ def _environment(fields: dict[str, Any], spelling: dict[str, str]) -> str:
 def _take_rubric(fields: dict[str, Any], extra: dict[str, Any], spelling: dict[str, str]) -> None:
     given = fields["rubric"]
     try:
-        fields["rubric"] = facts_of(given, verbatim="rubric" not in spelling)
-    except BadRubric as error:
-        raise BadTask(f"{spelling.get('rubric', 'rubric')}{error}") from None
-    if carries_more(given):
+        fields["rubric"] = list_facts(given, verbatim="rubric" not in spelling)
+    except BadRubricError as error:
+        raise BadTaskError(f"{spelling.get('rubric', 'rubric')}{error}") from None
+    if has_unknown_fields(given):
         extra.setdefault("evaluator_reference", given)
 
 
@@ -138,13 +138,13 @@ def _take_address(fields: dict[str, Any], spelling: dict[str, str]) -> None:
         return  # the record says what type it must have
     url = url.strip()
     if not url:
-        raise BadTask(f"{name}: a task on the web needs the address that it starts from")
+        raise BadTaskError(f"{name}: a task on the web needs the address that it starts from")
     if not url.lower().startswith(("http://", "https://")):
         if _SCHEME.match(url):
-            raise BadTask(f"{name}: {_short(url)} is neither http nor https")
+            raise BadTaskError(f"{name}: {_short(url)} is neither http nor https")
         url = "https://" + url.lstrip("/")
     if not _names_a_host(url):
-        raise BadTask(f"{name}: {_short(url)} is not the address of a web page")
+        raise BadTaskError(f"{name}: {_short(url)} is not the address of a web page")
     fields["start_url"] = url
 
 
@@ -163,13 +163,13 @@ def _require_place(task: Task, spelling: dict[str, str]) -> None:
     name = spelling.get("start_url", "start_url")
     if task.environment == "web" and not task.instruction.strip():
         name = spelling.get("instruction", "task_name" if spelling else "instruction")
-        raise BadTask(f"{name}: a task on the web needs an instruction")
+        raise BadTaskError(f"{name}: a task on the web needs an instruction")
     if task.environment == "miniwob" and (task.start_url or task.id).removesuffix(".html") not in _miniwob_pages():
         page = _short(task.start_url or task.id)
         advice = f'{name} takes a page\'s name, like click-test.html; a task on the web has "environment": "web"'
-        raise BadTask(f"MiniWoB has no page {page}", advice)
+        raise BadTaskError(f"MiniWoB has no page {page}", advice)
     if task.environment == "sites" and task.id not in _site_ids():
-        raise BadTask(f"{spelling.get('id', 'id')}: the fixture sites have no task {_short(task.id)}")
+        raise BadTaskError(f"{spelling.get('id', 'id')}: the fixture sites have no task {_short(task.id)}")
 
 
 def _first(error: ValidationError, spelling: dict[str, str]) -> str:
@@ -184,13 +184,13 @@ def _short(text: str) -> str:
 
 @cache
 def _miniwob_pages() -> frozenset[str]:
-    from webgym_cli.environments.miniwob.pages import page_names
+    from webgym_cli.environments.miniwob.pages import list_pages
 
-    return frozenset(page_names())
+    return frozenset(list_pages())
 
 
 @cache
 def _site_ids() -> frozenset[str]:
-    from webgym_cli.environments.fixture_sites.tasks import site_tasks
+    from webgym_cli.environments.fixture_sites.tasks import list_site_tasks
 
-    return frozenset(task.id for task in site_tasks())
+    return frozenset(task.id for task in list_site_tasks())

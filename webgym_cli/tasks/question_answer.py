@@ -13,7 +13,7 @@ _OF_OTHERS = frozenset({"instruction", "task_name", "start_url", "website"})
 _SHOWN = (str, int, float)
 
 
-class BadQuestion(ValueError):
+class BadQuestionError(ValueError):
     """A record is no question. The message names the field."""
 
 
@@ -23,22 +23,22 @@ def is_question(value: dict[str, Any]) -> bool:
 
 
 def read_question(value: dict[str, Any]) -> Task:
-    """Return the task of a question/answer record. Raises `BadQuestion`.
+    """Return the task of a question/answer record. Raises `BadQuestionError`.
 
     Without an `id` it has a hash of the whole record. An answer that is a text or a number is the reference answer too.
     """
     question = value["question"]
     if not isinstance(question, str) or not question.strip():
-        raise BadQuestion("question: a text that is not empty is needed")
+        raise BadQuestionError("question: a text that is not empty is needed")
     given = value.get("id")
     if given is not None and (isinstance(given, bool) or not isinstance(given, str | int) or given == ""):
-        raise BadQuestion("id: a text or a whole number is needed")
+        raise BadQuestionError("id: a text or a whole number is needed")
     fields = {name: item for name, item in value.items() if name not in ("question", "id", "environment")}
     answer = fields.get("answer")
     try:
         content = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
     except ValueError as error:  # infinity, or half a character: it could not be stored
-        raise BadQuestion(f"the record can't be stored: {error}") from None
+        raise BadQuestionError(f"the record can't be stored: {error}") from None
     return Task(
         id=hashlib.sha256(content).hexdigest()[:16] if given is None else str(given),
         instruction=question,

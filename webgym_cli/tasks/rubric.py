@@ -8,12 +8,12 @@ SHAPES = ("none", "text", "texts", "facts", "groups", "mixed")
 """The names of the shapes, as `rubric_shape` gives them."""
 
 
-class BadRubric(ValueError):
+class BadRubricError(ValueError):
     """A rubric of no known shape. The message begins with the place: `: ...` or `.3.facts: ...`, counted from 0."""
 
 
-def facts_of(value: Any, *, verbatim: bool = False) -> tuple[str, ...]:
-    """Return the facts of a rubric, one text each, blank ones left out. Raises `BadRubric`.
+def list_facts(value: Any, *, verbatim: bool = False) -> tuple[str, ...]:
+    """Return the facts of a rubric, one text each, blank ones left out. Raises `BadRubricError`.
 
     `verbatim`: a list of texts stays as it is, as in our own files.
     """
@@ -36,7 +36,7 @@ def rubric_shape(value: Any) -> str:
     return "none" if not shapes else shapes.pop() if len(shapes) == 1 else "mixed"
 
 
-def carries_more(value: Any) -> bool:
+def has_unknown_fields(value: Any) -> bool:
     """Tell whether a rubric holds more than the texts of its facts, so that the original is worth keeping."""
     return rubric_shape(value) in ("facts", "groups", "mixed")
 
@@ -53,7 +53,7 @@ def _take(item: Any, place: int, where: str, facts: list[str]) -> None:
         return
     text = item.get("description") if isinstance(item, dict) else item
     if not isinstance(text, str):
-        raise BadRubric(f"{where}: neither a text, nor a fact with a description, nor a group with facts")
+        raise BadRubricError(f"{where}: neither a text, nor a fact with a description, nor a group with facts")
     if text := text.strip():
         facts.append(text)
 
@@ -62,12 +62,12 @@ def _take_group(group: dict[str, Any], place: int, where: str, facts: list[str])
     """Take `[Group id: description] fact`; a group without an id has its number, counted from 1."""
     given, name = group["facts"], group.get("id")
     if not isinstance(given, list):
-        raise BadRubric(f"{where}.facts: not a list of texts")
+        raise BadRubricError(f"{where}.facts: not a list of texts")
     description = str(group.get("description") or "").strip()
     head = f"[Group {place + 1 if name is None else name}{': ' if description else ''}{description}]"
     for number, fact in enumerate(given):
         text = fact.get("description") if isinstance(fact, dict) else fact
         if not isinstance(text, str):
-            raise BadRubric(f"{where}.facts.{number}: not a text")
+            raise BadRubricError(f"{where}.facts.{number}: not a text")
         if text := text.strip():
             facts.append(f"{head} {text}")

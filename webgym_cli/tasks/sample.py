@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from webgym_cli.records.task import Band, Task
-from webgym_cli.tasks.draw import Sampler
+from webgym_cli.tasks.draw import TaskSampler
 from webgym_cli.tasks.source import BANDS, TaskSet
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TaskSample:
     """A sample that was drawn; its tasks are read as they are asked for."""
 
     tasks: TaskSet
@@ -32,7 +32,7 @@ def sample_tasks(
     ratio: Mapping[Band, float] | None = None,
     bands: Collection[Band] = (),
     without_sites: Collection[str] = (),
-) -> Sample:
+) -> TaskSample:
     """Draw so many different tasks, or fewer where there are no more; the same ones for the same seed.
 
     `ratio`: weights of the bands, None: uniform. `bands`: only these; empty: all. Raises `UsageError` where no task is
@@ -40,7 +40,7 @@ def sample_tasks(
     """
     left_out = [band for band in BANDS if bands and band not in bands]
     hidden = {index for band in left_out for index in tasks.indices(band)} | tasks.on_sites(without_sites)
-    sampler = Sampler(tasks, f"{seed}/sample", ratio)
+    sampler = TaskSampler(tasks, f"{seed}/sample", ratio)
     size = {band: len(tasks.indices(band)) for band in BANDS}
     drawn = sampler.draw(min(count, len(tasks)), hidden=hidden)
     first_round = (
@@ -49,4 +49,4 @@ def sample_tasks(
         if element.position < (len(tasks) if ratio is None else size[tasks.band(element.index)])
     )
     empty = tuple(sampler.bands_without_tasks(hidden))
-    return Sample(tasks, tuple(element.index for element in first_round), empty)
+    return TaskSample(tasks, tuple(element.index for element in first_round), empty)

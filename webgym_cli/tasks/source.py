@@ -13,8 +13,8 @@ from typing import Protocol
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Band, Task
-from webgym_cli.tasks.array import BadArray, begins_array, read_array
-from webgym_cli.tasks.format import BadTask, as_object, parse_task, read_task
+from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
+from webgym_cli.tasks.format import BadTaskError, load_object, parse_task, read_task
 from webgym_cli.tasks.site import site_of
 
 MINIWOB, SITES, WEBARENA, ARITHMETIC = "miniwob:", "sites:", "webarena:", "arithmetic:"
@@ -25,7 +25,7 @@ _HEAD = 4096
 """Bytes by which a file is told to be JSON Lines or an array."""
 
 
-class Reader(Protocol):
+class TaskReader(Protocol):
     """Gives the tasks themselves."""
 
     def read(self, indices: Iterable[int]) -> Iterator[Task]:
@@ -75,7 +75,7 @@ class TaskSet:
     source: str
     """As it was given: a file, `miniwob:...`, `sites:...`, `webarena:...` or `arithmetic:...`."""
     _index: TaskIndex
-    _reader: Reader
+    _reader: TaskReader
 
     def __len__(self) -> int:
         return len(self._index.bands)
@@ -152,7 +152,7 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def numbered_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
+def iter_numbered_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
     """Yield number (from 1), offset in bytes and content of each line that isn't blank."""
     offset = 0
     for number, raw in enumerate(lines, 1):
@@ -173,11 +173,11 @@ class _FileReader:
         try:
             with self.path.open("rb") as file:
                 if _version(self.path) != self.version:
-                    raise BadTask("changed")
+                    raise BadTaskError("changed")
                 for index in indices:
                     file.seek(self.offsets[index])
                     yield parse_task(file.readline())
-        except BadTask:
+        except BadTaskError:
             raise UsageError(
                 f"{self.path}: the task file changed while it was in use", hint="run the same command again"
             ) from None
@@ -198,10 +198,10 @@ class _MemoryReader:
 def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     path, index, offsets = Path(source), TaskIndex(), array("Q")
     with path.open("rb") as file:
-        if begins_array(file.read(_HEAD)):
+        if is_array_start(file.read(_HEAD)):
             return _in_memory(source, _in_array(path))
         file.seek(0)
-        for number, offset, line in numbered_lines(file):
+        for number, offset, line in iter_numbered_lines(file):
             if index.add(_checked(path, number, line)):
                 offsets.append(offset)
     if not offsets:
@@ -213,7 +213,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
 def _checked(path: Path, number: int, line: bytes) -> Task:
     try:
         return parse_task(line)
-    except BadTask as error:
+    except BadTaskError as error:
         advice = f": {error.advice}" if error.advice else f"; all bad lines: webgym tasks check {path}"
         raise UsageError(f"{path}:{number}: {error}", hint=f"mend line {number} of {path}{advice}") from None
 
@@ -224,8 +224,8 @@ def _in_array(path: Path) -> list[Task]:
     try:
         for number, value in read_array(path.read_bytes()):
             place = f" record {number}:"
-            tasks.append(read_task(as_object(value)))
-    except (BadArray, BadTask) as error:
+            tasks.append(read_task(load_object(value)))
+    except (BadArrayError, BadTaskError) as error:
         raise UsageError(f"{path}:{place} {error}", hint=f"all bad records: webgym tasks check {path}") from None
     if not tasks:
         raise UsageError(f"{path}: no task in the file", hint="put a record in the array")
@@ -253,24 +253,24 @@ def _in_memory(source: str, tasks: Iterable[Task]) -> TaskSet:
 
 
 def _miniwob(names: str) -> list[Task]:
-    from webgym_cli.environments.miniwob.pages import page_names
+    from webgym_cli.environments.miniwob.pages import list_pages
 
-    pages = _named(names, page_names(), "MiniWoB has no page", "-s tasks.train=miniwob:click-test,click-dialog")
+    pages = _named(names, list_pages(), "MiniWoB has no page", "-s tasks.train=miniwob:click-test,click-dialog")
     return [Task(id=name, start_url=f"{name}.html") for name in pages]
 
 
 def _sites(names: str) -> list[Task]:
-    from webgym_cli.environments.fixture_sites.tasks import site_tasks
+    from webgym_cli.environments.fixture_sites.tasks import list_site_tasks
 
-    tasks = {task.id: task for task in site_tasks()}
+    tasks = {task.id: task for task in list_site_tasks()}
     found = _named(names, list(tasks), "the fixture sites have no task", "-s tasks.train=sites:all")
     return [tasks[name] for name in found]
 
 
 def _webarena(names: str) -> list[Task]:
-    from webgym_cli.environments.fixture_sites.webarena_world import webarena_tasks
+    from webgym_cli.environments.fixture_sites.webarena_world import list_webarena_tasks
 
-    tasks = webarena_tasks()
+    tasks = list_webarena_tasks()
     example = "-s tasks.train=webarena:fixture"
     found = _named("all" if names == "fixture" else names, list(tasks), "WebArena's form has no fixture task", example)
     return [tasks[name] for name in found]

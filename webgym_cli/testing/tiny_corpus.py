@@ -57,12 +57,12 @@ NAMES = (
 )
 
 
-def corpus() -> list[str]:
+def build_corpus() -> list[str]:
     """Return prompt-like texts: words of MiniWoB's pages, element lists, and every action as a tool call."""
     return [*INSTRUCTIONS, *[PROMPT_WORDS] * REPEATS, *_elements(), *_calls(), *_points()]
 
 
-def phrases() -> list[str]:
+def list_phrases() -> list[str]:
     """Return fixed texts that are one token each: the system prompts and the frames of calls and of an answer.
 
     They stand in every sample and teach nothing; as single tokens they leave a small machine its time for the rest.

@@ -14,7 +14,7 @@ from pathlib import Path
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, UsageError
 from webgym_cli.testing import tiny_model_build
-from webgym_cli.testing.tiny_corpus import corpus, phrases
+from webgym_cli.testing.tiny_corpus import build_corpus, list_phrases
 from webgym_cli.venvs.locate import role_python
 
 MARKER = "webgym_tiny_model.json"
@@ -71,7 +71,7 @@ def plan_tiny_model(directory: Path, sizes: TinyModel) -> dict[str, object]:
 
 
 def _words() -> dict[str, list[str]]:
-    return {"texts": corpus(), "phrases": phrases()}
+    return {"texts": build_corpus(), "phrases": list_phrases()}
 
 
 def _wanted(sizes: TinyModel, words: dict[str, list[str]]) -> dict[str, object]:

@@ -29,7 +29,7 @@ _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-",
 _CONSTANTS = {"pi": math.pi, "π": math.pi, "e": math.e}
 
 
-class BadExpression(ValueError):
+class BadExpressionError(ValueError):
     """An expression has no value here. The message is for whoever wrote it."""
 
 
@@ -43,18 +43,18 @@ class _Token:
 
 
 def evaluate(expression: str) -> Number:
-    """Return the value of an expression. Raises `BadExpression`; takes a few milliseconds at the very most."""
+    """Return the value of an expression. Raises `BadExpressionError`; takes a few milliseconds at the very most."""
     if len(expression) > MAX_CHARACTERS:
-        raise BadExpression(f"the expression is longer than {MAX_CHARACTERS} characters")
+        raise BadExpressionError(f"the expression is longer than {MAX_CHARACTERS} characters")
     try:
         return _Parser(_tokens(expression.translate(_SIGNS))).whole()
     except ZeroDivisionError:
-        raise BadExpression("division by zero") from None
+        raise BadExpressionError("division by zero") from None
     except OverflowError:
-        raise BadExpression("the result is too large") from None
+        raise BadExpressionError("the result is too large") from None
 
 
-def written(value: Number) -> str:
+def format_number(value: Number) -> str:
     """Return a number as people write it: whole, a short decimal that is exact, else ten significant digits."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.10g}"
@@ -69,7 +69,7 @@ def _tokens(text: str) -> list[_Token]:
     while text[position:].strip():
         match = _TOKEN.match(text, position)
         if match is None:
-            raise BadExpression(f"{text[position:].strip()[0]!r} is not understood")
+            raise BadExpressionError(f"{text[position:].strip()[0]!r} is not understood")
         kind = str(match.lastgroup)
         tokens.append(_Token(kind, match[kind], match.start(kind), match.end()))
         position = match.end()
@@ -90,7 +90,7 @@ class _Parser:
         """Return the value of all of it."""
         value = self._sum()
         if self._next.kind != "end":
-            raise BadExpression(f"{self._next.text!r} is not expected there")
+            raise BadExpressionError(f"{self._next.text!r} is not expected there")
         return value
 
     @property
@@ -156,7 +156,7 @@ class _Parser:
             return self._named(token.text)
         if token.text != "(":
             where = "at the end" if token.kind == "end" else f"where {token.text!r} stands"
-            raise BadExpression(f"a number is missing {where}")
+            raise BadExpressionError(f"a number is missing {where}")
         value = self._sum()
         self._closed()
         return value
@@ -174,7 +174,7 @@ class _Parser:
             self._at += 2
         digits, _, exponent = text.replace(",", "").lower().partition("e")
         if len(exponent) > 4:
-            raise BadExpression("the result is too large")
+            raise BadExpressionError("the result is too large")
         return _bounded(Fraction(digits) * Fraction(10) ** int(exponent or 0))
 
     def _named(self, name: str) -> Number:
@@ -183,9 +183,9 @@ class _Parser:
         function = FUNCTIONS.get(name.lower())
         if function is None:
             known = ", ".join(sorted(FUNCTIONS))
-            raise BadExpression(f"{name!r} is not known; there are {known}, pi and e")
+            raise BadExpressionError(f"{name!r} is not known; there are {known}, pi and e")
         if not self._takes("("):
-            raise BadExpression(f"{name} needs its arguments in brackets")
+            raise BadExpressionError(f"{name} needs its arguments in brackets")
         self._calls += 1
         arguments = [self._sum()]
         while self._takes(","):
@@ -195,50 +195,50 @@ class _Parser:
         try:
             return _bounded(function(*arguments))
         except (TypeError, ValueError) as error:
-            if isinstance(error, BadExpression):
+            if isinstance(error, BadExpressionError):
                 raise
-            raise BadExpression(f"{name} has no value for these arguments") from None
+            raise BadExpressionError(f"{name} has no value for these arguments") from None
 
     def _closed(self) -> None:
         if not self._takes(")"):
-            raise BadExpression("a bracket is not closed")
+            raise BadExpressionError("a bracket is not closed")
 
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise BadExpression("too many brackets and signs within each other")
+            raise BadExpressionError("too many brackets and signs within each other")
 
 
 def _bounded(value: Number) -> Number:
     if isinstance(value, complex) or value != value:
-        raise BadExpression("the result is no real number")
+        raise BadExpressionError("the result is no real number")
     if isinstance(value, float):
         if math.isinf(value):
-            raise BadExpression("the result is too large")
+            raise BadExpressionError("the result is too large")
     elif max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
-        raise BadExpression("the result is too large")
+        raise BadExpressionError("the result is too large")
     return value
 
 
 def power(base: Number, exponent: Number) -> Number:
-    """Return a power, exact for whole exponents and for roots that are exact. Raises `BadExpression`."""
+    """Return a power, exact for whole exponents and for roots that are exact. Raises `BadExpressionError`."""
     if isinstance(base, Fraction) and isinstance(exponent, Fraction):
         if exponent.denominator == 1:
             bits = max(base.numerator.bit_length(), base.denominator.bit_length())
             if bits > 1 and abs(exponent) * (bits - 1) > MAX_BITS:
-                raise BadExpression("the result is too large")
+                raise BadExpressionError("the result is too large")
             return _bounded(base ** int(exponent))
         if exponent == Fraction(1, 2):
             return root(base)
     if base < 0 and exponent != int(exponent):
-        raise BadExpression("the result is no real number")
+        raise BadExpressionError("the result is no real number")
     return _bounded(float(base) ** float(exponent))
 
 
 def root(value: Number) -> Number:
-    """Return the square root, exact for squares. Raises `BadExpression` below 0."""
+    """Return the square root, exact for squares. Raises `BadExpressionError` below 0."""
     if value < 0:
-        raise BadExpression("the result is no real number")
+        raise BadExpressionError("the result is no real number")
     if isinstance(value, Fraction):
         above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
         if above**2 == value.numerator and below**2 == value.denominator:
@@ -248,21 +248,21 @@ def root(value: Number) -> Number:
 
 def _factorial(value: Number) -> Number:
     if value != int(value) or not 0 <= value <= MAX_FACTORIAL:
-        raise BadExpression(f"a factorial needs a whole number from 0 to {MAX_FACTORIAL}")
+        raise BadExpressionError(f"a factorial needs a whole number from 0 to {MAX_FACTORIAL}")
     return _bounded(Fraction(math.factorial(int(value))))
 
 
 def _rounded(value: Number, digits: Number = Fraction(0)) -> Number:
     """Round halves away from zero, as people do."""
     if digits != int(digits) or not -100 <= digits <= 100:
-        raise BadExpression("round needs a whole number of digits, 100 at most")
+        raise BadExpressionError("round needs a whole number of digits, 100 at most")
     shift = Fraction(10) ** int(digits)
     return Fraction(math.floor(abs(Fraction(value)) * shift + Fraction(1, 2))) / shift * (1 if value >= 0 else -1)
 
 
 def _gcd(*values: Number) -> Number:
     if any(value != int(value) for value in values):
-        raise BadExpression("gcd needs whole numbers")
+        raise BadExpressionError("gcd needs whole numbers")
     return Fraction(math.gcd(*map(int, values)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webgym_cli.tools.arithmetic import evaluate, written
+from webgym_cli.tools.arithmetic import evaluate, format_number
 from webgym_cli.tools.define import tool
 
 
@@ -13,4 +13,4 @@ def calculator(expression: str) -> str:
     Args:
         expression: For example 12*50/60, (1+2)^3, 15% * 80, sqrt(2), 10 % 3, 5!, round(2.345, 2) or max(1, 2).
     """
-    return written(evaluate(expression))
+    return format_number(evaluate(expression))

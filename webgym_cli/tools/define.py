@@ -122,7 +122,7 @@ def tool(
     return decorate if decorated is None else decorate(decorated)
 
 
-def output_of(value: Any) -> ToolOutput:
+def to_output(value: Any) -> ToolOutput:
     """Return what a tool returned as its output. Raises `TypeError` or `ValueError` for what is none."""
     if isinstance(value, ToolOutput):
         output = value

@@ -17,7 +17,7 @@ _MESSAGE = 200
 """Characters of a reason why an argument does not fit."""
 
 
-class BadArguments(ValueError):
+class BadArgumentsError(ValueError):
     """A call's arguments don't fit the tool's parameters. The message is for the policy."""
 
 
@@ -56,13 +56,13 @@ def parameters_schema(model: type[BaseModel]) -> dict[str, Any]:
     return {"type": "object", "properties": {}, **schema}
 
 
-def checked(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments in the parameters' types, defaults left out. Raises `BadArguments`."""
+def check_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments in the parameters' types, defaults left out. Raises `BadArgumentsError`."""
     try:
         found = model.model_validate(arguments)
     except ValidationError as error:
         reasons = (_reason(detail) for detail in error.errors(include_url=False, include_context=False))
-        raise BadArguments("; ".join(reasons)) from None
+        raise BadArgumentsError("; ".join(reasons)) from None
     names = {name: info.alias or name for name, info in type(found).model_fields.items()}
     return {names[name]: getattr(found, name) for name in names if name in found.model_fields_set}
 

@@ -12,8 +12,8 @@ from webgym_cli.config.agent import AgentSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.tool import ToolCall
-from webgym_cli.tools.define import Tool, output_of
-from webgym_cli.tools.schema import BadArguments, checked
+from webgym_cli.tools.define import Tool, to_output
+from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 from webgym_cli.tools.workers import TooLateError, Workers
 
 _REASON = 500
@@ -84,8 +84,8 @@ class Toolbox:
             names = ", ".join(self._tools)
             return CallResult(call.name, f"Error: there is no tool {call.name[:64]!r}; there are: {names}", error=True)
         try:
-            arguments = checked(tool.arguments, dict(call.arguments))
-        except BadArguments as error:
+            arguments = check_arguments(tool.arguments, dict(call.arguments))
+        except BadArgumentsError as error:
             return CallResult(tool.name, f"Error: {error}", error=True)
         if lock := self._locks.get(tool.name):
             async with lock:
@@ -117,7 +117,7 @@ class Toolbox:
 
     def _result(self, tool: Tool, value: Any) -> CallResult:
         try:
-            output = output_of(value)
+            output = to_output(value)
         except (TypeError, ValueError) as error:
             raise BoundaryError(
                 FailureKind.ENVIRONMENT_ERROR,

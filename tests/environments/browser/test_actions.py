@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from webgym_cli.environments.browser.actions import perform, to_normalised
+from webgym_cli.environments.browser.actions import normalise_point, perform_action
 from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.browser.observe import HANDS, Sighting, look, observe_script
+from webgym_cli.environments.browser.observe import ACT_JS, ElementSnapshot, list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
@@ -52,8 +52,8 @@ async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[Browse
     await made.close()
 
 
-async def find(session: BrowserSession, name: str) -> Sighting:
-    return next(seen for seen in await look(session) if seen.element.name == name)
+async def find(session: BrowserSession, name: str) -> ElementSnapshot:
+    return next(seen for seen in await list_elements(session) if seen.element.name == name)
 
 
 async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, target: str, text: str | None = None):
@@ -61,12 +61,12 @@ async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, 
     if mode is InteractionMode.SET_OF_MARKS:
         action = Action(name=name, element_id=seen.element.id, text=text)
     else:
-        action = Action(name=name, coordinate=to_normalised(seen.point, SIZE), text=text)
-    return await perform(session, action, RULES.refuse_url)
+        action = Action(name=name, coordinate=normalise_point(seen.point, SIZE), text=text)
+    return await perform_action(session, action, RULES.refuse_url)
 
 
 async def test_what_is_listed(session: BrowserSession):
-    seen = [found.element for found in await look(session)]
+    seen = [found.element for found in await list_elements(session)]
     assert [(element.role, element.name) for element in seen] == [
         ("textbox", "Query"),
         ("checkbox", "Agree"),
@@ -83,7 +83,7 @@ async def test_what_is_listed(session: BrowserSession):
     ]
     assert [element.id for element in seen] == list(range(len(seen)))
     assert [element.value for element in seen[:3]] == ["old", "", "Oslo"]
-    assert [found.element.id for found in await look(session, limit=3)] == [0, 1, 2]
+    assert [found.element.id for found in await list_elements(session, limit=3)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
@@ -123,7 +123,7 @@ async def test_clicking_hovering_dialogs(session: BrowserSession, mode: Interact
     assert await session.evaluate("() => document.title") == "span"
     assert await act(session, mode, ActionName.CLICK, "Ask") is None
     assert await session.evaluate("() => document.title") == "true"
-    assert session.dialogs == ["confirm: Sure?"] and not session.pristine
+    assert session.dialogs == ["confirm: Sure?"] and not session.is_pristine
 
 
 async def test_popups_become_the_page_and_going_back_leaves_them(session: BrowserSession):
@@ -135,23 +135,29 @@ async def test_popups_become_the_page_and_going_back_leaves_them(session: Browse
     assert await find(session, "There") and await session.evaluate("() => document.title") == "Other"
     assert (await session.screenshot()).startswith(b"\x89PNG")
     back = Action(name=ActionName.GO_BACK)
-    assert await perform(session, back, RULES.refuse_url) is None
+    assert await perform_action(session, back, RULES.refuse_url) is None
     assert session.url.endswith("form.html") and await find(session, "Ask")
-    assert await perform(session, Action(name=ActionName.WAIT, seconds=0.01), RULES.refuse_url) is None
+    assert await perform_action(session, Action(name=ActionName.WAIT, seconds=0.01), RULES.refuse_url) is None
 
 
 async def test_scrolling_by_a_page(session: BrowserSession):
     for direction, shown in (("down", True), ("up", False)):
         for _ in range(3):
-            assert await perform(session, Action(name=ActionName.SCROLL, direction=direction), RULES.refuse_url) is None
-            await session.evaluate(f"() => {HANDS}.settle(300)")
-        assert ("Below" in [seen.element.name for seen in await look(session)]) is shown
+            assert (
+                await perform_action(session, Action(name=ActionName.SCROLL, direction=direction), RULES.refuse_url)
+                is None
+            )
+            await session.evaluate(f"() => {ACT_JS}.settle(300)")
+        assert ("Below" in [seen.element.name for seen in await list_elements(session)]) is shown
 
 
 async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
     seen = await find(session, "Ask")
     await session.evaluate("() => window.scrollTo(0, 10000)")
-    assert await perform(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url) is None
+    assert (
+        await perform_action(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
+        is None
+    )
     assert session.dialogs
 
 
@@ -165,24 +171,24 @@ async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
     ],
 )
 async def test_refusals(session: BrowserSession, action: Action, reason: str):
-    await look(session)
-    refused = await perform(session, action, RULES.refuse_url)
+    await list_elements(session)
+    refused = await perform_action(session, action, RULES.refuse_url)
     assert refused is not None and reason in refused
 
 
 async def test_gone_elements(session: BrowserSession):
     seen = await find(session, "Ask")
     await session.evaluate("() => document.querySelector('body > button').remove()")
-    refused = await perform(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
+    refused = await perform_action(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
     assert refused is not None and "no longer" in refused
 
 
 async def test_a_page_of_ten_thousand_nodes_is_listed_quickly(session: BrowserSession):
     links = "".join(f"<p><a href='#'>link {number}</a></p>" for number in range(5000))
     await session.evaluate("(links) => { document.body.innerHTML = links; }", links)
-    await look(session)
+    await list_elements(session)
     started = time.monotonic()
-    assert 3 <= len(await look(session)) <= 30
+    assert 3 <= len(await list_elements(session)) <= 30
     assert time.monotonic() - started < 5
 
 
@@ -196,5 +202,10 @@ async def test_a_form_whose_fields_have_the_names_of_methods_is_listed_all_the_s
     )
     session = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),)))
     await session.goto((tmp_path / "form.html").as_uri())
-    assert [seen.element.name for seen in await look(session)] == ["matches", "getAttribute", "localName", "closest"]
+    assert [seen.element.name for seen in await list_elements(session)] == [
+        "matches",
+        "getAttribute",
+        "localName",
+        "closest",
+    ]
     await session.close()

@@ -11,7 +11,7 @@ import pytest
 from tests.environments.odd_server import OddServer
 from tests.environments.visits import SmallWeb, Visit, small_web
 from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.browser.egress_proxy import Gate
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
@@ -26,7 +26,7 @@ async def server():
 
 @pytest.fixture
 async def gate(server: OddServer):
-    async with Gate(AddressRules().with_places({"odd.test": server.place})) as opened:
+    async with EgressProxy(AddressRules().with_places({"odd.test": server.place})) as opened:
         yield opened
 
 
@@ -59,7 +59,7 @@ def connected(monkeypatch, server: OddServer):
     return places
 
 
-async def speak(gate: Gate, *requests: bytes) -> bytes:
+async def speak(gate: EgressProxy, *requests: bytes) -> bytes:
     """Send requests over one connection and return all that comes back until it ends."""
     host, port = gate.address.removeprefix("http://").split(":")
     reader, writer = await _open_connection(host, int(port))
@@ -87,7 +87,7 @@ def get(url: str, *fields: str) -> bytes:
     "host", ["127.0.0.1", "localhost", "[::1]", "0.0.0.0", "10.0.0.1", "169.254.169.254", "[fe80::1]"]
 )
 @pytest.mark.parametrize("tunnel", [False, True])
-async def test_private_hosts_are_refused(gate: Gate, server: OddServer, host: str, tunnel: bool):
+async def test_private_hosts_are_refused(gate: EgressProxy, server: OddServer, host: str, tunnel: bool):
     place = f"{host}:{server.port}"
     request = f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode() if tunnel else get(f"http://{place}/page")
     answer = await speak(gate, request)
@@ -98,7 +98,7 @@ async def test_private_hosts_are_refused(gate: Gate, server: OddServer, host: st
 
 
 @pytest.mark.parametrize("spelling", ["2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1."])
-async def test_every_spelling_of_this_machine_is_refused(gate: Gate, server: OddServer, spelling: str):
+async def test_every_spelling_of_this_machine_is_refused(gate: EgressProxy, server: OddServer, spelling: str):
     answer = await speak(gate, get(f"http://{spelling}:{server.port}/page"))
     assert answer.startswith((b"HTTP/1.1 403", b"HTTP/1.1 502"))
     assert server.hits == []
@@ -108,14 +108,16 @@ async def test_every_spelling_of_this_machine_is_refused(gate: Gate, server: Odd
     "found",
     [["127.0.0.1"], ["10.1.2.3"], [PUBLIC, "192.168.1.1"], ["::1", PUBLIC], ["::ffff:127.0.0.1"], ["fe80::1%2"]],
 )
-async def test_names_that_lead_to_private_addresses_are_refused(gate: Gate, names, connected, found: list[str]):
+async def test_names_that_lead_to_private_addresses_are_refused(gate: EgressProxy, names, connected, found: list[str]):
     names["trick.example"] = [found]
     answer = await speak(gate, get("http://trick.example/page"))
     assert answer.startswith(b"HTTP/1.1 403") and b"leads to a private address" in answer
     assert connected == []
 
 
-async def test_the_address_that_was_checked_is_the_one_that_is_used(gate: Gate, names, connected, server: OddServer):
+async def test_the_address_that_was_checked_is_the_one_that_is_used(
+    gate: EgressProxy, names, connected, server: OddServer
+):
     names["rebinds.example"] = [[PUBLIC], ["127.0.0.1"]]
     assert b"<h1>page</h1>" in await speak(gate, get("http://rebinds.example/page"))
     assert connected == [(PUBLIC, 80)]  # asked for once, by name never
@@ -123,7 +125,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(gate: Gate, 
     assert len(connected) == 1 and len(server.hits) == 1
 
 
-async def test_a_refusal_lasts_as_long_as_its_reason(gate: Gate, names, connected):
+async def test_a_refusal_lasts_as_long_as_its_reason(gate: EgressProxy, names, connected):
     names["changes.example"] = [["10.0.0.1"], [PUBLIC]]
     await speak(gate, get("http://changes.example/page"))
     assert gate.refusal("http://changes.example/")
@@ -134,16 +136,16 @@ async def test_a_refusal_lasts_as_long_as_its_reason(gate: Gate, names, connecte
 async def test_the_setting_opens_what_it_names_only(server: OddServer, names):
     names["intranet.example"] = names["other.example"] = [["127.0.0.1"]]
     rules = AddressRules.of(["intranet.example"])
-    async with Gate(rules) as gate:
+    async with EgressProxy(rules) as gate:
         assert b"<h1>page" in await speak(gate, get(f"http://intranet.example:{server.port}/page"))
         for host in ("127.0.0.1", "other.example", "localhost"):
             assert b" 403 " in await speak(gate, get(f"http://{host}:{server.port}/page"))
-    async with Gate(AddressRules.of(["127.0.0.0/8"])) as gate:
+    async with EgressProxy(AddressRules.of(["127.0.0.0/8"])) as gate:
         assert b"<h1>page" in await speak(gate, get(f"http://127.0.0.1:{server.port}/page"))
     assert len(server.hits) == 2
 
 
-async def test_one_connection_carries_one_host(gate: Gate, server: OddServer):
+async def test_one_connection_carries_one_host(gate: EgressProxy, server: OddServer):
     async with OddServer(pages={"/page": "secret"}) as private:
         second = get(f"http://127.0.0.1:{private.port}/page")
         await speak(gate, get("http://odd.test/page", "Connection: keep-alive") + second)
@@ -163,14 +165,14 @@ async def test_one_connection_carries_one_host(gate: Gate, server: OddServer):
         b"GET http://odd.test/ HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_ends_the_connection_only(gate: Gate, server: OddServer, request_: bytes):
+async def test_what_is_no_request_ends_the_connection_only(gate: EgressProxy, server: OddServer, request_: bytes):
     answer = await speak(gate, request_)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 502")
     assert b"<h1>page" in await speak(gate, get("http://odd.test/page"))
 
 
 async def test_a_gate_that_closes_ends_what_is_open(server: OddServer):
-    async with Gate(AddressRules().with_places({"odd.test": server.place})) as gate:
+    async with EgressProxy(AddressRules().with_places({"odd.test": server.place})) as gate:
         silent = asyncio.create_task(speak(gate, get("http://odd.test/silent")))
         await asyncio.wait_for(server.came.wait(), 10)
     assert await asyncio.wait_for(silent, 10) == b""
@@ -180,7 +182,7 @@ async def test_a_gate_that_closes_ends_what_is_open(server: OddServer):
 # --- what goes through
 
 
-async def test_bodies_go_through_whole(gate: Gate):
+async def test_bodies_go_through_whole(gate: EgressProxy):
     body = bytes(range(256)) * 20_000
     head = f"POST http://odd.test/echo HTTP/1.1\r\nHost: odd.test\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     answer = await speak(gate, head, body)
@@ -198,7 +200,7 @@ async def test_an_early_answer_to_a_large_body_arrives(server: OddServer):
 
     listening = await asyncio.start_server(hasty, "127.0.0.1", 0)
     place = listening.sockets[0].getsockname()[:2]
-    async with Gate(AddressRules().with_places({"hasty.test": place})) as gate:
+    async with EgressProxy(AddressRules().with_places({"hasty.test": place})) as gate:
         host, port = gate.address.removeprefix("http://").split(":")
         reader, writer = await _open_connection(host, int(port))
         writer.write(b"POST http://hasty.test/ HTTP/1.1\r\nHost: hasty.test\r\nContent-Length: 99\r\n\r\nx")
@@ -207,7 +209,7 @@ async def test_an_early_answer_to_a_large_body_arrives(server: OddServer):
     listening.close()
 
 
-async def test_a_visitor_who_hangs_up_is_gone_for_the_site_too(gate: Gate, server: OddServer):
+async def test_a_visitor_who_hangs_up_is_gone_for_the_site_too(gate: EgressProxy, server: OddServer):
     host, port = gate.address.removeprefix("http://").split(":")
     _, writer = await _open_connection(host, int(port))
     writer.write(get("http://odd.test/silent"))
@@ -216,11 +218,11 @@ async def test_a_visitor_who_hangs_up_is_gone_for_the_site_too(gate: Gate, serve
     await asyncio.wait_for(server.left.wait(), 10)
 
 
-async def test_a_site_that_is_down_is_told(gate: Gate, names):
+async def test_a_site_that_is_down_is_told(gate: EgressProxy, names):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    async with Gate(AddressRules.of(["127.0.0.1"])) as open_gate:
+    async with EgressProxy(AddressRules.of(["127.0.0.1"])) as open_gate:
         answer = await speak(open_gate, get(f"http://127.0.0.1:{port}/"))
     assert answer.startswith(b"HTTP/1.1 502")
     assert await speak(gate, get("http://odd.test/hang-up")) == b""

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webgym_cli.environments.browser.html import simplified
+from webgym_cli.environments.browser.html import simplify
 
 
 def test_elements_texts_and_ids():
@@ -21,7 +21,7 @@ def test_elements_texts_and_ids():
         [3, "Home"],
         [1, "input", 1, [["type", "text"], ["value", 'a "b"']]],
     ]
-    assert simplified(nodes) == (
+    assert simplify(nodes) == (
         '<body> <h1> Shop </h1> <a id="0" title="Go" data-bbox="1,2,3,4"> Home </a> '
         '<input id="1" type="text" value="a &quot;b&quot;"> </input> </body>'
     )
@@ -39,19 +39,17 @@ def test_wrappers_of_one_thing_are_that_thing_and_empty_ones_are_nothing():
         [1, "div", None, []],
         [2, "i", None, []],
     ]
-    assert simplified(nodes) == '<button id="0"> OK ! </button>'
+    assert simplify(nodes) == '<button id="0"> OK ! </button>'
 
 
 def test_what_is_told_already_is_not_told_again():
     told = [["title", "Save"], ["placeholder", "x"], ["data-text", "x"]]
-    assert simplified([[0, "button", 3, told], [1, "Save"]]) == '<button id="3" placeholder="x"> Save </button>'
+    assert simplify([[0, "button", 3, told], [1, "Save"]]) == '<button id="3" placeholder="x"> Save </button>'
 
 
 def test_options_stay_also_where_they_can_not_be_clicked():
     nodes = [[0, "select", 0, []], [1, "option", None, [["selected", "selected"]]], [2, "Red"], [1, "option", None, []]]
-    assert (
-        simplified(nodes) == '<select id="0"> <option selected="selected"> Red </option> <option> </option> </select>'
-    )
+    assert simplify(nodes) == '<select id="0"> <option selected="selected"> Red </option> <option> </option> </select>'
 
 
 class Read(HTMLParser):
@@ -86,7 +84,7 @@ nodes = st.lists(
 @given(nodes)
 def test_no_text_of_a_page_forges_an_element_or_an_id(found):
     ours = [[0, "button", 0, []], [1, "Mine"]]
-    html = simplified([*ours, *map(list, found)])
+    html = simplify([*ours, *map(list, found)])
     read = Read()
     read.feed(html)
     assert read.ids == ["0"]
@@ -98,4 +96,4 @@ def test_no_text_of_a_page_forges_an_element_or_an_id(found):
 
 def test_a_page_nests_as_deep_as_it_likes():
     deep = [[depth, "div", None, [["title", str(depth)], ["data-value", "x"]]] for depth in range(50_000)]
-    assert simplified([*deep, [50_000, "end"]]).count("</div>") == 50_000
+    assert simplify([*deep, [50_000, "end"]]).count("</div>") == 50_000

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from webgym_cli.environments.browser.page_activity import Traffic
+from webgym_cli.environments.browser.page_activity import PageActivity
 
 MAIN = "frame-1"
 
 
 @pytest.fixture
 def traffic():
-    return Traffic(MAIN)
+    return PageActivity(MAIN)
 
 
 def asks(traffic, number, kind="XHR"):

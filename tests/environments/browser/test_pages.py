@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from webgym_cli.environments.browser.pages import Pages
+from webgym_cli.environments.browser.pages import PageTracker
 
 
 class Told:
@@ -26,7 +26,7 @@ class Told:
 def pages():
     """Two pages: an opener and its popup. Of neither was said that it closed."""
     context, opener, popup = Told(), Told(), Told()
-    found = Pages(context, opener)
+    found = PageTracker(context, opener)
     context.heard["page"](popup)
     for page in (opener, popup):
         found.links[page] = SimpleNamespace(is_open=True)

@@ -52,9 +52,9 @@ async def test_sessions_are_isolated(browsers: BrowserPool, tmp_path: Path):
 
 async def test_errors_are_named(browsers: BrowserPool):
     session = await browsers.session(SMALL)
-    assert session.pristine
+    assert session.is_pristine
     assert await failure_of(session.goto("http://127.0.0.1:9/")) is FailureKind.NAVIGATION_FAILED
-    assert not session.pristine
+    assert not session.is_pristine
     assert await failure_of(session.evaluate("() => new Promise(() => {})")) is FailureKind.PAGE_TIMEOUT
     assert await failure_of(session.evaluate("() => { throw new Error('no'); }")) is FailureKind.ENVIRONMENT_ERROR
     await session.close()

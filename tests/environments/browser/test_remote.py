@@ -18,7 +18,7 @@ from webgym_cli.config.load import load
 from webgym_cli.config.rollout import BrowserSettings
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.browser.remote import reason, without_keys
+from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import BoundaryError, RoleError, SettingsError
@@ -183,6 +183,6 @@ async def test_what_is_no_address_is_refused_before_anything_starts(url: str):
 
 
 def test_keys_in_addresses_are_not_shown():
-    assert without_keys(f"to wss://u:{SECRET}@host:1/a?token={SECRET} now") == "to wss://host:1 now"
+    assert redact_keys(f"to wss://u:{SECRET}@host:1/a?token={SECRET} now") == "to wss://host:1 now"
     long = f"BrowserType.connect_over_cdp: no\nanswer from ws://h/{SECRET}\nCall log:\n  - <ws> {SECRET}"
-    assert reason(RuntimeError(long)) == "no answer from ws://h"
+    assert error_reason(RuntimeError(long)) == "no answer from ws://h"

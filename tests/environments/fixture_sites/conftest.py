@@ -10,7 +10,7 @@ from webgym_cli.environments.fixture_sites.server import SiteServer
 
 @pytest_asyncio.fixture(scope="session")
 async def sites():
-    """All sites, without knobs."""
+    """All sites, without faults."""
     async with SiteServer() as server:
         yield server
 

@@ -9,8 +9,8 @@ from playwright.async_api import Browser, Page
 
 from webgym_cli.config.rollout import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.environments.browser.observe import EYES, HANDS, Sighting, observe_script, sightings
-from webgym_cli.environments.fixture_sites.experts import Expert
+from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS, ElementSnapshot, observe_script, parse_elements
+from webgym_cli.environments.fixture_sites.experts import SiteExpert
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
 from webgym_cli.errors import RoleError
 from webgym_cli.records.action import Action, ActionName
@@ -54,7 +54,7 @@ class Driven:
     """HTTP statuses of the pages."""
 
 
-async def drive(page: Page, start_url: str, expert: Expert, limit: int) -> Driven:
+async def drive(page: Page, start_url: str, expert: SiteExpert, limit: int) -> Driven:
     """Let the expert act until it answers, at most so many steps."""
     driven = Driven()
     page.on("pageerror", lambda error: driven.errors.append(str(error)))
@@ -62,7 +62,7 @@ async def drive(page: Page, start_url: str, expert: Expert, limit: int) -> Drive
     page.on("response", lambda response: driven.statuses.add(response.status))
     await page.goto(start_url)
     for _ in range(limit):
-        seen = sightings(await page.evaluate(f"() => {EYES}.look({{limit: 200, detail: false}})"))
+        seen = parse_elements(await page.evaluate(f"() => {OBSERVE_JS}.look({{limit: 200, detail: false}})"))
         text = await page.evaluate("() => document.body.innerText")
         action = expert.next(page.url, [sight.element for sight in seen], text)
         driven.actions.append(action)
@@ -74,7 +74,7 @@ async def drive(page: Page, start_url: str, expert: Expert, limit: int) -> Drive
     return driven
 
 
-async def act(page: Page, action: Action, seen: list[Sighting]) -> None:
+async def act(page: Page, action: Action, seen: list[ElementSnapshot]) -> None:
     """Carry out one action with real input events."""
     if action.name is ActionName.SCROLL:
         await page.mouse.move(SIZE["width"] / 2, SIZE["height"] / 2)
@@ -101,7 +101,7 @@ async def _press(page: Page, action: Action, point: tuple[float, float]) -> None
     await page.mouse.click(*point)
     if action.name is ActionName.TYPE:
         text = action.text.removesuffix("\n")
-        ready = await page.evaluate(f"([point, text]) => {HANDS}.prepare(point, text)", [list(point), text])
+        ready = await page.evaluate(f"([point, text]) => {ACT_JS}.prepare(point, text)", [list(point), text])
         assert "error" not in ready, ready
         if ready.get("typing"):
             await page.keyboard.insert_text(text)

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from webgym_cli.environments.fixture_sites.answers import same_text, says, says_of, stray_numbers
+from webgym_cli.environments.fixture_sites.answers import (
+    contains_answer,
+    contains_answer_about,
+    find_stray_numbers,
+    is_same_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +33,7 @@ from webgym_cli.environments.fixture_sites.answers import same_text, says, says_
     ],
 )
 def test_what_is_the_same_in_other_writing(answer, expected):
-    assert says(answer, expected)
+    assert contains_answer(answer, expected)
 
 
 @pytest.mark.parametrize(
@@ -50,24 +55,24 @@ def test_what_is_the_same_in_other_writing(answer, expected):
     ],
 )
 def test_what_is_not_the_same(answer, expected):
-    assert not says(answer, expected)
+    assert not contains_answer(answer, expected)
 
 
 def test_stray_numbers_are_those_that_nobody_asked_for():
-    assert stray_numbers("12.40 of 3 or 9", "€12.40", "Which of the 3?") == ["9"]
-    assert stray_numbers("1,204 in one city", "1204") == []
+    assert find_stray_numbers("12.40 of 3 or 9", "€12.40", "Which of the 3?") == ["9"]
+    assert find_stray_numbers("1,204 in one city", "1204") == []
 
 
 def test_a_value_counts_only_for_the_name_before_it():
     answer = "Alwick: 1,000, founded 900; Bramford: 2,000, founded 901; oldest: Alwick"
-    assert says_of(answer, "Alwick", "1000", ["Bramford"])
-    assert says_of(answer, "Bramford", "founded 901", ["Alwick"])
-    assert not says_of(answer, "Alwick", "2000", ["Bramford"])
-    assert not says_of(answer, "Corhaven", "1000", ["Alwick", "Bramford"])
+    assert contains_answer_about(answer, "Alwick", "1000", ["Bramford"])
+    assert contains_answer_about(answer, "Bramford", "founded 901", ["Alwick"])
+    assert not contains_answer_about(answer, "Alwick", "2000", ["Bramford"])
+    assert not contains_answer_about(answer, "Corhaven", "1000", ["Alwick", "Bramford"])
     # What stands before and after another's part is not one text.
-    assert not says_of("Alwick one Bramford x Alwick two", "Alwick", "one Alwick", ["Bramford"])
+    assert not contains_answer_about("Alwick one Bramford x Alwick two", "Alwick", "one Alwick", ["Bramford"])
 
 
 def test_same_text_has_nothing_more_and_nothing_less():
-    assert same_text("Mill Lane 7", "mill lane, 7")
-    assert not same_text("Mill Lane 7", "Mill Lane 7 b")
+    assert is_same_text("Mill Lane 7", "mill lane, 7")
+    assert not is_same_text("Mill Lane 7", "Mill Lane 7 b")

@@ -6,8 +6,8 @@ from webgym_cli.environments.fixture_sites.booking import (
     BookingState,
     crossings,
     find_crossing,
-    fresh,
     harbour,
+    new_booking_state,
     seats,
 )
 
@@ -182,7 +182,7 @@ async def test_a_bad_room_booking_is_refused(visit, changes, message):
 
 def test_every_seed_has_earlier_tickets_on_different_routes_and_a_fitting_room_in_each_town():
     for seed in range(60):
-        tickets = fresh(seed).tickets
+        tickets = new_booking_state(seed).tickets
         assert len({ticket.crossing.split("_")[1] for ticket in tickets}) == len(tickets) == 3
         assert len({ticket.code for ticket in tickets}) == 3
         for town in harbour(seed).ports:

@@ -10,7 +10,7 @@ import pytest
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
 from webgym_cli.environments.fixture_sites.environment import SitesPool
-from webgym_cli.environments.fixture_sites.faults import Knobs
+from webgym_cli.environments.fixture_sites.faults import FaultConfig
 from webgym_cli.environments.registry import make_pool
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -68,9 +68,9 @@ async def test_the_same_seed_is_the_same_episode(pools):
     async def shown(seed):
         environment = pool.new()
         instruction, view = await environment.reset(task("shop-cart"), seed)
-        briefed = environment.briefed(task("shop-cart"))
+        resolved = environment.resolve_task(task("shop-cart"))
         await environment.close()
-        return instruction, view.png, view.elements, briefed.rubric
+        return instruction, view.png, view.elements, resolved.rubric
 
     one, same, other = await shown(5), await shown(5), await shown(6)
     assert one == same
@@ -99,7 +99,7 @@ async def test_episodes_beside_one_another_do_not_meet(pools):
 
 
 async def test_a_reset_that_fails_leaves_no_episode_behind():
-    pool = SitesPool(load(overrides=list(HASTY)), InteractionMode.COORDINATES, Knobs(error_rate=1.0))
+    pool = SitesPool(load(overrides=list(HASTY)), InteractionMode.COORDINATES, FaultConfig(error_rate=1.0))
     async with pool:
         environment = pool.new()
         with pytest.raises(BoundaryError) as failure:

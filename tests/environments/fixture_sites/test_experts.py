@@ -6,19 +6,19 @@ import pytest
 
 from tests.environments.fixture_sites.driving import drive, launch, visitor
 from webgym_cli.config.rollout import MaxSteps
-from webgym_cli.environments.fixture_sites.experts import site_expert, solvers
-from webgym_cli.environments.fixture_sites.faults import Knobs
+from webgym_cli.environments.fixture_sites.experts import load_solvers, make_site_expert
+from webgym_cli.environments.fixture_sites.faults import FaultConfig
 from webgym_cli.environments.fixture_sites.server import SiteServer
-from webgym_cli.environments.fixture_sites.tasks import find_task, site_tasks
+from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
 
-TASKS = site_tasks()
+TASKS = list_site_tasks()
 
 
 def test_every_task_has_its_expert():
-    assert list(solvers()) == [task.id for task in TASKS]
+    assert list(load_solvers()) == [task.id for task in TASKS]
 
 
 @pytest.mark.browser
@@ -35,8 +35,8 @@ async def test_the_expert_solves_its_task_on_any_seed(sites, chromium, task):
 async def test_the_expert_gets_over_pages_that_fail_or_come_blank(task):
     from playwright.async_api import async_playwright
 
-    knobs = Knobs(error_rate=0.25, blank_rate=0.3)
-    async with SiteServer(knobs=knobs) as server, async_playwright() as playwright:
+    faults = FaultConfig(error_rate=0.25, blank_rate=0.3)
+    async with SiteServer(faults=faults) as server, async_playwright() as playwright:
         browser = await launch(playwright, server)
         driven = await solve(server, browser, find_task(task).task, 0, 60)
         await browser.close()
@@ -49,7 +49,7 @@ def scene(*names: str, role: str = "link") -> list[Element]:
 
 
 def test_the_expert_says_that_it_is_blocked_and_reloads_what_stays_blank():
-    expert = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
+    expert = make_site_expert("shop-cheapest", site_instruction("shop-cheapest"))
     assert expert.next("http://shop.test/", [], "") == Action(name="wait", seconds=1)
     assert expert.next("http://shop.test/", [], "") == Action(name="navigate", url="http://shop.test/")
     again = expert.next("http://shop.test/", scene("Home", "Try again"), "Something went wrong")
@@ -59,20 +59,20 @@ def test_the_expert_says_that_it_is_blocked_and_reloads_what_stays_blank():
 
 
 def test_the_expert_scrolls_for_what_is_out_of_sight_and_gives_up_in_the_end():
-    expert = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
+    expert = make_site_expert("shop-cheapest", site_instruction("shop-cheapest"))
     category = find_task("shop-cheapest").draw(0).values["category"]
     scrolled = [expert.next("http://shop.test/", scene("Home"), "Home").direction for _ in range(6)]
     assert scrolled == ["down"] * 4 + ["up"] * 2
     found = expert.next("http://shop.test/", scene("Home", category), "Home")
     assert found == Action(name="click", element_id=1)
-    lost = site_expert("shop-cheapest", site_instruction("shop-cheapest"))
+    lost = make_site_expert("shop-cheapest", site_instruction("shop-cheapest"))
     with pytest.raises(LookupError, match=f"shows no element that is called '{category}'"):
         for _ in range(50):
             lost.next("http://shop.test/", scene("Home"), "Home")
 
 
 def test_the_expert_waits_for_text_and_has_no_more_to_say_after_its_answer():
-    expert = site_expert("mail-unread", site_instruction("mail-unread"))
+    expert = make_site_expert("mail-unread", site_instruction("mail-unread"))
     fields = scene("User name", "Password", role="textbox")
     assert expert.next("http://mail.test/login", fields, "Log in").element_id == 0
     assert expert.next("http://mail.test/login", fields, "Log in").text.endswith("\n")
@@ -85,9 +85,9 @@ def test_the_expert_waits_for_text_and_has_no_more_to_say_after_its_answer():
 
 def test_an_unknown_task_and_a_foreign_instruction_are_refused():
     with pytest.raises(UsageError, match="no task 'shop-nothing'"):
-        site_expert("shop-nothing", "Do it.")
+        make_site_expert("shop-nothing", "Do it.")
     with pytest.raises(LookupError, match="not understood"):
-        site_expert("shop-cart", "Do it.")
+        make_site_expert("shop-cart", "Do it.")
 
 
 def site_instruction(task: str) -> str:
@@ -98,7 +98,7 @@ def site_instruction(task: str) -> str:
 async def solve(sites, chromium, task, seed, limit):
     token = sites.start_episode(task, seed)
     page = await visitor(chromium, token)
-    driven = await drive(page, task.start_url, site_expert(task.id, sites.instruction(token)), limit)
+    driven = await drive(page, task.start_url, make_site_expert(task.id, sites.instruction(token)), limit)
     await page.context.close()
     assert driven.errors == []
     assert driven.actions[-1].name is ActionName.ANSWER, (seed, driven.actions)

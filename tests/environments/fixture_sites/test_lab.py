@@ -6,7 +6,7 @@ import pytest
 
 from tests.environments.fixture_sites.driving import visitor
 from tests.environments.fixture_sites.visiting import request
-from webgym_cli.environments.browser.observe import EYES
+from webgym_cli.environments.browser.observe import OBSERVE_JS
 from webgym_cli.environments.fixture_sites.lab import PAGES
 
 STATUS = {"/captcha": 403, "/error": 500, "/redirect": 302}
@@ -121,7 +121,7 @@ async def test_storage_is_written_and_shown(lab):
 async def test_frames_history_canvas_and_late_content(lab):
     await lab.goto("http://lab.test/iframe")
     assert sorted(frame.url for frame in lab.frames[1:]) == ["http://lab.test/framed", "http://other.test/framed"]
-    names = [told["name"] for told in await lab.evaluate(f"() => {EYES}.look({{limit: 50, detail: false}})")]
+    names = [told["name"] for told in await lab.evaluate(f"() => {OBSERVE_JS}.look({{limit: 50, detail: false}})")]
     assert "Press in lab.test" in names and "Press in other.test" not in names
     await lab.goto("http://lab.test/history")
     await lab.click("#next")

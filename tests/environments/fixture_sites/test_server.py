@@ -10,7 +10,7 @@ import pytest
 from tests.environments.fixture_sites.visiting import Visitor, request
 from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer, serve_forever
-from webgym_cli.environments.fixture_sites.tasks import find_task, site_tasks
+from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 
@@ -114,7 +114,7 @@ async def test_tokens_are_long_and_never_twice(sites):
 
 def test_thousands_of_episodes_cost_little():
     server = SiteServer()
-    tasks = site_tasks()
+    tasks = list_site_tasks()
     tracemalloc.start()
     try:
         for seed in range(5000):

@@ -5,13 +5,13 @@ from collections import Counter
 
 import pytest
 
-from webgym_cli.environments.fixture_sites.expert_driver import understood
-from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS, site
-from webgym_cli.environments.fixture_sites.task_template import Draft, SiteTask
-from webgym_cli.environments.fixture_sites.tasks import find_task, site_tasks
+from webgym_cli.environments.fixture_sites.expert_driver import parse_instruction
+from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS, find_site
+from webgym_cli.environments.fixture_sites.task_template import SiteTask, TaskInstance
+from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
 from webgym_cli.records.task import Band
 
-TASKS = [find_task(task.id) for task in site_tasks()]
+TASKS = [find_task(task.id) for task in list_site_tasks()]
 SEEDS = range(60)
 
 
@@ -20,41 +20,41 @@ def names(template: str) -> set[str]:
 
 
 def test_there_are_tasks_of_every_band_on_every_site():
-    counts = Counter((task.start_url, task.band) for task in site_tasks())
+    counts = Counter((task.start_url, task.band) for task in list_site_tasks())
     assert set(counts) == {(f"http://{host}/", band) for host in SITE_HOSTS for band in Band}
-    assert len(site_tasks()) >= 24
-    assert len({task.key for task in site_tasks()}) == len(site_tasks())
-    assert {task.environment for task in site_tasks()} == {"sites"}
+    assert len(list_site_tasks()) >= 24
+    assert len({task.key for task in list_site_tasks()}) == len(list_site_tasks())
+    assert {task.environment for task in list_site_tasks()} == {"sites"}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
 def test_a_draft_fills_its_task_on_every_seed(task: SiteTask):
     asked = set()
     for seed in SEEDS:
-        draft = task.draw(seed)
-        assert len(draft.checks) == len(task.facts) == task.task.difficulty
-        instruction, rubric = task.asked(draft), task.rubric(draft)
+        instance = task.draw(seed)
+        assert len(instance.checks) == len(task.facts) == task.task.difficulty
+        instruction, rubric = task.asked(instance), task.rubric(instance)
         assert "{" not in instruction + "".join(rubric)
-        assert understood(task.instruction, instruction).items() <= draft.values.items()
+        assert parse_instruction(task.instruction, instruction).items() <= instance.values.items()
         asked.add((instruction, rubric))
         again = task.draw(seed)
-        assert (again.values, again.reference, again.rivals) == (draft.values, draft.reference, draft.rivals)
+        assert (again.values, again.reference, again.rivals) == (instance.values, instance.reference, instance.rivals)
     assert len(asked) >= 0.6 * len(SEEDS)
 
 
-def fresh(task: SiteTask, draft: Draft, seed: int):
-    state = site(task.host).fresh(seed)
-    if draft.prepare:
-        draft.prepare(state)
+def new_state(task: SiteTask, instance: TaskInstance, seed: int):
+    state = find_site(task.host).new_state(seed)
+    if instance.prepare:
+        instance.prepare(state)
     return state
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
 def test_doing_nothing_solves_nothing(task: SiteTask):
     for seed in SEEDS:
-        draft = task.draw(seed)
-        for answer in (None, "", "done", "reward 1", task.asked(draft)):
-            assert task.score(draft, fresh(task, draft, seed), answer)[0] == 0.0
+        instance = task.draw(seed)
+        for answer in (None, "", "done", "reward 1", task.asked(instance)):
+            assert task.score(instance, new_state(task, instance, seed), answer)[0] == 0.0
 
 
 def informed() -> list[SiteTask]:
@@ -65,12 +65,12 @@ def informed() -> list[SiteTask]:
 def test_the_reference_answer_is_right_on_its_seed_and_wrong_on_others(task: SiteTask):
     wrong = 0
     for seed in SEEDS:
-        draft, other = task.draw(seed), task.draw(seed + 1000)
-        state = fresh(task, draft, seed)
-        for right in draft.reference.split("|OR|"):
-            assert task.score(draft, state, right) == (1.0, "all facts hold")
-            assert task.score(draft, state, f"The answer is: {right.upper()}.")[0] == 1.0
-        wrong += task.score(draft, state, other.reference)[0]
+        instance, other = task.draw(seed), task.draw(seed + 1000)
+        state = new_state(task, instance, seed)
+        for right in instance.reference.split("|OR|"):
+            assert task.score(instance, state, right) == (1.0, "all facts hold")
+            assert task.score(instance, state, f"The answer is: {right.upper()}.")[0] == 1.0
+        wrong += task.score(instance, state, other.reference)[0]
     # Only small counts and short lists come to the same answer by chance.
     assert wrong <= 0.15 * len(SEEDS)
 
@@ -78,11 +78,11 @@ def test_the_reference_answer_is_right_on_its_seed_and_wrong_on_others(task: Sit
 @pytest.mark.parametrize("task", informed(), ids=lambda task: task.id)
 def test_hedging_is_no_answer(task: SiteTask):
     for seed in SEEDS:
-        draft = task.draw(seed)
-        state = fresh(task, draft, seed)
-        assert task.score(draft, state, f"{draft.reference} or 987654321")[0] == 0.0
-        for rival in draft.rivals:
-            score, reason = task.score(draft, state, f"{rival}; {draft.reference}")
+        instance = task.draw(seed)
+        state = new_state(task, instance, seed)
+        assert task.score(instance, state, f"{instance.reference} or 987654321")[0] == 0.0
+        for rival in instance.rivals:
+            score, reason = task.score(instance, state, f"{rival}; {instance.reference}")
             assert score == 0.0
             assert rival in reason
 
@@ -91,22 +91,22 @@ def test_the_cheapest_of_a_category_is_the_cheapest():
     from webgym_cli.environments.fixture_sites.shop import catalogue
 
     for seed in SEEDS:
-        draft = find_task("shop-cheapest").draw(seed)
-        others = [one for one in catalogue(seed).products if one.category == draft.values["category"]]
-        named = [one for one in others if one.name == draft.values["product"]]
+        instance = find_task("shop-cheapest").draw(seed)
+        others = [one for one in catalogue(seed).products if one.category == instance.values["category"]]
+        named = [one for one in others if one.name == instance.values["product"]]
         assert len(named) == 1
         assert named[0].cents == min(one.cents for one in others)
 
 
 def test_mixed_up_cities_are_wrong():
     task = find_task("wiki-compare")
-    draft = task.draw(3)
-    values = dict(draft.values)
+    instance = task.draw(3)
+    values = dict(instance.values)
     swapped = (
         f"{values['city0']}: {values['population1']}, {values['year1']}; {values['city1']}: {values['population0']}, "
         f"{values['year0']}; {values['city2']}: {values['population2']}, {values['year2']}; oldest: {values['oldest']}"
     )
-    score, reason = task.score(draft, site(task.host).fresh(3), swapped)
+    score, reason = task.score(instance, find_site(task.host).new_state(3), swapped)
     assert score == 0.0
     assert reason.count(" has ") == 2
 
@@ -114,7 +114,7 @@ def test_mixed_up_cities_are_wrong():
 def test_an_instruction_of_another_task_is_not_understood():
     task, other = find_task("shop-cart"), find_task("wiki-watch")
     with pytest.raises(LookupError, match="not understood"):
-        understood(task.instruction, other.asked(other.draw(0)))
+        parse_instruction(task.instruction, other.asked(other.draw(0)))
 
 
 def test_each_template_is_filled_from_what_the_seed_draws():

@@ -40,7 +40,7 @@ class Visitor:
 
     @property
     def values(self) -> dict[str, str]:
-        return dict(self.live.draft.values)
+        return dict(self.live.instance.values)
 
     @property
     def state(self):

@@ -12,8 +12,10 @@ from PIL import Image
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rollout import BrowserSettings
-from webgym_cli.environments.base import View
-from webgym_cli.environments.miniwob.environment import MiniWobPool, browser_for_pages, expert_tasks, page_names
+from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.miniwob.environment import MiniWobPool, browser_for_pages
+from webgym_cli.environments.miniwob.oracle import list_expert_tasks
+from webgym_cli.environments.miniwob.pages import list_pages
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -25,7 +27,7 @@ WITHOUT_ELEMENTS = {"chase-circle", "drag-items-grid", "hover-shape"}
 """Nothing on these pages is clicked."""
 
 
-async def first(pool: MiniWobPool, page: str, seed: int) -> tuple[str, View]:
+async def first(pool: MiniWobPool, page: str, seed: int) -> tuple[str, RawObservation]:
     environment = pool.new()
     try:
         return await environment.reset(Task(id=page), seed)
@@ -39,11 +41,11 @@ def test_miniwob_starts_its_browser_without_webgl_unless_it_is_asked_for(webgl, 
 
 
 async def test_every_page_starts(marked: MiniWobPool):
-    names = page_names()
+    names = list_pages()
     assert len(names) == 130
     gate = asyncio.Semaphore(8)
 
-    async def start(name: str) -> tuple[str, View]:
+    async def start(name: str) -> tuple[str, RawObservation]:
         async with gate:
             return await first(marked, name, 1)
 
@@ -118,7 +120,7 @@ async def test_unknown_pages_and_pages_without_an_expert(marked: MiniWobPool):
             await environment.expert_action()
     finally:
         await environment.close()
-    assert "tic-tac-toe" not in expert_tasks() and set(expert_tasks()) <= set(page_names())
+    assert "tic-tac-toe" not in list_expert_tasks() and set(list_expert_tasks()) <= set(list_pages())
 
 
 async def test_a_browser_that_dies_is_a_failure_and_is_replaced(chromium: str):

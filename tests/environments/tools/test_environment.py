@@ -81,9 +81,9 @@ def world(mine):
 
 
 def environment_view():
-    from webgym_cli.environments.base import View
+    from webgym_cli.environments.base import RawObservation
 
-    return View(url="", title="")
+    return RawObservation(url="", title="")
 
 
 async def test_calls_give_results_and_the_answer_its_reward(world):

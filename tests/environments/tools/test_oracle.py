@@ -11,7 +11,7 @@ from webgym_cli.records.action import ActionName
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tools import tool
 from webgym_cli.tools.answer import answer
-from webgym_cli.tools.arithmetic import evaluate, written
+from webgym_cli.tools.arithmetic import evaluate, format_number
 from webgym_cli.tools.calculator import calculator
 
 GSM8K = {
@@ -34,7 +34,7 @@ def played(question, limits=LIMITS):
         if action.name is ActionName.ANSWER:
             return turns, action.text
         turns.append([call.arguments["expression"] for call in action.calls])
-        results += [written(evaluate(expression)) for expression in turns[-1]]
+        results += [format_number(evaluate(expression)) for expression in turns[-1]]
     raise AssertionError("no turn was left for the answer")
 
 

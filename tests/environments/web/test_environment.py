@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.environments.visits import SmallWeb, Visit, small_web
-from webgym_cli.environments.browser.cdp import DirectConnection
+from webgym_cli.environments.browser.cdp import CDPConnection
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import ActionName
@@ -281,13 +281,13 @@ async def test_a_later_blank_page_is_what_there_is_to_see(visit: Visit):
 @pytest.mark.parametrize("nodes", [10_000, 100_000])
 async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
     asked = []
-    call = DirectConnection.call
+    call = CDPConnection.call
 
     async def noted(self, method, params=None, session=""):
         asked.append(method)
         return await call(self, method, params, session)
 
-    monkeypatch.setattr(DirectConnection, "call", noted)
+    monkeypatch.setattr(CDPConnection, "call", noted)
     async with small_web("browser.navigation_timeout=60", "browser.action_timeout=60") as web:
         visit = web.visit()
         view = await visit.open(f"{LAB}/heavy?nodes={nodes}")

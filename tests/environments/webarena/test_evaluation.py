@@ -1,7 +1,7 @@
 import pytest
 
 from tests.environments.webarena.webarena_pages import FORUM, SHOP, FakeJudge, FakePages, pages, strings, target, url
-from webgym_cli.environments.webarena.evaluation import Grade, grade, require_known
+from webgym_cli.environments.webarena.evaluation import Grade, check_evaluation, grade
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.errors import UsageError
 from webgym_cli.records.webarena import EvalType, Evaluation
@@ -194,4 +194,4 @@ async def test_an_unknown_form_is_an_error_before_anything_is_looked_at(evaluati
 
 
 def test_places_that_no_part_looks_at_need_not_be_known():
-    require_known(Evaluation(**{**DUMMY, "program_html": [target("last", "eval(x)", must_include="x")]}))
+    check_evaluation(Evaluation(**{**DUMMY, "program_html": [target("last", "eval(x)", must_include="x")]}))

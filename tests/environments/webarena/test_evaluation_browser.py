@@ -12,13 +12,13 @@ from aiohttp.test_utils import TestServer
 
 from webgym_cli.config.load import load
 from webgym_cli.environments.webarena.environment import WebArenaPool
-from webgym_cli.environments.webarena.evaluation import ScriptFailed
-from webgym_cli.environments.webarena.evaluation_browser import EndPages
+from webgym_cli.environments.webarena.evaluation import PageScriptError
+from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
 from webgym_cli.environments.webarena.locators import HelperName
-from webgym_cli.environments.webarena.reviews import Review, newest_review
+from webgym_cli.environments.webarena.reviews import LatestReview, fetch_newest_review
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 SETTLED = "browser.settle_seconds=0.5"
 
@@ -52,17 +52,17 @@ async def shop(monkeypatch):
         yield load(overrides=[f"webarena.shopping.url={url}", f"webarena.shopping_admin.url={url}/admin"])
 
 
-@pytest.mark.parametrize(("sku", "found"), [("B 1", Review("Bo", "20")), ("none", None), ("unknown", None)])
+@pytest.mark.parametrize(("sku", "found"), [("B 1", LatestReview("Bo", "20")), ("none", None), ("unknown", None)])
 async def test_the_newest_review_of_a_product(shop, sku, found):
-    assert await newest_review(shop, sku) == found
+    assert await fetch_newest_review(shop, sku) == found
 
 
 async def test_a_shop_that_does_not_answer_as_it_should_is_no_score(shop, monkeypatch):
     with pytest.raises(BoundaryError, match="the reviews of odd"):
-        await newest_review(shop, "odd")
+        await fetch_newest_review(shop, "odd")
     monkeypatch.setenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", "wrong")
     with pytest.raises(BoundaryError, match="401"):
-        await newest_review(shop, "B 1")
+        await fetch_newest_review(shop, "B 1")
 
 
 MEMBERS = """<table>
@@ -96,11 +96,11 @@ async def test_pages_are_looked_at_without_touching_the_last_one():
             await session.goto("http://lab.test/")
             await put(session, ORDERS)
 
-        pages = EndPages(session, arrive, settings)
+        pages = EvaluationBrowser(session, arrive, settings)
         assert await pages.address() == "http://lab.test/injection"
         assert "Notes of a visitor" in await pages.html()
         assert await pages.run("() => 1 + 1") == 2
-        with pytest.raises(ScriptFailed):
+        with pytest.raises(PageScriptError):
             await pages.run("() => document.querySelector('#none').value")
         await put(session, MEMBERS)
         roles = [await pages.ask(HelperName.MEMBER_ROLE, name) for name in ("ann", "anna", "an")]
@@ -129,7 +129,7 @@ async def test_an_episode_starts_logged_in_and_holds_its_sites_until_it_is_close
     held = []
 
     @asynccontextmanager
-    async def turn(sites):
+    async def reserve(sites):
         held.extend(sites)
         yield
         held.clear()
@@ -142,11 +142,11 @@ async def test_an_episode_starts_logged_in_and_holds_its_sites_until_it_is_close
         state = tmp_path / "shopping_state.json"
         state.write_text(json.dumps({"cookies": [cookie], "origins": [origin]}))
         pool.gate.rules = pool.gate.rules.with_names(["127.0.0.1"])
-        pool.desk = SimpleNamespace(turn=turn, storage_state=lambda task: state, address=lambda text: text)
+        pool.desk = SimpleNamespace(reserve=reserve, storage_state=lambda task: state, address=lambda text: text)
         environment = pool.new()
         task = Task(id="t", start_url=url, environment="webarena", extra={"sites": ["shopping"]})
         _, view = await environment.reset(task, 0)
         assert "login=known dark" in view.html
-        assert held == [Site.SHOPPING]
+        assert held == [WebArenaSite.SHOPPING]
         await environment.close()
         assert held == []

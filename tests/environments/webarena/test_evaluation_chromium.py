@@ -10,7 +10,7 @@ from playwright.async_api import Error, Page, async_playwright
 from tests.environments.webarena.webarena_pages import FakePages, pages, target
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.environments.webarena.evaluation import ScriptFailed, grade
+from webgym_cli.environments.webarena.evaluation import PageScriptError, grade
 from webgym_cli.errors import RoleError
 
 pytestmark = pytest.mark.browser
@@ -37,7 +37,7 @@ class RealPages(FakePages):
         try:
             return await self.page.evaluate(function)
         except Error:
-            raise ScriptFailed from None
+            raise PageScriptError from None
 
 
 @pytest.fixture

@@ -1,7 +1,15 @@
 import pytest
 
 from tests.environments.webarena.webarena_pages import FORUM, SHOP, target
-from webgym_cli.environments.webarena.locators import BadPlace, Helper, HelperName, Place, Script, post_url, read_place
+from webgym_cli.environments.webarena.locators import (
+    BadLocationError,
+    ContentLocation,
+    HelperCall,
+    HelperName,
+    PageScript,
+    parse_location,
+    post_url,
+)
 
 ROLE = HelperName.MEMBER_ROLE
 
@@ -9,46 +17,48 @@ ROLE = HelperName.MEMBER_ROLE
 @pytest.mark.parametrize(
     ("given", "place"),
     [
-        (target(must_include="x"), Place(None, None, ())),
-        (target(f"{SHOP}/cart", " ", must_include="x"), Place(f"{SHOP}/cart", None, ())),
+        (target(must_include="x"), ContentLocation(None, None, ())),
+        (target(f"{SHOP}/cart", " ", must_include="x"), ContentLocation(f"{SHOP}/cart", None, ())),
         (
             target("last", "document.querySelector('[name=\"q\"').value", must_include="x"),
-            Place(None, Script("() => (document.querySelector('[name=\"q\"').value)"), ()),
+            ContentLocation(None, PageScript("() => (document.querySelector('[name=\"q\"').value)"), ()),
         ),
         (
             target("last", "[...document.links].map(link => link.href).join(' ');", must_include="x"),
-            Place(None, Script("() => ([...document.links].map(link => link.href).join(' '))"), ()),
+            ContentLocation(None, PageScript("() => ([...document.links].map(link => link.href).join(' '))"), ()),
         ),
         (
             target("last", "document.title", ["document.body.click()"], must_include="x"),
-            Place(None, Script("() => (document.title)"), (Script("() => { document.body.click() }"),)),
+            ContentLocation(
+                None, PageScript("() => (document.title)"), (PageScript("() => { document.body.click() }"),)
+            ),
         ),
         (
             target("func:shopping_get_latest_order_url()", "", must_include="x"),
-            Place(Helper(HelperName.LATEST_ORDER), None, ()),
+            ContentLocation(HelperCall(HelperName.LATEST_ORDER), None, ()),
         ),
         (
             target("func:reddit_get_post_url('__last_url__')", "", must_include="x"),
-            Place(Helper(HelperName.POST_URL, "__last_url__"), None, ()),
+            ContentLocation(HelperCall(HelperName.POST_URL, "__last_url__"), None, ()),
         ),
         (
             target("last", "func:gitlab_get_project_memeber_role(__page__, 'yjlou')", must_include="x"),
-            Place(None, Helper(ROLE, "yjlou"), ()),
+            ContentLocation(None, HelperCall(ROLE, "yjlou"), ()),
         ),
         (
             target("last", 'func:shopping_get_sku_latest_review_rating("B00")', must_include="x"),
-            Place(None, Helper(HelperName.REVIEW_RATING, "B00"), ()),
+            ContentLocation(None, HelperCall(HelperName.REVIEW_RATING, "B00"), ()),
         ),
     ],
 )
 def test_the_forms_that_tasks_use(given, place):
-    assert read_place(given) == place
+    assert parse_location(given) == place
 
 
 def test_the_prefix_of_a_function_is_taken_off_and_not_its_letters():
-    place = read_place(target("last", "lambda:(a => document.title)()", must_include="x"))
-    assert place.locator == Script("(a => document.title)()")
-    assert read_place(target("last", "lambda: abab => 1", must_include="x")).locator == Script("abab => 1")
+    place = parse_location(target("last", "lambda:(a => document.title)()", must_include="x"))
+    assert place.locator == PageScript("(a => document.title)()")
+    assert parse_location(target("last", "lambda: abab => 1", must_include="x")).locator == PageScript("abab => 1")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +84,8 @@ def test_the_prefix_of_a_function_is_taken_off_and_not_its_letters():
     ],
 )
 def test_an_unknown_form_is_named(url, locator, reason):
-    with pytest.raises(BadPlace, match=reason):
-        read_place(target(url, locator, must_include="x"))
+    with pytest.raises(BadLocationError, match=reason):
+        parse_location(target(url, locator, must_include="x"))
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ import pytest
 from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.browser.egress_proxy import Gate
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.webarena.login_store import LoginStates
-from webgym_cli.environments.webarena.site_scheduler import SiteDesk, open_sites
+from webgym_cli.environments.webarena.login_store import LoginStore
+from webgym_cli.environments.webarena.site_scheduler import SiteScheduler, log_in_to_sites
 from webgym_cli.errors import BoundaryError, MissingStageError, UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 pytestmark = pytest.mark.browser
-LAB = Site.GITLAB
+LAB = WebArenaSite.GITLAB
 
 
 def task(*sites):
@@ -37,7 +37,7 @@ async def mail():
 @pytest.fixture(scope="module")
 async def browsers(chromium):
     """One browser for all of the tests here."""
-    async with Gate(AddressRules.of(["127.0.0.1"])) as gate, BrowserPool(load().browser, gate.address) as pool:
+    async with EgressProxy(AddressRules.of(["127.0.0.1"])) as gate, BrowserPool(load().browser, gate.address) as pool:
         yield pool
 
 
@@ -50,99 +50,99 @@ def settings(tmp_path, mail, monkeypatch):
 
 @pytest.fixture
 def states(settings):
-    return LoginStates.of(settings().webarena)
+    return LoginStore.of(settings().webarena)
 
 
 async def test_a_rollout_logs_in_at_its_start_where_that_is_needed(settings, mail, states):
-    assert await open_sites(settings(), [task(LAB)]) == (LAB,)
-    assert await open_sites(settings(), [task(LAB), Task(id="m", environment="miniwob")]) == ()
+    assert await log_in_to_sites(settings(), [task(LAB)]) == (LAB,)
+    assert await log_in_to_sites(settings(), [task(LAB), Task(id="m", environment="miniwob")]) == ()
     assert mail.logins == 1
     mail.sessions.clear()
-    assert await open_sites(settings(), [task(LAB)]) == (LAB,)
+    assert await log_in_to_sites(settings(), [task(LAB)]) == (LAB,)
     assert (mail.logins, states.fault(LAB)) == (2, "")
 
 
 async def test_a_rollout_that_may_not_log_in_names_the_command(settings, mail, states):
     manual = settings("webarena.login=manual")
     with pytest.raises(MissingStageError, match="the login of gitlab is of no use: missing"):
-        await open_sites(manual, [task(LAB)])
-    await open_sites(settings(), [task(LAB)])
-    assert await open_sites(manual, [task(LAB)]) == ()
+        await log_in_to_sites(manual, [task(LAB)])
+    await log_in_to_sites(settings(), [task(LAB)])
+    assert await log_in_to_sites(manual, [task(LAB)]) == ()
     mail.sessions.clear()
     with pytest.raises(MissingStageError, match="/folder/inbox leads to the login page") as refused:
-        await open_sites(manual, [task(LAB)])
+        await log_in_to_sites(manual, [task(LAB)])
     assert refused.value.hint == "webgym login gitlab"
 
 
 async def test_a_turn_sees_to_a_login_that_an_episode_ended(settings, mail, states, browsers):
-    await open_sites(settings(), [task(LAB)])
-    desk = SiteDesk(settings(), lambda: browsers)
-    async with desk.turn([LAB]):
+    await log_in_to_sites(settings(), [task(LAB)])
+    desk = SiteScheduler(settings(), lambda: browsers)
+    async with desk.reserve([LAB]):
         assert desk.storage_state(task(LAB)) == states.path((LAB,))
     assert mail.logins == 1
     for state in mail.sessions.values():
         state.logged_in = False  # what an agent's click on "Log out" does
-    async with desk.turn([LAB]):
+    async with desk.reserve([LAB]):
         assert mail.logins == 2
     os.utime(states.path((LAB,)), (0, time.time() - 13 * 3600))
-    async with desk.turn([LAB]):
+    async with desk.reserve([LAB]):
         assert (mail.logins, states.fault(LAB)) == (3, "")
-    manual = SiteDesk(settings("webarena.login=manual"), lambda: browsers)
+    manual = SiteScheduler(settings("webarena.login=manual"), lambda: browsers)
     mail.sessions.clear()
     with pytest.raises(MissingStageError, match="the login of gitlab is of no use"):
-        async with manual.turn([LAB]):
+        async with manual.reserve([LAB]):
             raise AssertionError("the episode began")
 
 
 async def test_a_reset_that_forgets_the_login_is_followed_by_another(settings, mail, browsers):
     reset = settings("webarena.gitlab.isolation=reset", f"webarena.gitlab.reset={mail.url}/reset")
-    await open_sites(reset, [task(LAB)])
-    desk = SiteDesk(reset, lambda: browsers)
+    await log_in_to_sites(reset, [task(LAB)])
+    desk = SiteScheduler(reset, lambda: browsers)
     for done in (1, 2):
-        async with desk.turn([LAB]):
+        async with desk.reserve([LAB]):
             assert (mail.resets, mail.logins) == (done, done + 1)
 
 
 async def test_episodes_that_share_a_site_ask_it_once_in_a_while(settings, mail, browsers):
     shared = settings("webarena.gitlab.isolation=parallel")
-    await open_sites(shared, [task(LAB)])
-    desk = SiteDesk(shared, lambda: browsers)
-    async with desk.turn([LAB]), desk.turn([LAB]):
+    await log_in_to_sites(shared, [task(LAB)])
+    desk = SiteScheduler(shared, lambda: browsers)
+    async with desk.reserve([LAB]), desk.reserve([LAB]):
         mail.sessions.clear()
-    async with desk.turn([LAB]):
+    async with desk.reserve([LAB]):
         assert mail.logins == 1
 
 
 async def test_a_login_that_fails_is_the_environments_error(settings, mail, browsers, monkeypatch):
-    await open_sites(settings(), [task(LAB)])
+    await log_in_to_sites(settings(), [task(LAB)])
     mail.sessions.clear()
     monkeypatch.setenv("WEBARENA_GITLAB_PASSWORD", "squirrel")
-    desk = SiteDesk(settings(), lambda: browsers)
+    desk = SiteScheduler(settings(), lambda: browsers)
     with pytest.raises(BoundaryError, match=r"gitlab did not let .* in: .*; it said: User name or password is wrong"):
-        async with desk.turn([LAB]):
+        async with desk.reserve([LAB]):
             raise AssertionError("the episode began")
     mail.status = 503
     with pytest.raises(BoundaryError, match="/folder/inbox answers with status 503"):
-        async with desk.turn([LAB]):
+        async with desk.reserve([LAB]):
             raise AssertionError("the episode began")
 
 
 async def test_two_sites_of_one_host_are_refused_before_the_first_episode(settings, mail, monkeypatch):
     monkeypatch.setenv("WEBARENA_REDDIT_PASSWORD", PASSWORD)
     async with MailServer() as other:
-        both = settings(*mail_settings(Site.REDDIT, other))
+        both = settings(*mail_settings(WebArenaSite.REDDIT, other))
         with pytest.raises(UsageError, match="reddit and gitlab keep their logins in the same cookie 'session'"):
-            await open_sites(both, [task(Site.REDDIT, LAB)])
+            await log_in_to_sites(both, [task(WebArenaSite.REDDIT, LAB)])
     async with MailServer(cookie="forum") as other:
-        apart = settings(*mail_settings(Site.REDDIT, other))
-        assert await open_sites(apart, [task(Site.REDDIT, LAB)]) == (Site.REDDIT,)
+        apart = settings(*mail_settings(WebArenaSite.REDDIT, other))
+        assert await log_in_to_sites(apart, [task(WebArenaSite.REDDIT, LAB)]) == (WebArenaSite.REDDIT,)
 
 
 async def test_a_form_is_found_by_names_buttons_and_selectors(settings, mail):
     """As most of WebArena's are; the proof is then that no page asks for a password."""
     form = ("account_field=name=user", "password_field=#password", "submit=button=Log in", "proof=", "login_page=")
     known = settings(*(f"webarena.gitlab.{one}" for one in form))
-    assert await open_sites(known, [task(LAB)]) == (LAB,)
+    assert await log_in_to_sites(known, [task(LAB)]) == (LAB,)
     mail.sessions.clear()
-    assert await open_sites(known, [task(LAB)]) == (LAB,)
+    assert await log_in_to_sites(known, [task(LAB)]) == (LAB,)
     assert mail.logins == 2

@@ -16,20 +16,20 @@ from filelock import FileLock, Timeout
 
 from tests.environments.webarena.webarena_mail import MailServer
 from webgym_cli.config.load import load
-from webgym_cli.environments.webarena.login_store import LoginStates, logins_of, sites_of
+from webgym_cli.environments.webarena.login_store import LoginStore, login_sites, task_sites
 from webgym_cli.environments.webarena.site_scheduler import (
-    SiteDesk,
-    claims,
-    isolation_in_words,
-    isolation_of,
+    SiteScheduler,
+    describe_isolation,
+    exclusive_sites,
+    map_isolation,
     require_sites,
 )
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
-ADDRESSES = [f"webarena.{site}.url=http://10.0.0.1:{7000 + at}" for at, site in enumerate(Site)]
+ADDRESSES = [f"webarena.{site}.url=http://10.0.0.1:{7000 + at}" for at, site in enumerate(WebArenaSite)]
 
 
 def task(*sites, state=None, environment="webarena"):
@@ -44,7 +44,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def states(settings):
-    return LoginStates.of(settings().webarena)
+    return LoginStore.of(settings().webarena)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def keep(states):
 
 
 def test_placeholders_become_addresses_without_a_slash_too_many(settings):
-    desk = SiteDesk(settings("webarena.shopping.url=http://h.test:7770/", "webarena.map.url=http://[::1]:3000"))
+    desk = SiteScheduler(settings("webarena.shopping.url=http://h.test:7770/", "webarena.map.url=http://[::1]:3000"))
     assert desk.address("__SHOPPING__/a __MAP__ __OTHER__") == "http://h.test:7770/a http://[::1]:3000 __OTHER__"
     assert desk.hosts == ("h.test", "::1")
     with pytest.raises(SettingsError, match=r"webarena\.reddit\.url is empty"):
@@ -79,7 +79,7 @@ def test_what_tasks_lack_is_told_with_task_site_and_setting(settings, keep):
     with pytest.raises(MissingStageError, match="the login of shopping is of no use: missing") as missing:
         require_sites(settings(*ADDRESSES, "webarena.login=manual"), tasks)
     assert missing.value.hint == "webgym login shopping"
-    keep(Site.SHOPPING)
+    keep(WebArenaSite.SHOPPING)
     require_sites(settings(*ADDRESSES, "webarena.login=manual"), tasks)
     require_sites(settings(*ADDRESSES), tasks)
     require_sites(settings(), [task("shopping", environment="web")])
@@ -115,12 +115,16 @@ def test_sites_that_take_one_at_a_time_are_for_one_machine(settings):
 def test_sites_and_their_isolation_are_told_in_one_order(settings):
     chosen = settings("webarena.reddit.isolation=reset", "webarena.reddit.reset=/bin/true")
     tasks = [task("map", "reddit"), task("gitlab", "map"), task("shopping", environment="web")]
-    assert sites_of(tasks[1]) == (Site.GITLAB, Site.MAP)
-    assert isolation_of(chosen, tasks) == {Site.REDDIT: "reset", Site.GITLAB: "serial", Site.MAP: "parallel"}
+    assert task_sites(tasks[1]) == (WebArenaSite.GITLAB, WebArenaSite.MAP)
+    assert map_isolation(chosen, tasks) == {
+        WebArenaSite.REDDIT: "reset",
+        WebArenaSite.GITLAB: "serial",
+        WebArenaSite.MAP: "parallel",
+    }
     words = "sites: reddit one at a time, after a reset; gitlab one at a time; map any number of episodes"
-    assert isolation_in_words(isolation_of(chosen, tasks)) == words
-    assert claims(chosen, tasks[0]) == {Site.REDDIT}
-    assert claims(chosen, tasks[2]) == frozenset()
+    assert describe_isolation(map_isolation(chosen, tasks)) == words
+    assert exclusive_sites(chosen, tasks[0]) == {WebArenaSite.REDDIT}
+    assert exclusive_sites(chosen, tasks[2]) == frozenset()
 
 
 # --- logins on disk
@@ -128,38 +132,38 @@ def test_sites_and_their_isolation_are_told_in_one_order(settings):
 
 def test_a_login_of_several_sites_is_made_of_theirs(settings, states, keep):
     pair = task("gitlab", "reddit", state="./.auth/gitlab.reddit_state.json")
-    assert logins_of(pair) == (Site.GITLAB, Site.REDDIT)
-    keep(Site.GITLAB, name="lab")
-    keep(Site.REDDIT, name="forum")
-    desk = SiteDesk(settings())
+    assert login_sites(pair) == (WebArenaSite.GITLAB, WebArenaSite.REDDIT)
+    keep(WebArenaSite.GITLAB, name="lab")
+    keep(WebArenaSite.REDDIT, name="forum")
+    desk = SiteScheduler(settings())
     path = desk.storage_state(pair)
     assert path == states.folder / "gitlab.reddit_state.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     joined = json.loads(path.read_text())
     assert [cookie["name"] for cookie in joined["cookies"]] == ["lab", "forum"]
     assert [origin["origin"] for origin in joined["origins"]] == ["http://gitlab.test", "http://reddit.test"]
-    keep(Site.REDDIT, name="forum", value="2")
+    keep(WebArenaSite.REDDIT, name="forum", value="2")
     assert [cookie["value"] for cookie in json.loads(desk.storage_state(pair).read_text())["cookies"]] == ["1", "2"]
     assert desk.storage_state(task("gitlab", state="gitlab_state.json")) == states.folder / "gitlab_state.json"
     assert desk.storage_state(task("gitlab")) is None
 
 
 def test_two_sites_that_overwrite_each_others_login_are_refused(settings, keep):
-    keep(Site.SHOPPING, value="a", name="PHPSESSID")
-    keep(Site.REDDIT, value="b", name="PHPSESSID")
+    keep(WebArenaSite.SHOPPING, value="a", name="PHPSESSID")
+    keep(WebArenaSite.REDDIT, value="b", name="PHPSESSID")
     words = "shopping and reddit keep their logins in the same cookie 'PHPSESSID' of the host 10.0.0.1"
     with pytest.raises(UsageError, match=words):
-        SiteDesk(settings()).storage_state(task(state="shopping.reddit_state.json"))
-    keep(Site.REDDIT, value="b", name="PHPSESSID", domain="10.0.0.2")
-    assert SiteDesk(settings()).storage_state(task(state="shopping.reddit_state.json"))
+        SiteScheduler(settings()).storage_state(task(state="shopping.reddit_state.json"))
+    keep(WebArenaSite.REDDIT, value="b", name="PHPSESSID", domain="10.0.0.2")
+    assert SiteScheduler(settings()).storage_state(task(state="shopping.reddit_state.json"))
 
 
 def test_a_login_that_is_missing_or_too_old_fails_the_episode(settings, states, keep):
-    desk, shopping = SiteDesk(settings("webarena.login_hours=2")), task(state="shopping_state.json")
+    desk, shopping = SiteScheduler(settings("webarena.login_hours=2")), task(state="shopping_state.json")
     with pytest.raises(BoundaryError, match="the login of shopping is missing") as failed:
         desk.storage_state(shopping)
     assert (failed.value.kind, failed.value.hint) == (FailureKind.ENVIRONMENT_ERROR, "webgym login shopping")
-    keep(Site.SHOPPING)
+    keep(WebArenaSite.SHOPPING)
     path = desk.storage_state(shopping)
     os.utime(path, (0, time.time() - 3 * 3600))
     with pytest.raises(BoundaryError, match=r"the login of shopping is expired \(3.0 hours old\)"):
@@ -171,7 +175,7 @@ def test_a_login_that_is_missing_or_too_old_fails_the_episode(settings, states, 
 
 # --- turns
 
-PAIR = (Site.SHOPPING, Site.GITLAB)
+PAIR = (WebArenaSite.SHOPPING, WebArenaSite.GITLAB)
 
 
 class Episodes:
@@ -185,7 +189,7 @@ class Episodes:
         go, came = asyncio.Event(), asyncio.Event()
 
         async def stay():
-            async with (desk or self.desk).turn(sites):
+            async with (desk or self.desk).reserve(sites):
                 self.there.add(name)
                 self.order.append(name)
                 came.set()
@@ -199,7 +203,7 @@ class Episodes:
 
 @pytest.fixture
 async def episodes(settings):
-    made = Episodes(SiteDesk(settings()))
+    made = Episodes(SiteScheduler(settings()))
     yield made
     for running in made.tasks:
         running.cancel()
@@ -213,8 +217,8 @@ async def calm():
 
 
 async def test_a_serial_site_is_one_episodes_in_the_order_in_which_they_came(episodes):
-    first, second, third = (episodes.start(name, Site.REDDIT) for name in "abc")
-    other, shared = episodes.start("d", Site.GITLAB), episodes.start("e", Site.MAP)
+    first, second, third = (episodes.start(name, WebArenaSite.REDDIT) for name in "abc")
+    other, shared = episodes.start("d", WebArenaSite.GITLAB), episodes.start("e", WebArenaSite.MAP)
     await asyncio.gather(*(came.wait() for _, came, _ in (first, other, shared)))
     await calm()
     assert episodes.there == {"a", "d", "e"}
@@ -225,7 +229,7 @@ async def test_a_serial_site_is_one_episodes_in_the_order_in_which_they_came(epi
 
 
 async def test_sites_that_may_be_shared_are(episodes):
-    many = [episodes.start(str(number), Site.MAP, Site.WIKIPEDIA) for number in range(5)]
+    many = [episodes.start(str(number), WebArenaSite.MAP, WebArenaSite.WIKIPEDIA) for number in range(5)]
     await asyncio.gather(*(came.wait() for _, came, _ in many))
     assert len(episodes.there) == 5
 
@@ -253,14 +257,16 @@ async def test_whoever_gives_up_waiting_holds_nothing(episodes):
 
 async def test_desks_of_one_folder_take_turns(episodes, settings):
     """As two runs do: the lock is a file's."""
-    first, second = (episodes.start(name, Site.REDDIT) for name in "ac")
+    first, second = (episodes.start(name, WebArenaSite.REDDIT) for name in "ac")
     await first[1].wait()
-    third = episodes.start("b", Site.REDDIT, desk=SiteDesk(settings()))
-    elsewhere = SiteDesk(settings("webarena.auth_folder=" + str(LoginStates.of(settings().webarena).folder / "other")))
-    other = episodes.start("x", Site.REDDIT, desk=elsewhere)
+    third = episodes.start("b", WebArenaSite.REDDIT, desk=SiteScheduler(settings()))
+    elsewhere = SiteScheduler(
+        settings("webarena.auth_folder=" + str(LoginStore.of(settings().webarena).folder / "other"))
+    )
+    other = episodes.start("x", WebArenaSite.REDDIT, desk=elsewhere)
     await other[1].wait()
     assert episodes.there == {"a", "x"}
-    next_ = FileLock(LoginStates.of(settings().webarena).folder / "reddit.next")
+    next_ = FileLock(LoginStore.of(settings().webarena).folder / "reddit.next")
     await asyncio.wait_for(_until_held(next_), 30)
     first[2].set()  # "c" of the same desk is not handed the site: "b" waits at the file for longer
     await third[1].wait()
@@ -282,11 +288,11 @@ async def _until_held(lock):
 HOLDER = """
 import asyncio, sys
 from webgym_cli.config.load import load
-from webgym_cli.environments.webarena.site_scheduler import SiteDesk
-from webgym_cli.records.webarena import Site
+from webgym_cli.environments.webarena.site_scheduler import SiteScheduler
+from webgym_cli.records.webarena import WebArenaSite
 
 async def hold():
-    async with SiteDesk(load((), ["webarena.auth_folder=" + sys.argv[1]])).turn([Site.REDDIT]):
+    async with SiteScheduler(load((), ["webarena.auth_folder=" + sys.argv[1]])).reserve([WebArenaSite.REDDIT]):
         print("here", flush=True)
         await asyncio.Event().wait()
 
@@ -298,7 +304,7 @@ async def test_a_process_that_dies_gives_its_site_back(episodes, settings, state
     command = (sys.executable, "-c", HOLDER, str(states.folder))
     holder = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert await holder.stdout.readline() == b"here\n"
-    waiting = episodes.start("a", Site.REDDIT)
+    waiting = episodes.start("a", WebArenaSite.REDDIT)
     await calm()
     assert episodes.there == set()
     holder.kill()
@@ -308,14 +314,14 @@ async def test_a_process_that_dies_gives_its_site_back(episodes, settings, state
 
 async def test_a_folder_that_is_none_is_named(settings, tmp_path):
     (tmp_path / "file").write_text("")
-    desk = SiteDesk(settings(f"webarena.auth_folder={tmp_path / 'file'}"))
+    desk = SiteScheduler(settings(f"webarena.auth_folder={tmp_path / 'file'}"))
     with pytest.raises(StoreError, match="file: can't be made") as refused:
-        async with desk.turn([Site.REDDIT]):
+        async with desk.reserve([WebArenaSite.REDDIT]):
             raise AssertionError("the episode began")
     assert refused.value.hint == "choose another webarena.auth_folder"
     (tmp_path / "auth" / "reddit.lock").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"reddit\.lock: can't be locked"):
-        async with SiteDesk(settings()).turn([Site.REDDIT]):
+        async with SiteScheduler(settings()).reserve([WebArenaSite.REDDIT]):
             raise AssertionError("the episode began")
 
 
@@ -334,7 +340,7 @@ def resetting(settings, mail):
 
     def make(hook, *given):
         site = [f"webarena.reddit.url={mail.url}", "webarena.reddit.isolation=reset", f"webarena.reddit.reset={hook}"]
-        return SiteDesk(settings(*site, *given))
+        return SiteScheduler(settings(*site, *given))
 
     return make
 
@@ -342,7 +348,7 @@ def resetting(settings, mail):
 async def test_a_site_is_reset_before_each_episode_by_its_address(resetting, mail):
     desk = resetting(f"{mail.url}/reset")
     for done in (1, 2):
-        async with desk.turn([Site.REDDIT]):
+        async with desk.reserve([WebArenaSite.REDDIT]):
             assert mail.resets == done
 
 
@@ -353,7 +359,7 @@ async def test_a_site_is_reset_by_a_command(resetting, tmp_path):
     try:
         desk = resetting(words)
         for done in ("x", "xx"):
-            async with desk.turn([Site.REDDIT]):
+            async with desk.reserve([WebArenaSite.REDDIT]):
                 assert (tmp_path / "note").read_text() == done
     finally:
         os.chdir(before)
@@ -377,7 +383,7 @@ async def test_a_reset_that_fails_is_the_environments_error_and_gives_the_site_b
     desk = resetting(hook, *given)
     for _ in range(2):
         with pytest.raises(BoundaryError, match=words) as failed:
-            async with asyncio.timeout(60), desk.turn([Site.REDDIT]):
+            async with asyncio.timeout(60), desk.reserve([WebArenaSite.REDDIT]):
                 raise AssertionError("the episode began")
         assert failed.value.kind is FailureKind.ENVIRONMENT_ERROR
         assert "webarena.re" in failed.value.hint
@@ -386,7 +392,7 @@ async def test_a_reset_that_fails_is_the_environments_error_and_gives_the_site_b
 async def test_a_hook_that_says_no_is_told_with_its_status(resetting, mail):
     mail.reset_status = 500
     with pytest.raises(BoundaryError, match="/reset answers with status 500"):
-        async with resetting(f"{mail.url}/reset").turn([Site.REDDIT]):
+        async with resetting(f"{mail.url}/reset").reserve([WebArenaSite.REDDIT]):
             raise AssertionError("the episode began")
 
 
@@ -396,7 +402,7 @@ async def test_a_reset_is_done_when_the_site_answers_again(resetting, mail):
     began = asyncio.Event()
 
     async def episode():
-        async with desk.turn([Site.REDDIT]):
+        async with desk.reserve([WebArenaSite.REDDIT]):
             began.set()
 
     running = asyncio.create_task(episode())

@@ -3,8 +3,8 @@ import pytest
 from tests.environments.webarena.webarena_records import ADDRESSES, DUMMY, evaluation, record
 from webgym_cli.environments.webarena.tasks import evaluation_of, read_config
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import EvalType, Site, UrlRule
-from webgym_cli.tasks.format import BadTask, parse_task
+from webgym_cli.records.webarena import EvalType, UrlRule, WebArenaSite
+from webgym_cli.tasks.format import BadTaskError, parse_task
 
 
 def read(**changes):
@@ -245,14 +245,14 @@ BAD = {
 
 @pytest.mark.parametrize(("value", "reason"), BAD.values(), ids=BAD)
 def test_a_bad_record_names_its_field(value, reason):
-    with pytest.raises(BadTask) as raised:
+    with pytest.raises(BadTaskError) as raised:
         read_config(value, ADDRESSES)
     assert reason in str(raised.value)
 
 
 def test_what_is_missing_is_said_with_its_remedy():
-    with pytest.raises(BadTask) as raised:
-        read_config(record(start_url="__GITLAB__"), {Site.SHOPPING: "http://shop.test"})
+    with pytest.raises(BadTaskError) as raised:
+        read_config(record(start_url="__GITLAB__"), {WebArenaSite.SHOPPING: "http://shop.test"})
     assert raised.value.advice == "give the address of the site gitlab"
 
 
@@ -264,5 +264,5 @@ def test_what_is_missing_is_said_with_its_remedy():
     ],
 )
 def test_a_task_file_with_a_bad_evaluation_is_no_score(given, reason):
-    with pytest.raises(BadTask, match=reason):
+    with pytest.raises(BadTaskError, match=reason):
         evaluation_of(Task(id="1", environment="webarena", extra={"eval": given}))

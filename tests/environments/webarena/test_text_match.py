@@ -1,11 +1,19 @@
 import pytest
 
 from tests.environments.webarena.webarena_pages import FakeJudge, strings
-from webgym_cli.environments.webarena.text_match import Asker, Question, compares, includes, meets, needs_judge, same
+from webgym_cli.environments.webarena.text_match import (
+    FuzzyContext,
+    FuzzyQuestion,
+    contains_text,
+    matches_exactly,
+    matches_expected,
+    meets_comparison,
+    needs_judge,
+)
 from webgym_cli.errors import UsageError
 from webgym_cli.records.webarena import Expected
 
-NOBODY = Asker("How many?", "", None)
+NOBODY = FuzzyContext("How many?", "", None)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +31,7 @@ NOBODY = Asker("How many?", "", None)
     ],
 )
 def test_exact_match(text, wanted, equal):
-    assert same(text, wanted) is equal
+    assert matches_exactly(text, wanted) is equal
 
 
 @pytest.mark.parametrize(
@@ -69,7 +77,7 @@ def test_exact_match(text, wanted, equal):
     ],
 )
 def test_must_include(text, wanted, inside):
-    assert includes(text, wanted) is inside
+    assert contains_text(text, wanted) is inside
 
 
 @pytest.mark.parametrize(
@@ -93,7 +101,7 @@ def test_must_include(text, wanted, inside):
     ],
 )
 def test_a_part_cuts_no_number(text, wanted, inside):
-    assert includes(text, wanted) is inside
+    assert contains_text(text, wanted) is inside
 
 
 @pytest.mark.parametrize(
@@ -110,7 +118,7 @@ def test_a_part_cuts_no_number(text, wanted, inside):
     ],
 )
 def test_alternatives(text, wanted, inside):
-    assert includes(text, wanted) is inside
+    assert contains_text(text, wanted) is inside
 
 
 @pytest.mark.parametrize(
@@ -131,17 +139,17 @@ def test_alternatives(text, wanted, inside):
     ],
 )
 def test_required_values_are_compared_as_whole_numbers(text, comparison, met):
-    assert compares(text, comparison) is met
+    assert meets_comparison(text, comparison) is met
 
 
 def test_a_strict_comparison_is_strict_although_a_tolerance_made_it_none():
-    assert not compares("700", "< 700")
+    assert not meets_comparison("700", "< 700")
 
 
 @pytest.mark.parametrize("comparison", ["300", "!= 3", ">= many", "", "> 3 |OR| "])
 def test_what_is_no_comparison_is_refused(comparison):
     with pytest.raises(ValueError, match="is no comparison"):
-        compares("3", comparison)
+        meets_comparison("3", comparison)
 
 
 @pytest.mark.parametrize(
@@ -162,42 +170,46 @@ def test_what_is_no_comparison_is_refused(comparison):
     ],
 )
 async def test_every_rule_has_to_hold(text, rules, good):
-    assert await meets(text, Expected(**rules), NOBODY) is good
+    assert await matches_expected(text, Expected(**rules), NOBODY) is good
 
 
 @pytest.mark.parametrize("says", [True, False])
 async def test_a_judge_is_asked_once_for_the_whole_list(says):
     judge = FakeJudge(says)
-    asker = Asker("What is it?", "", judge)
-    assert await meets("a red bird", Expected(fuzzy_match=["red", "bird"]), asker) is says
-    assert judge.asked == [Question("same", "What is it?", "red, bird", "a red bird")]
+    asker = FuzzyContext("What is it?", "", judge)
+    assert await matches_expected("a red bird", Expected(fuzzy_match=["red", "bird"]), asker) is says
+    assert judge.asked == [FuzzyQuestion("same", "What is it?", "red, bird", "a red bird")]
 
 
 async def test_a_judge_is_not_asked_where_another_rule_fails():
     judge = FakeJudge(True)
-    assert not await meets("red", Expected(exact_match="blue", fuzzy_match=["x"]), Asker("", "", judge))
+    assert not await matches_expected(
+        "red", Expected(exact_match="blue", fuzzy_match=["x"]), FuzzyContext("", "", judge)
+    )
     assert judge.asked == []
 
 
 @pytest.mark.parametrize("wanted", ["N/A", ["N/A"]], ids=["a text", "a list, as in tasks 51 and 91"])
 async def test_not_achievable_by_its_answer_or_by_the_reason_that_a_judge_finds(wanted):
     judge, expected = FakeJudge(True), Expected(fuzzy_match=wanted)
-    asker = Asker("Find it", "there is no such shop", judge)
-    assert await meets("n/a", expected, asker)
+    asker = FuzzyContext("Find it", "there is no such shop", judge)
+    assert await matches_expected("n/a", expected, asker)
     assert judge.asked == []
-    assert await meets("No shop has that name", expected, asker)
-    assert judge.asked == [Question("unachievable", "Find it", "there is no such shop", "No shop has that name")]
+    assert await matches_expected("No shop has that name", expected, asker)
+    assert judge.asked == [FuzzyQuestion("unachievable", "Find it", "there is no such shop", "No shop has that name")]
 
 
 async def test_not_achievable_without_a_reason_needs_the_answer():
     judge = FakeJudge(True)
-    assert not await meets("I found nothing", Expected(fuzzy_match="N/A"), Asker("Find it", " ", judge))
+    assert not await matches_expected(
+        "I found nothing", Expected(fuzzy_match="N/A"), FuzzyContext("Find it", " ", judge)
+    )
     assert judge.asked == []
 
 
 async def test_without_a_judge_nothing_is_fuzzy():
     with pytest.raises(UsageError, match="needs a judge"):
-        await meets("red", Expected(fuzzy_match=["red"]), NOBODY)
+        await matches_expected("red", Expected(fuzzy_match=["red"]), NOBODY)
 
 
 def test_which_tasks_need_a_judge():

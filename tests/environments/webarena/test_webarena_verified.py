@@ -21,12 +21,12 @@ from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.environments.webarena.text_match import needs_judge
 from webgym_cli.errors import JobError, UsageError
-from webgym_cli.records.webarena import EvalType, Evaluation, Site
+from webgym_cli.records.webarena import EvalType, Evaluation, WebArenaSite
 
 pytestmark = pytest.mark.stack
 
 ROLE = Path(__file__).with_name("role_webarena_verified.py")
-SITES = {site: f"http://{site.replace('_', '-')}.test:7770" for site in Site}
+SITES = {site: f"http://{site.replace('_', '-')}.test:7770" for site in WebArenaSite}
 PLACEHOLDERS = {site.placeholder: address for site, address in SITES.items()}
 DOCS = Path(__file__).parents[3] / "docs" / "webarena.md"
 

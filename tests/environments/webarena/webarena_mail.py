@@ -11,7 +11,7 @@ from aiohttp import web
 
 from webgym_cli.environments.fixture_sites.mail import MailState, mailbox
 from webgym_cli.environments.fixture_sites.mail_pages import answer
-from webgym_cli.environments.fixture_sites.web import Visit
+from webgym_cli.environments.fixture_sites.web import SiteRequest
 
 SEED = 7
 USER, PASSWORD = mailbox(SEED).user, mailbox(SEED).password
@@ -68,7 +68,7 @@ class MailServer:
         state = self.sessions[token]
         form = {name: (value,) for name, value in parse_qsl(await request.text())}
         was_in = state.logged_in
-        reply = answer(state, Visit(request.method, request.path, dict(request.query), form))
+        reply = answer(state, SiteRequest(request.method, request.path, dict(request.query), form))
         self.logins += state.logged_in and not was_in
         headers = {"Location": reply.location} if reply.location else {}
         response = web.Response(text=reply.body, status=reply.status, content_type="text/html", headers=headers)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.environments.webarena.evaluation import ScriptFailed
+from webgym_cli.environments.webarena.evaluation import PageScriptError
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.records.webarena import Evaluation, Expected, HtmlTarget
 
@@ -35,7 +35,7 @@ class FakePages:
     async def run(self, function):
         self.done.append(f"run {function}")
         if function not in self.values:
-            raise ScriptFailed
+            raise PageScriptError
         return self.values[function]
 
     async def ask(self, helper, argument):

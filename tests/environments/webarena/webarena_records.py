@@ -1,14 +1,14 @@
 """Records in WebArena's format."""
 
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 ADDRESSES = {
-    Site.SHOPPING: "http://shop.test:7770/",
-    Site.SHOPPING_ADMIN: "http://shop.test:7780/admin",
-    Site.REDDIT: "http://forum.test:9999",
-    Site.GITLAB: "http://lab.test:8023",
-    Site.MAP: "http://map.test:3000",
-    Site.WIKIPEDIA: "http://wiki.test:8888",
+    WebArenaSite.SHOPPING: "http://shop.test:7770/",
+    WebArenaSite.SHOPPING_ADMIN: "http://shop.test:7780/admin",
+    WebArenaSite.REDDIT: "http://forum.test:9999",
+    WebArenaSite.GITLAB: "http://lab.test:8023",
+    WebArenaSite.MAP: "http://map.test:3000",
+    WebArenaSite.WIKIPEDIA: "http://wiki.test:8888",
 }
 
 

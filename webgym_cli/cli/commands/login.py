@@ -12,7 +12,7 @@ from webgym_cli.cli.output import Output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from webgym_cli.environments.webarena.login_command import Entry
+    from webgym_cli.environments.webarena.login_command import LoginStatus
 
 SitesArg = Annotated[
     list[str] | None,
@@ -44,19 +44,19 @@ def login(
     See also: webgym rollout, webgym tasks convert, webgym config show.
     """
     from webgym_cli.config.load import load
-    from webgym_cli.environments.webarena.login_command import asked, check_logins, log_in
+    from webgym_cli.environments.webarena.login_command import check_logins, log_in, select_sites
     from webgym_cli.jobs.signals import run_async
 
     settings, output = load(config or (), set_ or ()), Output(as_json=json)
     work = check_logins if check else log_in
-    entries = run_async(work(settings, asked(settings, sites or ()), lambda entry: _say(output, entry)))
+    entries = run_async(work(settings, select_sites(settings, sites or ()), lambda entry: _say(output, entry)))
     if not json:
         rows = ((entry.site, entry.status, entry.account, entry.detail or entry.file) for entry in entries)
         output.table("", ("site", "login", "account", ""), rows)
     _require_all(entries, check=check)
 
 
-def _say(output: Output, entry: Entry) -> None:
+def _say(output: Output, entry: LoginStatus) -> None:
     if output.as_json:
         output.data(entry.to_json())
         output.flush()
@@ -64,7 +64,7 @@ def _say(output: Output, entry: Entry) -> None:
         output.note(f"{entry.site}: {entry.status}")
 
 
-def _require_all(entries: Sequence[Entry], *, check: bool) -> None:
+def _require_all(entries: Sequence[LoginStatus], *, check: bool) -> None:
     """Raise the error of what is not as it should be."""
     from webgym_cli.errors import MissingStageError, WebGymError
 

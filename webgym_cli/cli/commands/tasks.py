@@ -20,7 +20,7 @@ from webgym_cli.records.groups import Band
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
-    from webgym_cli.records.webarena import Site
+    from webgym_cli.records.webarena import WebArenaSite
     from webgym_cli.tasks.check import FileReport
 
 app = typer.Typer(
@@ -267,14 +267,14 @@ def _site(text: str) -> str:
     return site
 
 
-def _addresses(given: Sequence[str]) -> dict[Site, str]:
-    from webgym_cli.records.webarena import Site
+def _addresses(given: Sequence[str]) -> dict[WebArenaSite, str]:
+    from webgym_cli.records.webarena import WebArenaSite
 
-    addresses: dict[Site, str] = {}
+    addresses: dict[WebArenaSite, str] = {}
     for text in given:
         name, _, url = text.partition("=")
-        if name not in list(Site) or not url.startswith(("http://", "https://")):
-            hint = f"--site shopping=http://host:7770; there are: {', '.join(Site)}"
+        if name not in list(WebArenaSite) or not url.startswith(("http://", "https://")):
+            hint = f"--site shopping=http://host:7770; there are: {', '.join(WebArenaSite)}"
             raise UsageError(f"--site: {text!r} is no site with its address", hint=hint)
-        addresses[Site(name)] = url
+        addresses[WebArenaSite(name)] = url
     return addresses

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from webgym_cli.environments.browser.observe import EYES, HANDS
+from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import NORMALISED, Action, ActionName
@@ -24,15 +24,15 @@ _WRONG_ELEMENT = {
     "gone": "element {id} is no longer on the page",
     "covered": "element {id} is covered or out of reach",
 }
-_OWN_EXPERIENCE = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
+_POLICY_FAULTS = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
 """The policy chose where to go: that it can't be loaded is its own experience, not our failure."""
-_MOST_KEYS = 60
+_MAX_TYPED_KEYS = 60
 """Longer texts are inserted at once instead of being typed key by key."""
 _SCROLL_OVERLAP = 50
 """Pixels of the old page that stay in sight after scrolling."""
 
 
-async def perform(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:
+async def perform_action(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:
     """Carry out one action. Returns None, or why it was refused. `answer` is not an action on the browser."""
     if isinstance(action, WebRLAction):
         raise ValueError(f"{action.name} is an action of the environment webarena only")
@@ -51,15 +51,15 @@ async def perform(session: BrowserSession, action: AnyAction, check_address: Add
     return await doer()
 
 
-def to_normalised(point: tuple[float, float], size: tuple[int, int]) -> tuple[float, float]:
+def normalise_point(point: tuple[float, float], size: tuple[int, int]) -> tuple[float, float]:
     """Return a point in CSS pixels as whole normalised coordinates."""
     x, y = (min(max(round(axis / side * NORMALISED), 0), NORMALISED) for axis, side in zip(point, size, strict=True))
     return float(x), float(y)
 
 
-async def point_of(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
+async def locate_element(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
     """Return where a listed element can be clicked, in CSS pixels, or why it can't be."""
-    found = await session.evaluate(f"(id) => {EYES}.locate(id)", element_id)
+    found = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
     if "point" in found:
         return found["point"][0], found["point"][1]
     if found["error"] == "unknown":
@@ -68,7 +68,7 @@ async def point_of(session: BrowserSession, element_id: int) -> tuple[float, flo
     return _WRONG_ELEMENT[found["error"]].format(id=element_id)
 
 
-async def _point(session: BrowserSession, action: Action) -> tuple[float, float] | str:
+async def _target_point(session: BrowserSession, action: Action) -> tuple[float, float] | str:
     """Return where the action points to in CSS pixels, or why it points nowhere."""
     if action.element_id is None:
         if action.coordinate is None:
@@ -77,11 +77,11 @@ async def _point(session: BrowserSession, action: Action) -> tuple[float, float]
         # The last normalised value is the last pixel, not the first one outside.
         x, y = action.coordinate[0] / NORMALISED * width, action.coordinate[1] / NORMALISED * height
         return min(x, width - 1), min(y, height - 1)
-    return await point_of(session, action.element_id)
+    return await locate_element(session, action.element_id)
 
 
 async def _click(session: BrowserSession, action: Action) -> str | None:
-    point = await _point(session, action)
+    point = await _target_point(session, action)
     if isinstance(point, str):
         return point
     await session.click(*point)
@@ -89,7 +89,7 @@ async def _click(session: BrowserSession, action: Action) -> str | None:
 
 
 async def _hover(session: BrowserSession, action: Action) -> str | None:
-    point = await _point(session, action)
+    point = await _target_point(session, action)
     if isinstance(point, str):
         return point
     await session.move(*point)
@@ -97,14 +97,14 @@ async def _hover(session: BrowserSession, action: Action) -> str | None:
 
 
 async def _type(session: BrowserSession, action: Action) -> str | None:
-    point = await _point(session, action)
+    point = await _target_point(session, action)
     if isinstance(point, str):
         return point
     text = action.text or ""
     enter = text.endswith("\n")
     text = text.removesuffix("\n").removesuffix("\r")
     await session.click(*point)
-    ready = await session.evaluate(f"([point, text]) => {HANDS}.prepare(point, text)", [list(point), text])
+    ready = await session.evaluate(f"([point, text]) => {ACT_JS}.prepare(point, text)", [list(point), text])
     if "error" in ready:
         return str(ready["error"])
     async with session.guard("typing"):
@@ -112,7 +112,7 @@ async def _type(session: BrowserSession, action: Action) -> str | None:
         if ready.get("typing"):
             if not text and not ready["empty"]:
                 await keyboard.press("Delete")
-            elif len(text) > _MOST_KEYS or "\n" in text:
+            elif len(text) > _MAX_TYPED_KEYS or "\n" in text:
                 await keyboard.insert_text(text)
             else:
                 await keyboard.type(text)
@@ -124,10 +124,10 @@ async def _type(session: BrowserSession, action: Action) -> str | None:
 async def _scroll(session: BrowserSession, action: Action) -> str | None:
     down = action.direction == "down"
     if action.element_id is None and action.coordinate is None:
-        x, y = await session.evaluate(f"(down) => {HANDS}.scrollable(down)", down)
+        x, y = await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", down)
         point: tuple[float, float] | str = (x, y)
     else:
-        point = await _point(session, action)
+        point = await _target_point(session, action)
     if isinstance(point, str):
         return point
     distance = max(session.options.height - _SCROLL_OVERLAP, session.options.height // 2)
@@ -144,7 +144,7 @@ async def _go_back(session: BrowserSession) -> str | None:
     try:
         return None if await session.go_back() else "there is no page to go back to"
     except BoundaryError as error:
-        if error.kind in _OWN_EXPERIENCE:
+        if error.kind in _POLICY_FAULTS:
             return f"the page before can't be loaded: {error}"
         raise
 
@@ -156,7 +156,7 @@ async def _navigate(session: BrowserSession, action: Action, check_address: Addr
     try:
         await session.goto(url)
     except BoundaryError as error:
-        if error.kind in _OWN_EXPERIENCE:
+        if error.kind in _POLICY_FAULTS:
             return f"{url} can't be loaded: {error}"
         raise
     return None

@@ -7,8 +7,8 @@ import base64
 import json
 from typing import Any
 
-from webgym_cli.environments.browser.cdp import Link
-from webgym_cli.environments.browser.failures import ScriptError, says
+from webgym_cli.environments.browser.cdp import PageConnection
+from webgym_cli.environments.browser.failures import ScriptError, has_sign
 
 _NOT_NOW = ("unable to capture screenshot", "not attached to an active page")
 """How the browser says that there is nothing to draw just now, between two documents."""
@@ -17,7 +17,7 @@ _LAST_CHANCE = 0.3
 """Seconds for a picture to come after its document was replaced: mostly it does."""
 
 
-async def run_script(link: Link, function: str, argument: object) -> Any:
+async def run_script(link: PageConnection, function: str, argument: object) -> Any:
     """Call a JavaScript function in the page and return its value. Raises `ScriptError`, or as the channel."""
     expression = f"({function})({json.dumps(argument)})"
     asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
@@ -28,7 +28,7 @@ async def run_script(link: Link, function: str, argument: object) -> Any:
     return answer["result"].get("value")
 
 
-async def capture(link: Link) -> bytes:
+async def capture_screenshot(link: PageConnection) -> bytes:
     """Return the viewport as PNG bytes. Raises the channel's errors.
 
     A document that is replaced may take the picture's request with it: then the next one is asked. No deadline.
@@ -44,7 +44,7 @@ async def capture(link: Link) -> bytes:
             if drawing.done():
                 return base64.b64decode((await drawing)["data"])
         except Exception as error:
-            if not says(error, _NOT_NOW) or not link.is_open:
+            if not has_sign(error, _NOT_NOW) or not link.is_open:
                 raise
             await asyncio.sleep(_PAUSE)
         finally:

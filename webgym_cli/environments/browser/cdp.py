@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from webgym_cli.environments.browser.page_activity import DOMAINS, EVENTS, Traffic
+from webgym_cli.environments.browser.page_activity import DOMAINS, EVENTS, PageActivity
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 _CRASHED = "the page crashed"
 
 
-class Channel(Protocol):
+class CDPSender(Protocol):
     """Sends commands to one page. Playwright's `CDPSession` is one, too: the way to remote browsers."""
 
     async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the command's result. Raises `ChannelError`, or Playwright's own error."""
+        """Return the command's result. Raises `CDPError`, or Playwright's own error."""
         ...
 
 
-class ChannelError(Exception):
+class CDPError(Exception):
     """A command failed; the text is Chrome's, or says that the connection closed."""
 
 
-class DirectConnection:
+class CDPConnection:
     """One WebSocket to a browser, shared by all of its pages."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -49,11 +49,11 @@ class DirectConnection:
         self._pages: dict[str, str] = {}
         self._targets: dict[str, str] = {}
         self._crashed: set[str] = set()
-        self._traffic: dict[str, Traffic] = {}
+        self._traffic: dict[str, PageActivity] = {}
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
-    async def open(cls, address: str) -> DirectConnection:
+    async def open(cls, address: str) -> CDPConnection:
         """Connect to a browser's `ws://` address. Raises `OSError` or `websockets.WebSocketException`."""
         # Loopback: compressing would cost more than it saves. A screenshot may be large.
         socket = await connect(address, max_size=None, compression=None, ping_interval=None, proxy=None)
@@ -61,22 +61,22 @@ class DirectConnection:
         await connection.call("Target.setDiscoverTargets", {"discover": True, "filter": [{"type": "page"}]})
         return connection
 
-    async def attach(self, target: str) -> DirectChannel:
+    async def attach(self, target: str) -> CDPSession:
         """Return a channel to a page by its target id."""
         answer = await self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         self._targets[str(answer["sessionId"])] = target
-        return DirectChannel(self, str(answer["sessionId"]), target)
+        return CDPSession(self, str(answer["sessionId"]), target)
 
-    async def listen(self, channel: DirectChannel, traffic: Traffic) -> None:
-        """Let a page's traffic be noted from now on. Raises `ChannelError`."""
+    async def listen(self, channel: CDPSession, traffic: PageActivity) -> None:
+        """Let a page's traffic be noted from now on. Raises `CDPError`."""
         self._traffic[channel.session] = traffic
         for domain in DOMAINS:
             await channel.send(f"{domain}.enable")
 
     async def call(self, method: str, params: dict[str, Any] | None = None, session: str = "") -> dict[str, Any]:
-        """Send a command to the browser, or to a page's session. Raises `ChannelError`."""
+        """Send a command to the browser, or to a page's session. Raises `CDPError`."""
         if self._targets.get(session) in self._crashed:
-            raise ChannelError(_CRASHED)
+            raise CDPError(_CRASHED)
         number = next(self._numbers)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         message: dict[str, Any] = {"id": number, "method": method, "params": params or {}}
@@ -87,7 +87,7 @@ class DirectConnection:
             await self._socket.send(json.dumps(message))
             return await answer
         except websockets.WebSocketException as error:
-            raise ChannelError("browser closed: the connection to it ended") from error
+            raise CDPError("browser closed: the connection to it ended") from error
         finally:
             self._waiting.pop(number, None)
 
@@ -122,7 +122,7 @@ class DirectConnection:
         if answer is None or answer.done():
             return
         if "error" in message:
-            answer.set_exception(ChannelError(str(message["error"].get("message", message["error"]))))
+            answer.set_exception(CDPError(str(message["error"].get("message", message["error"]))))
         else:
             answer.set_result(message.get("result", {}))
 
@@ -149,13 +149,13 @@ class DirectConnection:
     def _fail(self, reason: str, session: str | None = None) -> None:
         for of, answer in list(self._waiting.values()):
             if not answer.done() and session in (None, of):
-                answer.set_exception(ChannelError(reason))
+                answer.set_exception(CDPError(reason))
 
 
-class DirectChannel:
-    """One page over a `DirectConnection`."""
+class CDPSession:
+    """One page over a `CDPConnection`."""
 
-    def __init__(self, connection: DirectConnection, session: str, target: str) -> None:
+    def __init__(self, connection: CDPConnection, session: str, target: str) -> None:
         self._connection = connection
         self.session = session
         """Id of the protocol's session."""
@@ -168,34 +168,36 @@ class DirectChannel:
         return self._connection.knows(self.target)
 
     async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the command's result. Raises `ChannelError`."""
+        """Return the command's result. Raises `CDPError`."""
         return await self._connection.call(method, params, self.session)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PageConnection:
     """How one page is talked to."""
 
-    channel: Channel
-    traffic: Traffic
+    channel: CDPSender
+    traffic: PageActivity
     context: str
     """Chrome's id of the page's context."""
 
     @property
     def is_open(self) -> bool:
         """Whether the page is still there, as far as the browser has told."""
-        return not isinstance(self.channel, DirectChannel) or self.channel.is_open
+        return not isinstance(self.channel, CDPSession) or self.channel.is_open
 
 
-async def open_link(context: BrowserContext, page: Page, direct: DirectConnection | None, *, watch: bool) -> Link:
+async def connect_page(
+    context: BrowserContext, page: Page, direct: CDPConnection | None, *, watch: bool
+) -> PageConnection:
     """Return the link to a page: direct where there is a connection, else through the driver.
 
-    `watch` follows its traffic. Raises `ChannelError`, or Playwright's own error.
+    `watch` follows its traffic. Raises `CDPError`, or Playwright's own error.
     """
     session = await context.new_cdp_session(page)
     about = (await session.send("Target.getTargetInfo"))["targetInfo"]
-    traffic = Traffic(about["targetId"])
-    channel: Channel = session
+    traffic = PageActivity(about["targetId"])
+    channel: CDPSender = session
     if direct is not None:
         await session.detach()
         straight = channel = await direct.attach(about["targetId"])
@@ -206,4 +208,4 @@ async def open_link(context: BrowserContext, page: Page, direct: DirectConnectio
             session.on(event, partial(traffic.note, event))
         for domain in DOMAINS:
             await session.send(f"{domain}.enable")
-    return Link(channel, traffic, about.get("browserContextId", ""))
+    return PageConnection(channel, traffic, about.get("browserContextId", ""))

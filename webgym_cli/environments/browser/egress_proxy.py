@@ -22,11 +22,11 @@ _REFUSALS = 1000
 """How many refused hosts are remembered."""
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A host may not be reached."""
 
 
-class Gate:
+class EgressProxy:
     """An HTTP proxy (plain requests and CONNECT) as an async context manager."""
 
     def __init__(self, rules: AddressRules) -> None:
@@ -36,7 +36,7 @@ class Gate:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> Gate:
+    async def __aenter__(self) -> EgressProxy:
         """Listen on a free port of loopback."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_HEAD_LIMIT)
         return self
@@ -89,7 +89,7 @@ class Gate:
         host, port = (parts.hostname or "").rstrip("."), parts.port or (443 if tunnel else 80)
         try:
             far_reader, far_writer = await self._connect(host, port)
-        except Refused as reason:
+        except RefusedRequest as reason:
             self._remember(host, str(reason))
             writer.write(_answer("403 Forbidden", f"webgym: {reason}"))
             return await writer.drain()
@@ -110,7 +110,7 @@ class Gate:
             if place := self.rules.place(host):
                 return await asyncio.open_connection(*place)
             if reason := self.rules.refuse_host(host):
-                raise Refused(reason)
+                raise RefusedRequest(reason)
             error: OSError = OSError(f"{host}: no address")
             for address in await self._addresses(host, port):
                 try:
@@ -126,7 +126,7 @@ class Gate:
         if host not in self.rules.names:
             for address in addresses:
                 if reason := self.rules.refuse_address(ipaddress.ip_address(address.partition("%")[0])):
-                    raise Refused(f"{host} leads to a private address ({reason})")
+                    raise RefusedRequest(f"{host} leads to a private address ({reason})")
         return addresses
 
     def _remember(self, host: str, reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.browser.cdp import ChannelError
+from webgym_cli.environments.browser.cdp import CDPError
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
@@ -33,23 +33,23 @@ class ScriptError(Exception):
     """A script of ours threw in the page."""
 
 
-def named(error: Exception, doing: str, *, navigation: bool = False) -> BoundaryError:
+def to_boundary_error(error: Exception, doing: str, *, navigation: bool = False) -> BoundaryError:
     """Return an exception of Playwright, of a channel or of a script as one of ours."""
     from playwright.async_api import Error
     from playwright.async_api import TimeoutError as PlaywrightTimeout
 
     text = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
     message = f"{doing} failed: {text}"
-    if not isinstance(error, ScriptError) and says(error, (*CRASH_SIGNS, *PAGE_GONE)):
+    if not isinstance(error, ScriptError) and has_sign(error, (*CRASH_SIGNS, *PAGE_GONE)):
         return BoundaryError(FailureKind.BROWSER_CRASHED, message)
     if isinstance(error, PlaywrightTimeout):
         return BoundaryError(FailureKind.PAGE_TIMEOUT, message)
-    if navigation and isinstance(error, Error | ChannelError):
+    if navigation and isinstance(error, Error | CDPError):
         return BoundaryError(FailureKind.NAVIGATION_FAILED, message)
     return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message)
 
 
-def says(error: Exception, signs: tuple[str, ...]) -> bool:
+def has_sign(error: Exception, signs: tuple[str, ...]) -> bool:
     """Tell whether an error's text holds one of these signs."""
     return any(sign in str(error).lower() for sign in signs)
 

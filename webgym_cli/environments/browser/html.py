@@ -12,14 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.environments.browser.observe import sightings
+from webgym_cli.environments.browser.observe import parse_elements
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Element
 
-READER = "window[Symbol.for('webgym.reader')]"
-"""Where `html.js` is found in a page, as `observe.EYES`."""
+READER_JS = "window[Symbol.for('webgym.reader')]"
+"""Where `html.js` is found in a page, as `observe.OBSERVE_JS`."""
 MAX_IDS = 500
 """Elements with ids at most; those that come later in the document have none."""
 MAX_CHARACTERS = 100_000
@@ -31,7 +31,7 @@ _INLINE = frozenset({"b", "bdi", "cite", "code", "em", "font", "i", "mark", "s",
 
 
 @dataclass(frozen=True, slots=True)
-class PageText:
+class SimplifiedPage:
     """A page as text."""
 
     url: str
@@ -56,18 +56,18 @@ def reader_script() -> str:
     return (Path(__file__).parent / "html.js").read_text(encoding="utf-8")
 
 
-async def read_page(session: BrowserSession) -> PageText:
+async def read_page(session: BrowserSession) -> SimplifiedPage:
     """Read what is in sight on the current page. Raises `BoundaryError` where the page keeps itself from being read."""
-    told = await session.evaluate(f"(options) => {READER}.read(options)", {"limit": MAX_IDS})
+    told = await session.evaluate(f"(options) => {READER_JS}.read(options)", {"limit": MAX_IDS})
     try:
-        elements = tuple(seen.element for seen in sightings(told["listed"]))
-        return PageText(str(told["url"]), str(told["title"]), simplified(told["nodes"])[:MAX_CHARACTERS], elements)
+        elements = tuple(seen.element for seen in parse_elements(told["listed"]))
+        return SimplifiedPage(str(told["url"]), str(told["title"]), simplify(told["nodes"])[:MAX_CHARACTERS], elements)
     except (LookupError, TypeError, ValueError) as error:  # the page has replaced what it is read with
         reason = f"the page can't be read: {type(error).__name__}"
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, reason) from error
 
 
-def simplified(nodes: Sequence[Sequence[Any]]) -> str:
+def simplify(nodes: Sequence[Sequence[Any]]) -> str:
     """Return a page's nodes as HTML: `[depth, text]`, or `[depth, tag, id, [[attribute, value], ...]]`, depth first.
 
     Elements that hold nothing are left out, wrappers of one thing are only that thing.

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-EYES = "window[Symbol.for('webgym.eyes')]"
+OBSERVE_JS = "window[Symbol.for('webgym.eyes')]"
 """Where `observe.js` is found in a page: under a symbol that pages don't come across."""
-HANDS = "window[Symbol.for('webgym.hands')]"
+ACT_JS = "window[Symbol.for('webgym.hands')]"
 """The same for `act.js`."""
 MAX_ELEMENTS = 200
 """Elements listed at most; those that come later in the document are left out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ElementSnapshot:
     """A listed element together with what the policy isn't told."""
 
     element: Element
@@ -43,13 +43,13 @@ def observe_script(*, watch_listeners: bool = False) -> str:
     """
     folder = Path(__file__).parent
     source = "".join((folder / name).read_text(encoding="utf-8") for name in ("observe.js", "act.js"))
-    return f"{source}\n{EYES}.watchListeners();\n" if watch_listeners else source
+    return f"{source}\n{OBSERVE_JS}.watchListeners();\n" if watch_listeners else source
 
 
-def sightings(listed: list[dict[str, Any]]) -> list[Sighting]:
-    """Return what `look()` answered, as records."""
+def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
+    """Return what `list_elements()` answered, as records."""
     return [
-        Sighting(
+        ElementSnapshot(
             element=Element(
                 id=told["id"],
                 role=told["role"],
@@ -64,10 +64,12 @@ def sightings(listed: list[dict[str, Any]]) -> list[Sighting]:
     ]
 
 
-async def look(session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail: bool = False) -> list[Sighting]:
+async def list_elements(
+    session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail: bool = False
+) -> list[ElementSnapshot]:
     """List the page's interactive elements; their ids stay valid for actions until the next look."""
-    listed = await session.evaluate(f"(options) => {EYES}.look(options)", {"limit": limit, "detail": detail})
-    return sightings(listed)
+    listed = await session.evaluate(f"(options) => {OBSERVE_JS}.look(options)", {"limit": limit, "detail": detail})
+    return parse_elements(listed)
 
 
 # Digits of 5x7 pixels, a number a row, its highest bit on the left: the same picture on every machine.

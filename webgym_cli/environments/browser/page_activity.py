@@ -23,7 +23,7 @@ _MOST = 500
 """Requests that are followed at once: a page that sends more is not waited for."""
 
 
-class Traffic:
+class PageActivity:
     """One page's traffic since the last `mark`."""
 
     def __init__(self, main_frame: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.browser.cdp import Link
-from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SESSION_GONE, close_quietly, says
+from webgym_cli.environments.browser.cdp import PageConnection
+from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SESSION_GONE, close_quietly, has_sign
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog, Download, Page
@@ -17,7 +17,7 @@ _MOST_TOLD = 20
 """So many dialogs, and as many downloads, are remembered."""
 
 
-class Pages:
+class PageTracker:
     """Follows a context. A new page becomes the current one; when that closes, the newest that is left is it."""
 
     def __init__(self, context: BrowserContext, first: Page) -> None:
@@ -27,7 +27,7 @@ class Pages:
         """The names of files that pages offered; none is kept."""
         self.crashed: set[Page] = set()
         """Pages whose process died."""
-        self.links: dict[Page, Link] = {}
+        self.links: dict[Page, PageConnection] = {}
         """How the open pages are talked to, as far as they were."""
         self._open = [first]
         self._current = first
@@ -66,12 +66,12 @@ class Pages:
 
     def moved_on(self, page: Page, error: Exception) -> bool:
         """Tell by an error whether its page closed while another one is left, which is now the current one."""
-        if not says(error, (*PAGE_GONE, *LOST_CONTEXT)):
+        if not has_sign(error, (*PAGE_GONE, *LOST_CONTEXT)):
             return False
         if page not in self._open:  # Playwright told of it first
             return True
         link = self.links.get(page)
-        known = says(error, SESSION_GONE) or page.is_closed() or (link is not None and not link.is_open)
+        known = has_sign(error, SESSION_GONE) or page.is_closed() or (link is not None and not link.is_open)
         gone = len(self._open) > 1 and known
         if gone:
             self._closed(page)

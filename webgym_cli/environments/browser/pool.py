@@ -28,7 +28,9 @@ class BrowserPool:
         """`proxy`: the gate that every request goes through; empty: none."""
         self._settings = settings
         self._proxy = proxy
-        self._places: list[_Place] = [_Place(url) for url in settings.cdp_urls or ("",) * settings.processes]
+        self._places: list[_BrowserSlot] = [
+            _BrowserSlot(url) for url in settings.cdp_urls or ("",) * settings.processes
+        ]
         self._leaving: set[BrowserProcess] = set()
         self._stopping: set[asyncio.Task[None]] = set()
 
@@ -78,7 +80,7 @@ class BrowserPool:
                 failures.append(error)
         raise failures[0]
 
-    async def _session_at(self, place: _Place, options: SessionOptions) -> BrowserSession:
+    async def _session_at(self, place: _BrowserSlot, options: SessionOptions) -> BrowserSession:
         place.expected += 1
         try:
             process = await self._live(place)
@@ -105,7 +107,7 @@ class BrowserPool:
 
         return await process.session(options, closed)
 
-    async def _live(self, place: _Place) -> BrowserProcess:
+    async def _live(self, place: _BrowserSlot) -> BrowserProcess:
         """Return the place's browser, started anew when it must be; only the first of several callers starts it."""
         async with place.lock:
             process = place.process
@@ -122,13 +124,13 @@ class BrowserPool:
             place.process = fresh
             return fresh
 
-    async def _discard(self, place: _Place, process: BrowserProcess) -> None:
+    async def _discard(self, place: _BrowserSlot, process: BrowserProcess) -> None:
         """Stop this browser, unless another caller has replaced it already."""
         async with place.lock:
             if place.process is process:
                 self._leave(place, process)
 
-    def _leave(self, place: _Place, process: BrowserProcess) -> None:
+    def _leave(self, place: _BrowserSlot, process: BrowserProcess) -> None:
         """Take a browser out of service: it ends with its last session, at once when it is dead or idle."""
         place.process = None
         self._leaving.add(process)
@@ -142,7 +144,7 @@ class BrowserPool:
         task.add_done_callback(self._stopping.discard)
 
 
-class _Place:
+class _BrowserSlot:
     """Where a browser runs: replaced in place, one caller at a time."""
 
     def __init__(self, cdp_url: str) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webgym_cli.config.rollout import BrowserSettings
-from webgym_cli.environments.browser.cdp import DirectConnection
+from webgym_cli.environments.browser.cdp import CDPConnection
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.environments.browser.failures import close_quietly, named
+from webgym_cli.environments.browser.failures import close_quietly, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.process_tree import Family
-from webgym_cli.environments.browser.remote import reason, without_keys
+from webgym_cli.environments.browser.process_tree import ProcessTree
+from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
@@ -64,10 +64,10 @@ class BrowserProcess:
         self._settings = settings
         self._proxy = proxy
         self._cdp_url = cdp_url
-        self._family = Family()
+        self._family = ProcessTree()
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
-        self._direct: DirectConnection | None = None
+        self._direct: CDPConnection | None = None
         self._born = time.monotonic()
 
     @property
@@ -83,7 +83,7 @@ class BrowserProcess:
 
     def processes(self) -> list[int]:
         """Return the pids of the driver and of the browser's processes that are alive now."""
-        self._family.learn()
+        self._family.scan()
         return self._family.alive()
 
     async def start(self) -> None:
@@ -137,7 +137,7 @@ class BrowserProcess:
             raise BoundaryError(FailureKind.PAGE_TIMEOUT, "no browser context within the deadline") from error
         except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
             gone()
-            raise named(error, "opening a browser context") from error
+            raise to_boundary_error(error, "opening a browser context") from error
         finally:
             if context is not None:
                 await close_quietly(context)
@@ -147,7 +147,7 @@ class BrowserProcess:
         direct, self._direct = self._direct, None
         browser, self._browser = self._browser, None
         playwright, self._playwright = self._playwright, None
-        await asyncio.to_thread(self._family.learn)
+        await asyncio.to_thread(self._family.scan)
         endings = (
             direct.close() if direct else None,
             browser.close() if browser else None,
@@ -166,7 +166,7 @@ class BrowserProcess:
     async def _connect(self) -> None:
         from playwright.async_api import async_playwright
 
-        name = f"the browser at {without_keys(self._cdp_url)}"
+        name = f"the browser at {redact_keys(self._cdp_url)}"
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 with _lean_driver():
@@ -179,7 +179,9 @@ class BrowserProcess:
         except Exception as error:  # noqa: BLE001  the boundary to Playwright, whose driver raises bare Exceptions too
             await self.stop()
             # Not chained: Playwright's words have the whole address in them.
-            raise BoundaryError(FailureKind.BROWSER_CRASHED, f"{name} can't be reached: {reason(error)}") from None
+            raise BoundaryError(
+                FailureKind.BROWSER_CRASHED, f"{name} can't be reached: {error_reason(error)}"
+            ) from None
         except BaseException:
             await self.stop()
             raise
@@ -201,9 +203,9 @@ class BrowserProcess:
             handle_sighup=False,
             timeout=_LAUNCH_TIMEOUT * 1000,
         )
-        await asyncio.to_thread(self._family.learn)
-        await asyncio.to_thread(self._family.entrust)
-        self._direct = await DirectConnection.open(await asyncio.to_thread(self._address))
+        await asyncio.to_thread(self._family.scan)
+        await asyncio.to_thread(self._family.hand_to_reaper)
+        self._direct = await CDPConnection.open(await asyncio.to_thread(self._address))
 
     def _arguments(self) -> list[str]:
         gate = _THROUGH_GATE if self._proxy else ()

@@ -18,7 +18,7 @@ _GRACE = 5.0
 
 
 @dataclass(slots=True)
-class Family:
+class ProcessTree:
     """Remembers the driver and everything below it, so that also those that lost their parent can be ended."""
 
     variable: str = "WEBGYM_BROWSER"
@@ -28,7 +28,7 @@ class Family:
     _members: dict[int, psutil.Process] = field(default_factory=dict)
     _reaper: subprocess.Popen[bytes] | None = None
 
-    def learn(self) -> None:
+    def scan(self) -> None:
         """Look at our descendants and remember the marked browser, its driver and all of their children."""
         ours = psutil.Process(os.getpid())
         drivers: dict[int, psutil.Process] = {}
@@ -40,7 +40,7 @@ class Family:
             for member in (driver, *_descendants(driver)):
                 self._members[member.pid] = member
 
-    def entrust(self) -> None:
+    def hand_to_reaper(self) -> None:
         """Let a reaper end the processes known now, should we be killed together with the driver."""
         if self._reaper is None:
             self._reaper = subprocess.Popen(

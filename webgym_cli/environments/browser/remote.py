@@ -21,17 +21,17 @@ def require_address(url: str) -> None:
         fine = False
     if not fine:
         raise SettingsError(
-            f"browser.cdp_urls: {without_keys(url)!r} is no address of a browser",
+            f"browser.cdp_urls: {redact_keys(url)!r} is no address of a browser",
             hint="http://HOST:PORT, or the ws:// address that the browser tells",
         )
 
 
-def without_keys(text: str) -> str:
+def redact_keys(text: str) -> str:
     """Return a text whose addresses have only scheme, host and port: the rest may hold a key."""
     return _ADDRESS.sub(r"\1://\2", text)
 
 
-def reason(error: Exception) -> str:
+def error_reason(error: Exception) -> str:
     """Return what Playwright says of a failed connection as one short line, without its call log and without keys."""
     told = str(error).split("Call log:")[0].removeprefix("BrowserType.connect_over_cdp: ")
-    return without_keys(" ".join(told.split()))[:_LONGEST] or type(error).__name__
+    return redact_keys(" ".join(told.split()))[:_LONGEST] or type(error).__name__

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.environments.browser.asking import capture, run_script
-from webgym_cli.environments.browser.cdp import DirectConnection, Link, open_link
-from webgym_cli.environments.browser.failures import LOST_CONTEXT, close_quietly, named, says
+from webgym_cli.environments.browser.asking import capture_screenshot, run_script
+from webgym_cli.environments.browser.cdp import CDPConnection, PageConnection, connect_page
+from webgym_cli.environments.browser.failures import LOST_CONTEXT, close_quietly, has_sign, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.page_activity import Traffic
-from webgym_cli.environments.browser.pages import Pages
+from webgym_cli.environments.browser.page_activity import PageActivity
+from webgym_cli.environments.browser.pages import PageTracker
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
@@ -34,11 +34,11 @@ class BrowserSession:
         context: BrowserContext,
         page: Page,
         options: SessionOptions,
-        direct: DirectConnection | None,
+        direct: CDPConnection | None,
         closed: Callable[[], None],
     ) -> None:
         self.options = options
-        self.pages = Pages(context, page)
+        self.pages = PageTracker(context, page)
         """All that are open, and what they told."""
         self.uses = 0
         """How many episodes it has served; counted by its owner."""
@@ -54,7 +54,7 @@ class BrowserSession:
         cls,
         context: BrowserContext,
         options: SessionOptions,
-        direct: DirectConnection | None = None,
+        direct: CDPConnection | None = None,
         closed: Callable[[], None] = lambda: None,
     ) -> BrowserSession:
         """Make the context's first page. `direct`: the short way to the browser's pages, where there is one."""
@@ -78,7 +78,7 @@ class BrowserSession:
         return self.pages.dialogs
 
     @property
-    def pristine(self) -> bool:
+    def is_pristine(self) -> bool:
         """Whether nothing happened that another episode could notice: no failure, no popup, no dialog."""
         alone = len(self.pages) == 1 and not self.page.is_closed()
         return self._sound and alone and not self.dialogs and self._closing is None
@@ -142,7 +142,7 @@ class BrowserSession:
                 await self.page.wait_for_load_state("domcontentloaded")
         raise BoundaryError(FailureKind.PAGE_TIMEOUT, "the page is replaced again and again")
 
-    async def outlasts(self, function: str, argument: object = None, seconds: float = 0.0) -> bool:
+    async def survives(self, function: str, argument: object = None, seconds: float = 0.0) -> bool:
         """Call a JavaScript function that takes so long. Returns False when the page was replaced meanwhile."""
         answered, _ = await self._ask(function, argument, seconds)
         return answered
@@ -152,11 +152,11 @@ class BrowserSession:
         async with self.guard("taking a screenshot"):
             page = self.page
             try:
-                return await capture(await self._link(page))
+                return await capture_screenshot(await self._link(page))
             except Exception as error:
                 if not self.pages.moved_on(page, error):
                     raise
-            return await capture(await self._link(self.page))
+            return await capture_screenshot(await self._link(self.page))
 
     async def click(self, x: float, y: float, *, right: bool = False) -> None:
         """Click a point of the viewport with the mouse, with its left button or its right one."""
@@ -179,12 +179,12 @@ class BrowserSession:
         async with self.guard("scrolling"):
             await self._mouse(x, y, {"type": "mouseWheel", "deltaX": 0, "deltaY": distance})
 
-    async def traffic(self) -> Traffic:
+    async def traffic(self) -> PageActivity:
         """Return what the current page is doing; quiet unless `watch_traffic` is set."""
         async with self.guard("watching the page"):
             return (await self._link(self.page)).traffic
 
-    async def meet_popups(self) -> None:
+    async def wait_for_popups(self) -> None:
         """Wait until a page that an action just opened is the current one. The driver hears of it later than we do."""
         if self._direct is None:
             return
@@ -224,7 +224,7 @@ class BrowserSession:
             kind = FailureKind.BROWSER_CRASHED if crashed else FailureKind.PAGE_TIMEOUT
             raise BoundaryError(kind, f"{doing} took longer than {limit:g} s") from error
         except Exception as error:  # the boundary to the browser: Playwright's driver raises bare Exceptions too
-            failure = named(error, doing, navigation=navigation)
+            failure = to_boundary_error(error, doing, navigation=navigation)
             if self.page in self.pages.crashed:
                 # What is asked of a crashed page fails in many words; the cause is one.
                 failure.kind = FailureKind.BROWSER_CRASHED
@@ -261,7 +261,7 @@ class BrowserSession:
             try:
                 return True, await run_script(await self._link(page), function, argument)
             except Exception as error:
-                if not says(error, LOST_CONTEXT) and not self.pages.moved_on(page, error):
+                if not has_sign(error, LOST_CONTEXT) and not self.pages.moved_on(page, error):
                     raise
             return False, None
 
@@ -283,10 +283,10 @@ class BrowserSession:
         sent = ({**event, "x": x, "y": y} for event in ({"type": "mouseMoved"}, *events))
         await asyncio.gather(*(channel.send("Input.dispatchMouseEvent", event) for event in sent))
 
-    async def _link(self, page: Page) -> Link:
+    async def _link(self, page: Page) -> PageConnection:
         link = self.pages.links.get(page)
         if link is None:
-            link = await open_link(self._context, page, self._direct, watch=self.options.watch_traffic)
+            link = await connect_page(self._context, page, self._direct, watch=self.options.watch_traffic)
             self.pages.links[page] = link
         return link
 

@@ -15,7 +15,7 @@ _WORDS = "zero one two three four five six seven eight nine ten eleven twelve"
 _IN_DIGITS = {word: str(number) for number, word in enumerate(_WORDS.split())}
 
 
-def says(answer: str, expected: str) -> bool:
+def contains_answer(answer: str, expected: str) -> bool:
     """Tell whether the answer contains the expected words and numbers in a row, or one of the alternatives.
 
     Case, accents' encoding, punctuation and the way a number is written (1,204.50 or 1204.5) don't count.
@@ -24,14 +24,14 @@ def says(answer: str, expected: str) -> bool:
     return any(_contains(told, _tokens(one)) for one in expected.split(ALTERNATIVES))
 
 
-def stray_numbers(answer: str, *allowed: str) -> list[str]:
+def find_stray_numbers(answer: str, *allowed: str) -> list[str]:
     """Return the numbers of the answer that none of the allowed texts contains: whoever lists all has not answered."""
     known = {token for text in allowed for token in _tokens(text)}
     told = [_normal(token) for token in _TOKEN.findall(answer) if token[0].isdigit()]
     return [number for number in told if number not in known]
 
 
-def says_of(answer: str, subject: str, expected: str, others: Sequence[str]) -> bool:
+def contains_answer_about(answer: str, subject: str, expected: str, others: Sequence[str]) -> bool:
     """Tell whether the answer contains what is expected after naming the subject and before naming another one."""
     told, names = _tokens(answer), {name: _tokens(name) for name in (subject, *others)}
     current, said = "", list[str]()
@@ -46,7 +46,7 @@ def says_of(answer: str, subject: str, expected: str, others: Sequence[str]) -> 
     return any(_contains(said, _tokens(one)) for one in expected.split(ALTERNATIVES))
 
 
-def same_text(one: str, other: str) -> bool:
+def is_same_text(one: str, other: str) -> bool:
     """Tell whether two texts have the same words and numbers in the same order."""
     return _tokens(one) == _tokens(other)
 

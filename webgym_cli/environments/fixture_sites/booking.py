@@ -69,7 +69,7 @@ class Room:
 
 
 @dataclass(slots=True)
-class Ticket:
+class FerryTicket:
     """A booked seat."""
 
     code: str
@@ -127,10 +127,10 @@ class BookingState:
     """What stands under `My bookings`."""
 
     seed: int
-    tickets: list[Ticket] = field(default_factory=list)
+    tickets: list[FerryTicket] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
 
-    def ticket(self, number: str) -> Ticket | None:
+    def ticket(self, number: str) -> FerryTicket | None:
         """Return the ticket of a code, if there is one."""
         return next((ticket for ticket in self.tickets if ticket.code == number), None)
 
@@ -149,7 +149,7 @@ def seats() -> list[str]:
     return [f"{row}{letter}" for row in range(1, ROWS + 1) for letter in LETTERS]
 
 
-def fresh(seed: int) -> BookingState:
+def new_booking_state(seed: int) -> BookingState:
     """Return the state of a new episode: three tickets from earlier, on different routes and days."""
     found = harbour(seed)
     rng = random.Random(f"booking/{seed}/earlier")
@@ -159,7 +159,7 @@ def fresh(seed: int) -> BookingState:
         crossing = rng.choice(crossings(seed, found.ports[0], target, found.day(number)))
         email = found.owner.lower().replace(" ", ".") + "@post.example"
         seat = rng.choice(state.free(crossing))
-        state.tickets.append(Ticket(state.next_code(), crossing.key, seat, found.owner, email, MEALS[0]))
+        state.tickets.append(FerryTicket(state.next_code(), crossing.key, seat, found.owner, email, MEALS[0]))
     return state
 
 

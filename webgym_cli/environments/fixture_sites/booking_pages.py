@@ -13,26 +13,35 @@ from webgym_cli.environments.fixture_sites.booking import (
     ROWS,
     BookingState,
     Crossing,
+    FerryTicket,
     Room,
     Stay,
-    Ticket,
     crossings,
     find_crossing,
     harbour,
 )
-from webgym_cli.environments.fixture_sites.web import Reply, Route, Visit, dispatch, missing, page, redirect, whole
+from webgym_cli.environments.fixture_sites.web import (
+    Route,
+    SiteRequest,
+    SiteResponse,
+    dispatch,
+    not_found_page,
+    parse_whole,
+    redirect,
+    render_page,
+)
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _MOST_NIGHTS, _LONGEST_NAME = 21, 100
 
 
-def answer(state: BookingState, visit: Visit) -> Reply:
-    """Answer a visit to the booking site."""
-    return dispatch(_ROUTES, state, visit)
+def answer(state: BookingState, request: SiteRequest) -> SiteResponse:
+    """Answer a request to the booking site."""
+    return dispatch(_ROUTES, state, request)
 
 
-def _site(template: str, state: BookingState, status: int = 200, /, **values: Any) -> Reply:
-    return page(f"booking/{template}.html", status, harbour=harbour(state.seed), **values)
+def _site(template: str, state: BookingState, status: int = 200, /, **values: Any) -> SiteResponse:
+    return render_page(f"booking/{template}.html", status, harbour=harbour(state.seed), **values)
 
 
 def _day_error(state: BookingState, text: str) -> str:
@@ -58,12 +67,12 @@ def _person_errors(given: dict[str, str]) -> list[str]:
     return errors
 
 
-def _home(state: BookingState, visit: Visit) -> Reply:
+def _home(state: BookingState, request: SiteRequest) -> SiteResponse:
     return _site("home", state, given={"from": "", "to": "", "date": ""}, error="")
 
 
-def _crossings(state: BookingState, visit: Visit) -> Reply:
-    given = {name: visit.query.get(name, "") for name in ("from", "to", "date")}
+def _crossings(state: BookingState, request: SiteRequest) -> SiteResponse:
+    given = {name: request.query.get(name, "") for name in ("from", "to", "date")}
     error = _day_error(state, given["date"])
     if given["from"] == given["to"]:
         error = "Please choose two different ports."
@@ -73,14 +82,14 @@ def _crossings(state: BookingState, visit: Visit) -> Reply:
     return _site("crossings", state, given=given, rows=[(one, len(state.free(one))) for one in found])
 
 
-def _seats(state: BookingState, visit: Visit) -> Reply:
-    crossing = find_crossing(state.seed, visit.parts["key"])
+def _seats(state: BookingState, request: SiteRequest) -> SiteResponse:
+    crossing = find_crossing(state.seed, request.parts["key"])
     if crossing is None:
-        return missing()
+        return not_found_page()
     return _seat_map(state, crossing, f"/passenger/{crossing.key}", "", "")
 
 
-def _seat_map(state: BookingState, crossing: Crossing, target: str, chosen: str, error: str) -> Reply:
+def _seat_map(state: BookingState, crossing: Crossing, target: str, chosen: str, error: str) -> SiteResponse:
     return _site(
         "seats",
         state,
@@ -95,11 +104,11 @@ def _seat_map(state: BookingState, crossing: Crossing, target: str, chosen: str,
     )
 
 
-def _passenger(state: BookingState, visit: Visit) -> Reply:
-    crossing = find_crossing(state.seed, visit.parts["key"])
+def _passenger(state: BookingState, request: SiteRequest) -> SiteResponse:
+    crossing = find_crossing(state.seed, request.parts["key"])
     if crossing is None:
-        return missing()
-    seat = visit.query.get("seat", "")
+        return not_found_page()
+    seat = request.query.get("seat", "")
     if seat not in state.free(crossing):
         return _seat_map(state, crossing, f"/passenger/{crossing.key}", "", "Please choose a free seat.")
     given = {"name": "", "email": "", "meal": MEALS[0], "terms": ""}
@@ -108,17 +117,17 @@ def _passenger(state: BookingState, visit: Visit) -> Reply:
 
 def _passenger_form(
     state: BookingState, crossing: Crossing, seat: str, given: dict[str, str], errors: list[str]
-) -> Reply:
+) -> SiteResponse:
     status = 422 if errors else 200
     return _site("passenger", state, status, crossing=crossing, seat=seat, given=given, meals=MEALS, errors=errors)
 
 
-def _book_seat(state: BookingState, visit: Visit) -> Reply:
-    crossing = find_crossing(state.seed, visit.parts["key"])
+def _book_seat(state: BookingState, request: SiteRequest) -> SiteResponse:
+    crossing = find_crossing(state.seed, request.parts["key"])
     if crossing is None:
-        return missing()
-    given = {name: visit.field(name) for name in ("name", "email", "meal", "terms")}
-    seat = visit.field("seat")
+        return not_found_page()
+    given = {name: request.field(name) for name in ("name", "email", "meal", "terms")}
+    seat = request.field("seat")
     if seat not in state.free(crossing):
         return _seat_map(state, crossing, f"/passenger/{crossing.key}", "", "This seat is no longer free.")
     errors = _person_errors(given)
@@ -128,40 +137,40 @@ def _book_seat(state: BookingState, visit: Visit) -> Reply:
         errors.append("Please accept the terms.")
     if errors:
         return _passenger_form(state, crossing, seat, given, errors)
-    ticket = Ticket(state.next_code(), crossing.key, seat, given["name"], given["email"], given["meal"])
+    ticket = FerryTicket(state.next_code(), crossing.key, seat, given["name"], given["email"], given["meal"])
     state.tickets.append(ticket)
     return redirect(f"/bookings?new={ticket.code}")
 
 
-def _rooms(state: BookingState, visit: Visit) -> Reply:
+def _rooms(state: BookingState, request: SiteRequest) -> SiteResponse:
     found = harbour(state.seed)
-    town = visit.query.get("town", "")
+    town = request.query.get("town", "")
     rooms = sorted((room for room in found.rooms if room.town == town), key=lambda room: (room.house, room.id))
     towns = [(port, f"/rooms?{urlencode({'town': port})}", port == town) for port in found.ports]
     return _site("rooms", state, town=town, towns=towns, rooms=rooms)
 
 
-def _room(state: BookingState, visit: Visit) -> Reply:
-    room = harbour(state.seed).room(visit.parts["id"])
+def _room(state: BookingState, request: SiteRequest) -> SiteResponse:
+    room = harbour(state.seed).room(request.parts["id"])
     if room is None:
-        return missing()
+        return not_found_page()
     given = {"day": "", "nights": "1", "guests": "1", "name": "", "email": ""}
     return _room_form(state, room, given, [])
 
 
-def _room_form(state: BookingState, room: Room, given: dict[str, str], errors: list[str]) -> Reply:
+def _room_form(state: BookingState, room: Room, given: dict[str, str], errors: list[str]) -> SiteResponse:
     return _site("room", state, 422 if errors else 200, room=room, given=given, errors=errors)
 
 
-def _book_room(state: BookingState, visit: Visit) -> Reply:
-    room = harbour(state.seed).room(visit.parts["id"])
+def _book_room(state: BookingState, request: SiteRequest) -> SiteResponse:
+    room = harbour(state.seed).room(request.parts["id"])
     if room is None:
-        return missing()
-    given = {name: visit.field(name) for name in ("day", "nights", "guests", "name", "email")}
+        return not_found_page()
+    given = {name: request.field(name) for name in ("day", "nights", "guests", "name", "email")}
     errors = _person_errors(given)
     if wrong := _day_error(state, given["day"]):
         errors.append(wrong)
-    nights, guests = whole(given["nights"], 1, _MOST_NIGHTS), whole(given["guests"], 1, room.sleeps)
+    nights, guests = parse_whole(given["nights"], 1, _MOST_NIGHTS), parse_whole(given["guests"], 1, room.sleeps)
     if nights is None:
         errors.append(f"Nights is a whole number from 1 to {_MOST_NIGHTS}.")
     if guests is None:
@@ -173,51 +182,51 @@ def _book_room(state: BookingState, visit: Visit) -> Reply:
     return redirect(f"/bookings?new={stay.code}")
 
 
-def _bookings(state: BookingState, visit: Visit) -> Reply:
+def _bookings(state: BookingState, request: SiteRequest) -> SiteResponse:
     found = harbour(state.seed)
     return _site(
         "bookings",
         state,
-        new=visit.query.get("new", ""),
+        new=request.query.get("new", ""),
         tickets=[(ticket, find_crossing(state.seed, ticket.crossing)) for ticket in state.tickets],
         stays=[(stay, found.room(stay.room)) for stay in state.stays],
     )
 
 
-def _ask_cancel(state: BookingState, visit: Visit) -> Reply:
-    ticket = state.ticket(visit.parts["code"])
+def _ask_cancel(state: BookingState, request: SiteRequest) -> SiteResponse:
+    ticket = state.ticket(request.parts["code"])
     if ticket is None or ticket.cancelled:
-        return missing()
+        return not_found_page()
     return _site("cancel", state, ticket=ticket, crossing=find_crossing(state.seed, ticket.crossing))
 
 
-def _cancel(state: BookingState, visit: Visit) -> Reply:
-    ticket = state.ticket(visit.parts["code"])
+def _cancel(state: BookingState, request: SiteRequest) -> SiteResponse:
+    ticket = state.ticket(request.parts["code"])
     if ticket is None:
-        return missing()
+        return not_found_page()
     ticket.cancelled = True
     return redirect("/bookings")
 
 
-def _other_seat(state: BookingState, visit: Visit) -> Reply:
-    ticket = state.ticket(visit.parts["code"])
+def _other_seat(state: BookingState, request: SiteRequest) -> SiteResponse:
+    ticket = state.ticket(request.parts["code"])
     crossing = find_crossing(state.seed, ticket.crossing) if ticket else None
     if ticket is None or crossing is None or ticket.cancelled:
-        return missing()
-    if "seat" not in visit.query:
+        return not_found_page()
+    if "seat" not in request.query:
         return _seat_map(state, crossing, f"/seat/{ticket.code}", ticket.seat, "")
-    seat = visit.query["seat"]
+    seat = request.query["seat"]
     if seat not in state.free(crossing):
         return _seat_map(state, crossing, f"/seat/{ticket.code}", ticket.seat, "Please choose a free seat.")
     return _site("other-seat", state, ticket=ticket, crossing=crossing, seat=seat)
 
 
-def _change_seat(state: BookingState, visit: Visit) -> Reply:
-    ticket = state.ticket(visit.parts["code"])
+def _change_seat(state: BookingState, request: SiteRequest) -> SiteResponse:
+    ticket = state.ticket(request.parts["code"])
     crossing = find_crossing(state.seed, ticket.crossing) if ticket else None
-    if ticket is None or crossing is None or visit.field("seat") not in state.free(crossing):
-        return missing()
-    ticket.seat = visit.field("seat")
+    if ticket is None or crossing is None or request.field("seat") not in state.free(crossing):
+        return not_found_page()
+    ticket.seat = request.field("seat")
     return redirect("/bookings")
 
 

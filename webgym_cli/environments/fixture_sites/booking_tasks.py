@@ -5,22 +5,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from webgym_cli.environments.fixture_sites.answers import same_text
+from webgym_cli.environments.fixture_sites.answers import is_same_text
 from webgym_cli.environments.fixture_sites.booking import (
     BOOKABLE_DAYS,
     MEALS,
     BookingState,
     Crossing,
+    FerryTicket,
     Harbour,
     Room,
     Stay,
-    Ticket,
     crossings,
     find_crossing,
-    fresh,
     harbour,
+    new_booking_state,
 )
-from webgym_cli.environments.fixture_sites.task_template import Check, Draft, SiteTask, told
+from webgym_cli.environments.fixture_sites.task_template import Check, SiteTask, TaskInstance, answer_contains
 from webgym_cli.environments.fixture_sites.words import people
 
 _EARLIER = 3
@@ -35,7 +35,7 @@ def _day_of_crossings(rng: random.Random, seed: int) -> tuple[dict[str, str], tu
     """Draw a route and a day on which no earlier ticket lies."""
     found = harbour(seed)
     origin, target = rng.sample(found.ports, 2)
-    booked = {ticket.crossing.split("_")[2] for ticket in fresh(seed).tickets}
+    booked = {ticket.crossing.split("_")[2] for ticket in new_booking_state(seed).tickets}
     day = rng.choice([found.day(number) for number in range(BOOKABLE_DAYS - 7) if found.day(number) not in booked])
     return {"origin": origin, "target": target, "day": day}, crossings(seed, origin, target, day)
 
@@ -45,7 +45,7 @@ def _person(rng: random.Random) -> dict[str, str]:
     return {"name": name, "email": f"{name.split()[0].lower()}@mail.example"}
 
 
-def _ticket(holds: Callable[[Ticket], bool]) -> Check:
+def _ticket(holds: Callable[[FerryTicket], bool]) -> Check:
     """Make a check of the ticket that was booked; it fails unless exactly one was and the earlier ones stand."""
 
     def check(state: BookingState, answer: str) -> bool:
@@ -60,11 +60,11 @@ def _stay(holds: Callable[[Stay], bool]) -> Check:
     return lambda state, answer: len(state.stays) == 1 and holds(state.stays[0])
 
 
-def _is_for(booking: Ticket | Stay, person: dict[str, str]) -> bool:
-    return same_text(booking.name, person["name"]) and booking.email.casefold() == person["email"]
+def _is_for(booking: FerryTicket | Stay, person: dict[str, str]) -> bool:
+    return is_same_text(booking.name, person["name"]) and booking.email.casefold() == person["email"]
 
 
-def _crossing_of(seed: int, ticket: Ticket) -> Crossing:
+def _crossing_of(seed: int, ticket: FerryTicket) -> Crossing:
     crossing = find_crossing(seed, ticket.crossing)
     if crossing is None:
         raise LookupError(f"the ticket {ticket.code} has no crossing")
@@ -77,29 +77,31 @@ def _best_room(found: Harbour, town: str, guests: int) -> Room:
     return min(fitting, key=lambda room: room.cents)
 
 
-def _cheapest(seed: int) -> Draft:
+def _cheapest(seed: int) -> TaskInstance:
     rng, _ = _start("booking-cheapest", seed)
     values, found = _day_of_crossings(rng, seed)
     best = min(found, key=lambda one: one.cents)
     values |= {"time": best.time, "price": best.price}
     rivals = tuple(one.time for one in found if one is not best)
-    return Draft(values, (told(best.time), told(best.price)), f"{best.time}, {best.price}", rivals)
+    return TaskInstance(
+        values, (answer_contains(best.time), answer_contains(best.price)), f"{best.time}, {best.price}", rivals
+    )
 
 
-def _vessel(seed: int) -> Draft:
+def _vessel(seed: int) -> TaskInstance:
     rng, _ = _start("booking-vessel", seed)
     values, found = _day_of_crossings(rng, seed)
     one = rng.choice(found)
     free = str(len(BookingState(seed).free(one)))
     values |= {"time": one.time, "vessel": one.vessel, "minutes": str(one.minutes), "free": free}
     rivals = tuple({other.vessel for other in found} - {one.vessel})
-    checks = (told(one.vessel), told(str(one.minutes)), told(free))
-    return Draft(values, checks, f"{one.vessel}, {one.minutes} min, {free} free seats", rivals)
+    checks = (answer_contains(one.vessel), answer_contains(str(one.minutes)), answer_contains(free))
+    return TaskInstance(values, checks, f"{one.vessel}, {one.minutes} min, {free} free seats", rivals)
 
 
-def _cancel(seed: int) -> Draft:
+def _cancel(seed: int) -> TaskInstance:
     rng, _ = _start("booking-cancel", seed)
-    earlier = fresh(seed).tickets
+    earlier = new_booking_state(seed).tickets
     at = rng.randrange(len(earlier))
     target = _crossing_of(seed, earlier[at]).target
     checks: tuple[Check, ...] = (
@@ -110,12 +112,12 @@ def _cancel(seed: int) -> Draft:
             and not any(one.cancelled for one in state.tickets[:at] + state.tickets[at + 1 :])
         ),
     )
-    return Draft({"code": earlier[at].code, "target": target}, checks)
+    return TaskInstance({"code": earlier[at].code, "target": target}, checks)
 
 
-def _change(seed: int) -> Draft:
+def _change(seed: int) -> TaskInstance:
     rng, _ = _start("booking-change", seed)
-    state = fresh(seed)
+    state = new_booking_state(seed)
     at = rng.randrange(len(state.tickets))
     crossing = _crossing_of(seed, state.tickets[at])
     seat = rng.choice(state.free(crossing))
@@ -129,10 +131,10 @@ def _change(seed: int) -> Draft:
         ),
         lambda state, answer: not state.stays,
     )
-    return Draft({"target": crossing.target, "day": crossing.day, "seat": seat}, checks)
+    return TaskInstance({"target": crossing.target, "day": crossing.day, "seat": seat}, checks)
 
 
-def _ferry(seed: int) -> Draft:
+def _ferry(seed: int) -> TaskInstance:
     rng, _ = _start("booking-ferry", seed)
     values, found = _day_of_crossings(rng, seed)
     one, person, meal = rng.choice(found), _person(rng), rng.choice(MEALS[1:])
@@ -145,10 +147,10 @@ def _ferry(seed: int) -> Draft:
         _ticket(lambda ticket: _is_for(ticket, person)),
         _ticket(lambda ticket: ticket.meal == meal),
     )
-    return Draft({**values, **person, "time": one.time, "seat": seat, "meal": meal}, checks)
+    return TaskInstance({**values, **person, "time": one.time, "seat": seat, "meal": meal}, checks)
 
 
-def _room(seed: int) -> Draft:
+def _room(seed: int) -> TaskInstance:
     rng, found = _start("booking-room", seed)
     room, person = rng.choice(found.rooms), _person(rng)
     day, nights, guests = found.day(rng.randrange(BOOKABLE_DAYS)), rng.randint(2, 9), rng.randint(1, room.sleeps)
@@ -160,10 +162,10 @@ def _room(seed: int) -> Draft:
         _stay(lambda stay: _is_for(stay, person)),
     )
     values = {"room": room.name, "house": room.house, "town": room.town, "day": day}
-    return Draft({**values, **person, "nights": str(nights), "guests": str(guests)}, checks)
+    return TaskInstance({**values, **person, "nights": str(nights), "guests": str(guests)}, checks)
 
 
-def _trip(seed: int) -> Draft:
+def _trip(seed: int) -> TaskInstance:
     rng, found = _start("booking-trip", seed)
     values, departures = _day_of_crossings(rng, seed)
     best, person = min(departures, key=lambda one: one.cents), _person(rng)
@@ -181,7 +183,7 @@ def _trip(seed: int) -> Draft:
         _stay(lambda stay: _is_for(stay, person)),
     )
     values |= {"time": best.time, "room": room.name, "house": room.house, "meal": meal}
-    return Draft({**values, **person, "nights": str(nights), "guests": str(guests)}, checks)
+    return TaskInstance({**values, **person, "nights": str(nights), "guests": str(guests)}, checks)
 
 
 _HOST = "booking.test"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import View
-from webgym_cli.environments.browser.actions import to_normalised
-from webgym_cli.environments.browser.observe import Sighting, look
+from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.browser.actions import normalise_point
+from webgym_cli.environments.browser.observe import ElementSnapshot, list_elements
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.fixture_sites.experts import Expert, site_expert
-from webgym_cli.environments.fixture_sites.faults import Knobs
+from webgym_cli.environments.fixture_sites.experts import SiteExpert, make_site_expert
+from webgym_cli.environments.fixture_sites.faults import FaultConfig
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.errors import BoundaryError
@@ -24,9 +24,9 @@ _TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
 class SitesPool(WebPool):
     """Serves the sites in this process and makes environments on them; all else is as on the open web."""
 
-    def __init__(self, settings: Settings, mode: InteractionMode, knobs: Knobs | None = None) -> None:
+    def __init__(self, settings: Settings, mode: InteractionMode, faults: FaultConfig | None = None) -> None:
         super().__init__(settings, mode)
-        self.server = SiteServer(knobs=knobs)
+        self.server = SiteServer(faults=faults)
 
     async def __aenter__(self) -> SitesPool:
         """Serve the sites, open the gate to them, start the browser."""
@@ -60,16 +60,16 @@ class SitesEnvironment(WebEnvironment):
         self._sites = pool.server
         self._mode = pool.mode
         self._token = ""
-        self._expert: Expert | None = None
+        self._expert: SiteExpert | None = None
 
-    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+    async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start an episode with fresh state on the server and open its start page."""
         _, view = await super().reset(task, seed)
         instruction = self._sites.instruction(self._token)
-        self._expert = site_expert(task.id, instruction)
+        self._expert = make_site_expert(task.id, instruction)
         return instruction, view
 
-    def briefed(self, task: Task) -> Task:
+    def resolve_task(self, task: Task) -> Task:
         """Return the task with the facts and the answer of this episode, for a judge."""
         rubric, answer = self._sites.rubric(self._token), self._sites.reference_answer(self._token)
         return task.model_copy(update={"rubric": rubric, "reference_answer": answer})
@@ -84,7 +84,7 @@ class SitesEnvironment(WebEnvironment):
         session = self._running()
         if self._expert is None:
             raise RuntimeError("the environment was not reset")
-        seen = await look(session)
+        seen = await list_elements(session)
         text = await session.evaluate(_TEXT)
         try:
             action = self._expert.next(session.url, [sighting.element for sighting in seen], text)
@@ -103,10 +103,10 @@ class SitesEnvironment(WebEnvironment):
         self._token = self._sites.start_episode(task, seed)
         await session.set_cookies(EPISODE_COOKIE, self._token, HOSTS)
 
-    def _pointed(self, action: AnyAction, seen: list[Sighting]) -> AnyAction:
+    def _pointed(self, action: AnyAction, seen: list[ElementSnapshot]) -> AnyAction:
         """Return an action on a marked element as one on the point where it can be clicked."""
         if isinstance(action, WebRLAction) or action.element_id is None:
             return action
         options = self._running().options
-        point = to_normalised(seen[action.element_id].point, (options.width, options.height))
+        point = normalise_point(seen[action.element_id].point, (options.width, options.height))
         return action.model_copy(update={"element_id": None, "coordinate": point})

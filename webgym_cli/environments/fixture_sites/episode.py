@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from webgym_cli.environments.fixture_sites.registry import site
-from webgym_cli.environments.fixture_sites.task_template import Draft, SiteTask
+from webgym_cli.environments.fixture_sites.registry import find_site
+from webgym_cli.environments.fixture_sites.task_template import SiteTask, TaskInstance
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
@@ -21,7 +21,7 @@ class LiveEpisode:
     task: SiteTask
     seed: int
     requests: int = 0
-    """Pages asked for so far; numbers what the knobs do."""
+    """Pages asked for so far; numbers what the faults do."""
     pages: dict[str, int] = field(default_factory=dict)
     """The same by host."""
     _states: dict[str, Any] = field(default_factory=dict)
@@ -32,16 +32,16 @@ class LiveEpisode:
         return f"{self.task.id}/{self.seed}"
 
     @property
-    def draft(self) -> Draft:
+    def instance(self) -> TaskInstance:
         """What the seed decided about the task."""
-        return _draft(self.task, self.seed)
+        return _instantiate(self.task, self.seed)
 
     def state(self, host: str) -> Any:
         """Return the state of one site, made when it is first asked for."""
         if host not in self._states:
-            state = site(host).fresh(self.seed)
-            if host == self.task.host and self.draft.prepare is not None:
-                self.draft.prepare(state)
+            state = find_site(host).new_state(self.seed)
+            if host == self.task.host and self.instance.prepare is not None:
+                self.instance.prepare(state)
             self._states[host] = state
         return self._states[host]
 
@@ -54,13 +54,13 @@ class LiveEpisode:
 
     def score(self, answer: str | None) -> tuple[float, str]:
         """Return 1.0 or 0.0, and why."""
-        return self.task.score(self.draft, self.state(self.task.host), answer)
+        return self.task.score(self.instance, self.state(self.task.host), answer)
 
 
-_NOTHING_ASKED = SiteTask("open-world", "", "", (), lambda seed: Draft({}, ()))
+_NOTHING_ASKED = SiteTask("open-world", "", "", (), lambda seed: TaskInstance({}, ()))
 
 
-class Episodes:
+class EpisodeTable:
     """All live episodes, by a token that nobody can guess."""
 
     def __init__(self) -> None:
@@ -95,5 +95,5 @@ class Episodes:
 
 
 @lru_cache(maxsize=256)
-def _draft(task: SiteTask, seed: int) -> Draft:
+def _instantiate(task: SiteTask, seed: int) -> TaskInstance:
     return task.draw(seed)

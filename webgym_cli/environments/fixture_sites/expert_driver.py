@@ -10,14 +10,14 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
 from webgym_cli.records.webrl import AnyAction
 
-Plan = Generator[AnyAction, None, None]
-"""Yields one action after the other; between two of them the hands are shown the next page."""
+ActionPlan = Generator[AnyAction, None, None]
+"""Yields one action after the other; between two of them the driver are shown the next page."""
 _SCROLLS, _WAITS = 4, 5
 FIELDS = ("textbox", "searchbox", "password", "textarea", "date", "combobox")
 """The roles of what can be typed into."""
 
 
-class Hands:
+class ExpertDriver:
     """The current page, and how to act on it. Methods that return a generator are used with `yield from`."""
 
     def __init__(self, asked: Mapping[str, str]) -> None:
@@ -43,18 +43,18 @@ class Hands:
             yield self._scroll()
         raise LookupError(f"{self.url} shows no element that is called {name!r}")
 
-    def click(self, name: str, *roles: str) -> Plan:
+    def click(self, name: str, *roles: str) -> ActionPlan:
         """Click on the element of this name."""
         element = yield from self.find(name, *roles)
         yield Action(name=ActionName.CLICK, element_id=element.id)
 
-    def type(self, name: str, text: str) -> Plan:
+    def type(self, name: str, text: str) -> ActionPlan:
         """Type into the field of this name; a line feed at the end submits its form."""
         element = yield from self.find(name, *FIELDS)
         if element.value != text:
             yield Action(name=ActionName.TYPE, element_id=element.id, text=text)
 
-    def fill(self, fields: Mapping[str, str]) -> Plan:
+    def fill(self, fields: Mapping[str, str]) -> ActionPlan:
         """Type into several fields."""
         for name, text in fields.items():
             yield from self.type(name, text)
@@ -73,7 +73,7 @@ class Hands:
             yield Action(name=ActionName.WAIT, seconds=1)
         raise LookupError(f"{self.url} has no text like {pattern!r}")
 
-    def answer(self, text: str) -> Plan:
+    def answer(self, text: str) -> ActionPlan:
         """Give the answer."""
         yield Action(name=ActionName.ANSWER, text=text)
 
@@ -85,11 +85,11 @@ class Hands:
         return Action(name=ActionName.SCROLL, direction="down" if self._pages_down > 0 else "up")
 
 
-Solver = Callable[[Hands], Plan]
+Solver = Callable[[ExpertDriver], ActionPlan]
 """Solves one task, whatever its seed."""
 
 
-def understood(template: str, instruction: str) -> dict[str, str]:
+def parse_instruction(template: str, instruction: str) -> dict[str, str]:
     """Return what stands in the instruction where its template has names. Raises `LookupError` if it doesn't fit."""
     pattern, seen = "", set[str]()
     for literal, name, _, _ in string.Formatter().parse(template):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from webgym_cli.environments.fixture_sites.expert_driver import Hands, Solver, understood
+from webgym_cli.environments.fixture_sites.expert_driver import ExpertDriver, Solver, parse_instruction
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
@@ -14,13 +14,13 @@ from webgym_cli.records.webrl import AnyAction
 _FAILED, _CAPTCHA = "Something went wrong", "Verify you are human"
 
 
-class Expert:
-    """Solves one episode. Also gets over pages that fail or come blank, as the knobs make them."""
+class SiteExpert:
+    """Solves one episode. Also gets over pages that fail or come blank, as the faults make them."""
 
     def __init__(self, solver: Solver, asked: Mapping[str, str]) -> None:
         """`asked`: what the instruction says, by the names that the solver has for it."""
-        self._hands = Hands(asked)
-        self._plan = solver(self._hands)
+        self._driver = ExpertDriver(asked)
+        self._plan = solver(self._driver)
         self._waited = False
 
     def next(self, url: str, elements: Sequence[Element], text: str) -> AnyAction:
@@ -31,7 +31,7 @@ class Expert:
         if trouble := self._trouble(url, elements, text):
             return trouble
         self._waited = False
-        self._hands.look(url, elements, text)
+        self._driver.look(url, elements, text)
         try:
             return next(self._plan)
         except StopIteration:
@@ -50,17 +50,17 @@ class Expert:
         return None
 
 
-def site_expert(task_id: str, instruction: str) -> Expert:
+def make_site_expert(task_id: str, instruction: str) -> SiteExpert:
     """Return an expert for one episode of a task of the sites.
 
     Raises `UsageError` for an unknown task, `LookupError` for an instruction that is not the task's.
     """
-    asked = understood(find_task(task_id).instruction, instruction)
-    return Expert(solvers()[task_id], asked)
+    asked = parse_instruction(find_task(task_id).instruction, instruction)
+    return SiteExpert(load_solvers()[task_id], asked)
 
 
 @cache
-def solvers() -> dict[str, Solver]:
+def load_solvers() -> dict[str, Solver]:
     """Return the solver of each task."""
     from webgym_cli.environments.fixture_sites import booking_expert, mail_expert, shop_expert, wiki_expert
 

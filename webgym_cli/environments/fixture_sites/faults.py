@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class LatencyModel:
     """How long every answer is held back, in seconds: `median * exp(sigma * N(0, 1))`; constant when sigma is 0."""
 
     median: float = 0.0
@@ -26,10 +26,10 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Knobs:
+class FaultConfig:
     """How the sites misbehave. They act on the pages of the sites, never on those of the laboratory."""
 
-    latency: Latency = Latency()
+    latency: LatencyModel = LatencyModel()
     """Holds back every answer."""
     error_rate: float = 0.0
     """Share of the requests for a page that are answered with HTTP 500, before they change anything."""
@@ -58,16 +58,16 @@ class Knobs:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} can't be negative, got {getattr(self, name)}")
 
-    def fate(self, episode: str, number: int) -> Fate:
+    def draw_fault(self, episode: str, number: int) -> RequestFault:
         """Return what befalls the episode's request of that number (from 0): always the same for the same seed."""
         rng = random.Random(f"{self.seed}/{episode}/{number}")
         delay = self.latency.draw(rng)
         error, slow, blank = (rng.random() < share for share in (self.error_rate, self.slow_rate, self.blank_rate))
-        return Fate(delay=delay + (self.slow_seconds if slow else 0.0), error=error, blank=blank)
+        return RequestFault(delay=delay + (self.slow_seconds if slow else 0.0), error=error, blank=blank)
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class RequestFault:
     """What befalls one request."""
 
     delay: float

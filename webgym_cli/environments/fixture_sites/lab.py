@@ -7,8 +7,8 @@ import contextlib
 import math
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.fixture_sites.padding import ballast
-from webgym_cli.environments.fixture_sites.web import Reply, missing, notice, page
+from webgym_cli.environments.fixture_sites.padding import padding_html
+from webgym_cli.environments.fixture_sites.web import SiteResponse, message_page, not_found_page, render_page
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -51,7 +51,7 @@ async def serve(host: str, request: web.Request) -> web.StreamResponse:
 
     path, query = request.path, request.query
     if host != "lab.test" and path != "/framed":
-        return _html(missing())
+        return _html(not_found_page())
     if path == "/file.txt":
         headers = {"Content-Disposition": 'attachment; filename="report.txt"'}
         return web.Response(text="A downloaded file.\n", headers=headers)
@@ -75,33 +75,33 @@ async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamRespon
     return response
 
 
-def _page(host: str, path: str, nodes: str, *, auto: bool) -> Reply:
+def _page(host: str, path: str, nodes: str, *, auto: bool) -> SiteResponse:
     if path == "/":
-        return page("lab/index.html", pages=PAGES)
+        return render_page("lab/index.html", pages=PAGES)
     if path == "/blank":
-        return Reply("")
+        return SiteResponse("")
     if path == "/captcha":
-        return page("captcha.html", 403, host=host, reference="lab")
+        return render_page("captcha.html", 403, host=host, reference="lab")
     if path == "/error":
-        return page("failed.html", 500, method="get", path="/error", fields=[])
+        return render_page("failed.html", 500, method="get", path="/error", fields=[])
     if path == "/heavy":
         return _heavy(nodes)
     if path == "/huge-text":
-        return page("lab/huge-text.html", paragraphs=_HUGE_PARAGRAPHS)
+        return render_page("lab/huge-text.html", paragraphs=_HUGE_PARAGRAPHS)
     if path in PAGES:
-        return page(f"lab{path}.html", host=host, auto=auto)
-    return missing()
+        return render_page(f"lab{path}.html", host=host, auto=auto)
+    return not_found_page()
 
 
-def _heavy(text: str) -> Reply:
+def _heavy(text: str) -> SiteResponse:
     try:
         nodes = int(text or _DEFAULT_NODES)
     except ValueError:
         nodes = -1
     if not 0 <= nodes <= _MOST_NODES:
-        return notice("Bad number", f"nodes is a whole number from 0 to {_MOST_NODES}.", 400)
-    body = page("lab/heavy.html", nodes=nodes).body
-    return Reply(body.replace("</main>", f"{ballast(nodes)}</main>"))
+        return message_page("Bad number", f"nodes is a whole number from 0 to {_MOST_NODES}.", 400)
+    body = render_page("lab/heavy.html", nodes=nodes).body
+    return SiteResponse(body.replace("</main>", f"{padding_html(nodes)}</main>"))
 
 
 async def _slow(text: str) -> web.Response:
@@ -110,20 +110,20 @@ async def _slow(text: str) -> web.Response:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= _MOST_SECONDS:
-        return _html(notice("Bad number", f"seconds is a number from 0 to {_MOST_SECONDS:g}.", 400))
+        return _html(message_page("Bad number", f"seconds is a number from 0 to {_MOST_SECONDS:g}.", 400))
     await asyncio.sleep(seconds)
-    return _html(page("lab/slow.html", seconds=f"{seconds:g}"))
+    return _html(render_page("lab/slow.html", seconds=f"{seconds:g}"))
 
 
 def _redirect(target: str) -> web.Response:
     from aiohttp import web
 
     if any(ord(character) < 32 for character in target):
-        return _html(notice("Bad address", "An address has no control characters.", 400))
+        return _html(message_page("Bad address", "An address has no control characters.", 400))
     return web.Response(status=302, headers={"Location": target, "Cache-Control": "no-store"})
 
 
-def _html(reply: Reply) -> web.Response:
+def _html(reply: SiteResponse) -> web.Response:
     from aiohttp import web
 
     return web.Response(text=reply.body, status=reply.status, content_type="text/html")

@@ -70,7 +70,7 @@ class Sent:
     reply_to: int | None = None
     """Id of the message that it answers."""
     forwards: int | None = None
-    """Id of the message that it hands on."""
+    """Id of the message that it driver on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 
-from webgym_cli.environments.fixture_sites.answers import same_text, says
+from webgym_cli.environments.fixture_sites.answers import contains_answer, is_same_text
 from webgym_cli.environments.fixture_sites.mail import Mailbox, Sent, mailbox
-from webgym_cli.environments.fixture_sites.task_template import Check, Draft, SiteTask, told
+from webgym_cli.environments.fixture_sites.task_template import Check, SiteTask, TaskInstance, answer_contains
 from webgym_cli.environments.fixture_sites.words import code
 
 _PURPOSES = ("Picnic", "Rehearsal", "Invitation", "Delivery", "Repair")
@@ -30,7 +30,7 @@ def _to(address: str) -> Check:
 
 
 def _mentions(text: str) -> Check:
-    return _wrote(lambda sent: says(sent.body, text))
+    return _wrote(lambda sent: contains_answer(sent.body, text))
 
 
 def _lies_in(message: int, folder: str) -> Check:
@@ -42,44 +42,44 @@ def _only_moved(*messages: int) -> Check:
     return lambda state, answer: state.elsewhere() <= set(messages)
 
 
-def _unread(seed: int) -> Draft:
+def _unread(seed: int) -> TaskInstance:
     _, box, values = _start("mail-unread", seed)
     count = str(len(box.unread))
-    return Draft({**values, "count": count}, (told(count),), count)
+    return TaskInstance({**values, "count": count}, (answer_contains(count),), count)
 
 
-def _trip(seed: int) -> Draft:
+def _trip(seed: int) -> TaskInstance:
     rng, box, values = _start("mail-trip", seed)
     message = rng.choice(box.of("trip"))
     reference, day = message.facts
     town = message.subject.rpartition(" ")[2]
     values |= {"sender": message.sender, "town": town, "reference": reference, "day": day}
-    return Draft(values, (told(reference), told(day)), f"{reference}, {day}")
+    return TaskInstance(values, (answer_contains(reference), answer_contains(day)), f"{reference}, {day}")
 
 
-def _write(seed: int) -> Draft:
+def _write(seed: int) -> TaskInstance:
     rng, box, values = _start("mail-write", seed)
     contact = rng.choice(box.contacts)
     subject, text = f"{rng.choice(_PURPOSES)} {code(rng)}", rng.choice(_TEXTS)
     checks = (
         _to(contact.email),
-        _wrote(lambda sent: same_text(sent.subject, subject)),
-        _wrote(lambda sent: same_text(sent.body, text)),
+        _wrote(lambda sent: is_same_text(sent.subject, subject)),
+        _wrote(lambda sent: is_same_text(sent.body, text)),
     )
     values |= {"name": contact.name, "email": contact.email, "subject": subject, "text": text}
-    return Draft(values, checks)
+    return TaskInstance(values, checks)
 
 
-def _archive(seed: int) -> Draft:
+def _archive(seed: int) -> TaskInstance:
     rng, box, values = _start("mail-archive", seed)
     sender = rng.choice(box.of("issue")).sender
     issues = [message for message in box.messages if message.sender == sender]
     values |= {"sender": sender} | {f"issue{at}": message.subject for at, message in enumerate(issues)}
     moved = tuple(_lies_in(message.id, "archive") for message in issues)
-    return Draft(values, (*moved, _only_moved(*(message.id for message in issues))))
+    return TaskInstance(values, (*moved, _only_moved(*(message.id for message in issues))))
 
 
-def _reply(seed: int) -> Draft:
+def _reply(seed: int) -> TaskInstance:
     rng, box, values = _start("mail-reply", seed)
     meeting = rng.choice(box.of("meeting"))
     room, time, topic = meeting.facts
@@ -92,10 +92,10 @@ def _reply(seed: int) -> Draft:
         _mentions(time),
     )
     values |= {"asker": question.sender, "topic": topic, "room": room, "time": time, "host": meeting.sender}
-    return Draft(values, checks)
+    return TaskInstance(values, checks)
 
 
-def _forward(seed: int) -> Draft:
+def _forward(seed: int) -> TaskInstance:
     rng, box, values = _start("mail-forward", seed)
     invoice, contact = rng.choice(box.of("invoice")), rng.choice(box.contacts)
     amount, due = invoice.facts
@@ -108,17 +108,17 @@ def _forward(seed: int) -> Draft:
         _only_moved(invoice.id),
     )
     values |= {"firm": invoice.sender, "name": contact.name, "email": contact.email, "due": due, "amount": amount}
-    return Draft({**values, "subject": invoice.subject}, checks)
+    return TaskInstance({**values, "subject": invoice.subject}, checks)
 
 
-def _invoices(seed: int) -> Draft:
+def _invoices(seed: int) -> TaskInstance:
     rng, box, values = _start("mail-invoices", seed)
     invoices, contact = rng.sample(box.of("invoice"), 3), rng.choice(box.contacts)
     amounts = [invoice.facts[0] for invoice in invoices]
     total = sum((Decimal(amount.removeprefix("€").replace(",", "")) for amount in amounts), Decimal())
     checks = (
         _to(contact.email),
-        _wrote(lambda sent: same_text(sent.subject, "Invoices")),
+        _wrote(lambda sent: is_same_text(sent.subject, "Invoices")),
         *(_mentions(amount) for amount in amounts),
         _mentions(f"{total}"),
         *(_lies_in(invoice.id, "archive") for invoice in invoices),
@@ -127,7 +127,7 @@ def _invoices(seed: int) -> Draft:
     values |= {"name": contact.name, "email": contact.email, "total": f"€{total:,}"}
     for at, invoice in enumerate(invoices):
         values |= {f"firm{at}": invoice.sender, f"amount{at}": amounts[at]}
-    return Draft(values, checks)
+    return TaskInstance(values, checks)
 
 
 _LOGIN = "Log in as {user} with the password {password}. "

@@ -2,47 +2,57 @@
 
 from __future__ import annotations
 
-from webgym_cli.environments.fixture_sites.episode import Episodes
-from webgym_cli.environments.fixture_sites.tasks import find_task, site_tasks
-from webgym_cli.environments.fixture_sites.web import Reply, Visit, missing, notice, page, redirect, whole
+from webgym_cli.environments.fixture_sites.episode import EpisodeTable
+from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
+from webgym_cli.environments.fixture_sites.web import (
+    SiteRequest,
+    SiteResponse,
+    message_page,
+    not_found_page,
+    parse_whole,
+    redirect,
+    render_page,
+)
 from webgym_cli.errors import UsageError
 
 PREFIX = "/_/"
-"""Where the door stands on each site. Sites that agents visit don't have it."""
+"""Where the door stands on each site. Sites that agents request don't have it."""
 _LARGEST_SEED = 999_999_999
 
 
-def answer(episodes: Episodes, host: str, token: str, visit: Visit) -> tuple[Reply, str | None]:
-    """Answer a visit at the door. Returns the reply and the token of an episode that was started."""
-    if visit.path == PREFIX:
-        return _show(episodes, host, token, visit.query.get("answer")), None
-    if visit.path == f"{PREFIX}start" and visit.method == "POST":
-        return _start(episodes, host, token, visit)
-    return missing(), None
+def serve_manual_play(
+    episodes: EpisodeTable, host: str, token: str, request: SiteRequest
+) -> tuple[SiteResponse, str | None]:
+    """Answer a request at the door. Returns the reply and the token of an episode that was started."""
+    if request.path == PREFIX:
+        return _show(episodes, host, token, request.query.get("answer")), None
+    if request.path == f"{PREFIX}start" and request.method == "POST":
+        return _start(episodes, host, token, request)
+    return not_found_page(), None
 
 
-def _show(episodes: Episodes, host: str, token: str, told: str | None) -> Reply:
+def _show(episodes: EpisodeTable, host: str, token: str, told: str | None) -> SiteResponse:
     live = episodes.find(token)
-    return page(
+    return render_page(
         "door.html",
         host=host,
-        tasks=[task for task in site_tasks() if task.start_url == f"http://{host}/"],
+        tasks=[task for task in list_site_tasks() if task.start_url == f"http://{host}/"],
         live=live,
-        instruction=live.task.asked(live.draft) if live else "",
+        instruction=live.task.asked(live.instance) if live else "",
         verdict=live.score(told) if live and told is not None else None,
         answer=told or "",
     )
 
 
-def _start(episodes: Episodes, host: str, token: str, visit: Visit) -> tuple[Reply, str | None]:
-    seed = whole(visit.field("seed"), 0, _LARGEST_SEED)
+def _start(episodes: EpisodeTable, host: str, token: str, request: SiteRequest) -> tuple[SiteResponse, str | None]:
+    seed = parse_whole(request.field("seed"), 0, _LARGEST_SEED)
     if seed is None:
-        return notice("Bad seed", f"A seed is a whole number from 0 to {_LARGEST_SEED}.", 400), None
+        return message_page("Bad seed", f"A seed is a whole number from 0 to {_LARGEST_SEED}.", 400), None
     try:
-        task = find_task(visit.field("task"))
+        task = find_task(request.field("task"))
     except UsageError as error:
-        return notice("Unknown task", str(error), 400), None
+        return message_page("Unknown task", str(error), 400), None
     if task.host != host:
-        return notice("Another site's task", f"{task.id} starts at http://{task.host}{PREFIX}", 400), None
+        return message_page("Another site's task", f"{task.id} starts at http://{task.host}{PREFIX}", 400), None
     episodes.end(token)
     return redirect(PREFIX), episodes.start(task.task, seed)

@@ -8,16 +8,16 @@ _GROUP = 20
 """Elements of a section; one of them is a link."""
 
 
-def burdened(body: str, nodes: int, endless: str | None) -> str:
+def add_padding(body: str, nodes: int, endless: str | None) -> str:
     """Return the page with so many more elements and, when its address is given, a picture that hangs."""
-    more = ballast(nodes) if nodes else ""
+    more = padding_html(nodes) if nodes else ""
     if endless is not None:
         more += f'<img src="{endless}" width="1" height="1" alt="">'
     return body.replace("</body>", f"{more}</body>") if more else body
 
 
 @lru_cache(maxsize=4)
-def ballast(nodes: int) -> str:
+def padding_html(nodes: int) -> str:
     """Return HTML with exactly so many elements: sections with headings, lists, texts and some links."""
     parts: list[str] = []
     made = 0

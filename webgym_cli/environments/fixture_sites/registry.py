@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from webgym_cli.environments.fixture_sites.web import Reply, Visit
+from webgym_cli.environments.fixture_sites.web import SiteRequest, SiteResponse
 
 SITE_HOSTS = ("shop.test", "mail.test", "wiki.test", "booking.test")
 """The sites that have episodes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class FixtureSite:
     """One site: what it starts with and how it answers."""
 
     host: str
-    fresh: Callable[[int], Any]
+    new_state: Callable[[int], Any]
     """Makes the state that a seed starts with."""
-    answer: Callable[[Any, Visit], Reply]
+    answer: Callable[[Any, SiteRequest], SiteResponse]
     """Answers a visit; a POST may change the state."""
 
 
-def site(host: str) -> Site:
+def find_site(host: str) -> FixtureSite:
     """Return the site of a host. Raises `KeyError` when there is none."""
-    return _sites()[host]
+    return _load_sites()[host]
 
 
 @cache
-def _sites() -> dict[str, Site]:
+def _load_sites() -> dict[str, FixtureSite]:
     from webgym_cli.environments.fixture_sites import (
         booking,
         booking_pages,
@@ -43,8 +43,8 @@ def _sites() -> dict[str, Site]:
     )
 
     return {
-        "shop.test": Site("shop.test", shop.ShopState, shop_pages.answer),
-        "mail.test": Site("mail.test", mail.MailState, mail_pages.answer),
-        "wiki.test": Site("wiki.test", wiki.WikiState, wiki_pages.answer),
-        "booking.test": Site("booking.test", booking.fresh, booking_pages.answer),
+        "shop.test": FixtureSite("shop.test", shop.ShopState, shop_pages.answer),
+        "mail.test": FixtureSite("mail.test", mail.MailState, mail_pages.answer),
+        "wiki.test": FixtureSite("wiki.test", wiki.WikiState, wiki_pages.answer),
+        "booking.test": FixtureSite("booking.test", booking.new_booking_state, booking_pages.answer),
     }

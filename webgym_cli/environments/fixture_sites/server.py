@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from webgym_cli.environments.fixture_sites import lab
 from webgym_cli.environments.fixture_sites import manual_play as door
-from webgym_cli.environments.fixture_sites.episode import Episodes, LiveEpisode
-from webgym_cli.environments.fixture_sites.faults import Knobs
-from webgym_cli.environments.fixture_sites.padding import burdened
-from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS, site
-from webgym_cli.environments.fixture_sites.web import Reply, Visit, notice, page
+from webgym_cli.environments.fixture_sites.episode import EpisodeTable, LiveEpisode
+from webgym_cli.environments.fixture_sites.faults import FaultConfig
+from webgym_cli.environments.fixture_sites.padding import add_padding
+from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS, find_site
+from webgym_cli.environments.fixture_sites.web import SiteRequest, SiteResponse, message_page, render_page
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 
@@ -34,11 +34,11 @@ _SHUTDOWN = 1.0
 class SiteServer:
     """An async context manager that serves all sites on 127.0.0.1. With `door`, people can start episodes by hand."""
 
-    def __init__(self, *, port: int = 0, knobs: Knobs | None = None, door: bool = False) -> None:
-        self.knobs = knobs or Knobs()
+    def __init__(self, *, port: int = 0, faults: FaultConfig | None = None, door: bool = False) -> None:
+        self.faults = faults or FaultConfig()
         self._port = port
         self._door = door
-        self._episodes = Episodes()
+        self._episodes = EpisodeTable()
         self._runner: web.AppRunner | None = None
         self.closing = asyncio.Event()
         """Set when the server stops: ends all that waits."""
@@ -70,7 +70,7 @@ class SiteServer:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
-        self._episodes = Episodes()
+        self._episodes = EpisodeTable()
 
     @property
     def address(self) -> str:
@@ -96,16 +96,16 @@ class SiteServer:
     def instruction(self, token: str) -> str:
         """Return what the episode asks for. This and the next three raise `KeyError` for an unknown token."""
         live = self._live(token)
-        return live.task.asked(live.draft)
+        return live.task.asked(live.instance)
 
     def rubric(self, token: str) -> tuple[str, ...]:
         """Return the episode's facts."""
         live = self._live(token)
-        return live.task.rubric(live.draft)
+        return live.task.rubric(live.instance)
 
     def reference_answer(self, token: str) -> str | None:
         """Return the right answer, alternatives with `|OR|` between; None when the state decides."""
-        return self._live(token).draft.reference
+        return self._live(token).instance.reference
 
     def score(self, token: str, answer: str | None) -> tuple[float, str]:
         """Return 1.0 when the task is solved, else 0.0, and the reason in words."""
@@ -128,76 +128,80 @@ class SiteServer:
         if host in lab.HOSTS:
             return await lab.serve(host, request)
         if host not in SITE_HOSTS:
-            return _response(notice("No such site", f"This server has no site {host!r}.", 404))
+            return _response(message_page("No such site", f"This server has no site {host!r}.", 404))
         if request.method not in ("GET", "HEAD", "POST"):
-            return _response(notice("Not allowed", "Pages take GET and POST requests.", 405))
+            return _response(message_page("Not allowed", "Pages take GET and POST requests.", 405))
         try:
             visit = await _read(request)
         except (ValueError, LookupError):  # an encoding that does not exist, or bytes that are not in it
-            return _response(notice("Bad request", "This form can't be read.", 400))
+            return _response(message_page("Bad request", "This form can't be read.", 400))
         token = request.cookies.get(EPISODE_COOKIE, "")
         if self._door and visit.path.startswith(door.PREFIX):
             return self._at_door(host, token, visit)
         live = self._episodes.find(token)
         if live is None:
-            return _response(notice("Forbidden", "This site is only open during an episode.", 403))
+            return _response(message_page("Forbidden", "This site is only open during an episode.", 403))
         return _response(await self._answer(live, host, visit))
 
-    def _at_door(self, host: str, token: str, visit: Visit) -> web.StreamResponse:
-        reply, fresh = door.answer(self._episodes, host, token, visit)
+    def _at_door(self, host: str, token: str, visit: SiteRequest) -> web.StreamResponse:
+        reply, new_state = door.serve_manual_play(self._episodes, host, token, visit)
         response = _response(reply)
-        if fresh is not None:
-            response.set_cookie(EPISODE_COOKIE, fresh, httponly=True, samesite="Lax")
+        if new_state is not None:
+            response.set_cookie(EPISODE_COOKIE, new_state, httponly=True, samesite="Lax")
         return response
 
-    async def _answer(self, live: LiveEpisode, host: str, visit: Visit) -> Reply:
-        """Answer a visit as the knobs have it."""
-        knobs = self.knobs
-        fate = knobs.fate(live.name, live.count(host))
-        if fate.delay:
+    async def _answer(self, live: LiveEpisode, host: str, visit: SiteRequest) -> SiteResponse:
+        """Answer a visit as the faults have it."""
+        faults = self.faults
+        fault = faults.draw_fault(live.name, live.count(host))
+        if fault.delay:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.closing.wait(), fate.delay)
-        if host in knobs.blocked_hosts and live.pages[host] > knobs.blocked_after:
-            return page("captcha.html", 403, host=host, reference=f"{host}-{live.requests}")
-        if fate.error:
+                await asyncio.wait_for(self.closing.wait(), fault.delay)
+        if host in faults.blocked_hosts and live.pages[host] > faults.blocked_after:
+            return render_page("captcha.html", 403, host=host, reference=f"{host}-{live.requests}")
+        if fault.error:
             return _failed(visit)
-        reply = site(host).answer(live.state(host), visit)
+        reply = find_site(host).answer(live.state(host), visit)
         if reply.location is not None:
             return reply
-        if fate.blank:
-            return Reply("", reply.status)
-        return Reply(burdened(reply.body, knobs.heavy_nodes, ENDLESS if knobs.endless else None), reply.status)
+        if fault.blank:
+            return SiteResponse("", reply.status)
+        return SiteResponse(
+            add_padding(reply.body, faults.heavy_nodes, ENDLESS if faults.endless else None), reply.status
+        )
 
 
-async def serve_forever(port: int, knobs: Knobs | None = None, *, started: Callable[[str], None] | None = None) -> None:
+async def serve_forever(
+    port: int, faults: FaultConfig | None = None, *, started: Callable[[str], None] | None = None
+) -> None:
     """Serve the sites for people until cancelled: `/_/` on each site starts an episode and scores it.
 
     `started` is told the address once the sites can be visited. Raises `UsageError` when the port is taken.
     """
-    async with SiteServer(port=port, knobs=knobs, door=True) as server:
+    async with SiteServer(port=port, faults=faults, door=True) as server:
         if started is not None:
             started(server.address)
         await server.closing.wait()
 
 
-async def _read(request: web.Request) -> Visit:
+async def _read(request: web.Request) -> SiteRequest:
     form: dict[str, tuple[str, ...]] = {}
     if request.method == "POST" and request.content_type == "application/x-www-form-urlencoded":
         posted = await request.post()
         form = {name: tuple(str(value) for value in posted.getall(name)) for name in posted}
     method = "GET" if request.method == "HEAD" else request.method
-    return Visit(method=method, path=request.path, query=dict(request.query), form=form)
+    return SiteRequest(method=method, path=request.path, query=dict(request.query), form=form)
 
 
-def _failed(visit: Visit) -> Reply:
+def _failed(visit: SiteRequest) -> SiteResponse:
     """Return the page of an internal error, with a button that sends the same request again."""
     fields = [(name, value) for name, values in visit.form.items() for value in values]
     if visit.method == "GET":
         fields = list(visit.query.items())
-    return page("failed.html", 500, method=visit.method.lower(), path=visit.path, fields=fields)
+    return render_page("failed.html", 500, method=visit.method.lower(), path=visit.path, fields=fields)
 
 
-def _response(reply: Reply) -> web.Response:
+def _response(reply: SiteResponse) -> web.Response:
     from aiohttp import web
 
     headers = {"Cache-Control": "no-store"}

@@ -47,7 +47,7 @@ EXPRESS_CENTS = 990
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class ProductReview:
     """What a customer wrote."""
 
     author: str
@@ -74,7 +74,7 @@ class Product:
     days: int
     """Days until delivery."""
     colours: tuple[str, ...]
-    reviews: tuple[Review, ...]
+    reviews: tuple[ProductReview, ...]
 
     @property
     def price(self) -> str:
@@ -120,7 +120,7 @@ class Catalogue:
 
 
 @dataclass(slots=True)
-class Line:
+class CartLine:
     """One line of the cart or of an order."""
 
     product: str
@@ -130,11 +130,11 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PlacedOrder:
     """An order that was placed in the episode."""
 
     number: str
-    lines: tuple[Line, ...]
+    lines: tuple[CartLine, ...]
     coupon: str
     """Empty without one."""
     delivery: str
@@ -151,11 +151,11 @@ class ShopState:
     """What an episode changed in the shop."""
 
     seed: int
-    cart: list[Line] = field(default_factory=list)
+    cart: list[CartLine] = field(default_factory=list)
     coupon: str = ""
-    orders: list[Order] = field(default_factory=list)
+    orders: list[PlacedOrder] = field(default_factory=list)
 
-    def line(self, product_id: str) -> Line | None:
+    def line(self, product_id: str) -> CartLine | None:
         """Return the cart's line of a product."""
         return next((line for line in self.cart if line.product == product_id), None)
 
@@ -204,7 +204,7 @@ def _product(rng: random.Random, noun: str, category: str, cents: int, tenths: i
         grams=rng.randint(12, 640) * 10,
         days=rng.randint(2, 21),
         colours=tuple(sorted(rng.sample(_COLOURS.split(), 4))),
-        reviews=tuple(Review(author, rng.randint(1, 5), rng.choice(_PRAISE)) for author in authors),
+        reviews=tuple(ProductReview(author, rng.randint(1, 5), rng.choice(_PRAISE)) for author in authors),
     )
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from webgym_cli.environments.fixture_sites.answers import same_text
-from webgym_cli.environments.fixture_sites.shop import CATEGORIES, Catalogue, Line, Order, Product, ShopState, catalogue
-from webgym_cli.environments.fixture_sites.task_template import Check, Draft, SiteTask, told
+from webgym_cli.environments.fixture_sites.answers import is_same_text
+from webgym_cli.environments.fixture_sites.shop import (
+    CATEGORIES,
+    CartLine,
+    Catalogue,
+    PlacedOrder,
+    Product,
+    ShopState,
+    catalogue,
+)
+from webgym_cli.environments.fixture_sites.task_template import Check, SiteTask, TaskInstance, answer_contains
 from webgym_cli.environments.fixture_sites.words import Address, address, money
 
 
@@ -23,7 +31,7 @@ def _names_but(found: Catalogue, *right: Product) -> tuple[str, ...]:
     return tuple(product.name for product in found.products if product not in right)
 
 
-def _placed(holds: Callable[[Order], bool]) -> Check:
+def _placed(holds: Callable[[PlacedOrder], bool]) -> Check:
     """Make a check of the episode's order; it fails unless exactly one was placed."""
     return lambda state, answer: len(state.orders) == 1 and holds(state.orders[0])
 
@@ -40,7 +48,7 @@ def _with(product: Product, count: int, colour: str | None = None) -> Check:
 def _sent_to(to: Address) -> Check:
     return _placed(
         lambda order: all(
-            same_text(given, wanted)
+            is_same_text(given, wanted)
             for given, wanted in (
                 (order.name, to.name),
                 (order.street, to.street),
@@ -51,37 +59,44 @@ def _sent_to(to: Address) -> Check:
     )
 
 
-def _cheapest(seed: int) -> Draft:
+def _cheapest(seed: int) -> TaskInstance:
     rng, found = _start("shop-cheapest", seed)
     category = rng.choice(tuple(CATEGORIES))
     product = min(found.of(category), key=lambda one: one.cents)
-    return Draft(
-        {"category": category, "product": product.name}, (told(product.name),), product.name, _names_but(found, product)
+    return TaskInstance(
+        {"category": category, "product": product.name},
+        (answer_contains(product.name),),
+        product.name,
+        _names_but(found, product),
     )
 
 
-def _in_stock_deal(seed: int) -> Draft:
+def _in_stock_deal(seed: int) -> TaskInstance:
     rng, found = _start("shop-best-in-stock", seed)
     category = rng.choice(tuple(CATEGORIES))
     product = max(_in_stock(found, category), key=lambda one: one.tenths)
     values = {"category": category, "product": product.name, "price": product.price}
-    return Draft(
+    return TaskInstance(
         values,
-        (told(product.name), told(product.price)),
+        (answer_contains(product.name), answer_contains(product.price)),
         f"{product.name}, {product.price}",
         _names_but(found, product),
     )
 
 
-def _details(seed: int) -> Draft:
+def _details(seed: int) -> TaskInstance:
     rng, found = _start("shop-details", seed)
     product = rng.choice(found.products)
     values = {"product": product.name, "rating": product.rating, "grams": str(product.grams), "days": str(product.days)}
     answer = f"rating {product.rating} of 5, {product.grams} g, {product.days} days"
-    return Draft(values, (told(product.rating), told(values["grams"]), told(values["days"])), answer)
+    return TaskInstance(
+        values,
+        (answer_contains(product.rating), answer_contains(values["grams"]), answer_contains(values["days"])),
+        answer,
+    )
 
 
-def _cart(seed: int) -> Draft:
+def _cart(seed: int) -> TaskInstance:
     rng, found = _start("shop-cart", seed)
     product, count = rng.choice(_in_stock(found)), rng.randint(2, 4)
     values = {"product": product.name, "count": str(count)}
@@ -89,26 +104,31 @@ def _cart(seed: int) -> Draft:
     def holds(state: ShopState, answer: str) -> bool:
         return [(line.product, line.count) for line in state.cart] == [(product.id, count)]
 
-    return Draft(values, (lambda state, answer: state.line(product.id) is not None, holds))
+    return TaskInstance(values, (lambda state, answer: state.line(product.id) is not None, holds))
 
 
-def _history(seed: int) -> Draft:
+def _history(seed: int) -> TaskInstance:
     rng, found = _start("shop-history", seed)
     order = rng.choice(found.past)
     values = {"product": order.product, "number": order.number, "status": order.status, "total": money(order.cents)}
     answer = f"order {order.number}, {order.status}, {money(order.cents)}"
     others = tuple({past.status for past in found.past} - {order.status})
-    return Draft(values, (told(order.number), told(order.status), told(money(order.cents))), answer, others)
+    return TaskInstance(
+        values,
+        (answer_contains(order.number), answer_contains(order.status), answer_contains(money(order.cents))),
+        answer,
+        others,
+    )
 
 
-def _tidy(seed: int) -> Draft:
+def _tidy(seed: int) -> TaskInstance:
     rng, found = _start("shop-tidy-cart", seed)
     kept, gone, changed = rng.sample(_in_stock(found), 3)
     count = rng.randint(2, 4)
     lines = [(kept, 2), (gone, 1), (changed, 1)]
 
     def prepare(state: ShopState) -> None:
-        state.cart = [Line(product.id, product.colours[0], number) for product, number in lines]
+        state.cart = [CartLine(product.id, product.colours[0], number) for product, number in lines]
 
     def counts(state: ShopState, product: Product) -> int:
         line = state.line(product.id)
@@ -121,14 +141,14 @@ def _tidy(seed: int) -> Draft:
         lambda state, answer: len(state.cart) == 2 and not state.orders,
     )
     values = {"gone": gone.name, "changed": changed.name, "kept": kept.name, "count": str(count)}
-    return Draft(values, checks, prepare=prepare)
+    return TaskInstance(values, checks, prepare=prepare)
 
 
 def _address_values(to: Address) -> dict[str, str]:
     return {"name": to.name, "street": to.street, "postcode": to.postcode, "town": to.town}
 
 
-def _order(seed: int) -> Draft:
+def _order(seed: int) -> TaskInstance:
     rng, found = _start("shop-order", seed)
     product, count, to = rng.choice(_in_stock(found)), rng.randint(2, 4), address(rng)
     colour = rng.choice(product.colours[1:])
@@ -142,10 +162,10 @@ def _order(seed: int) -> Draft:
         _placed(lambda order: order.delivery == "express"),
         _sent_to(to),
     )
-    return Draft(values, checks)
+    return TaskInstance(values, checks)
 
 
-def _basket(seed: int) -> Draft:
+def _basket(seed: int) -> TaskInstance:
     rng, found = _start("shop-basket", seed)
     first, second, third = rng.sample(tuple(CATEGORIES), 3)
     cheap = min(_in_stock(found, first), key=lambda one: one.cents)
@@ -170,7 +190,7 @@ def _basket(seed: int) -> Draft:
         _placed(lambda order: order.delivery == "standard"),
         _sent_to(to),
     )
-    return Draft(values, checks)
+    return TaskInstance(values, checks)
 
 
 _PLACE = "{name}, {street}, {postcode} {town}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.environments.fixture_sites.answers import ALTERNATIVES, says, stray_numbers
+from webgym_cli.environments.fixture_sites.answers import ALTERNATIVES, contains_answer, find_stray_numbers
 from webgym_cli.records.task import Task
 
 Check = Callable[[Any, str], bool]
@@ -14,7 +14,7 @@ Check = Callable[[Any, str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TaskInstance:
     """What a seed decides about a task."""
 
     values: Mapping[str, str]
@@ -36,11 +36,11 @@ class SiteTask:
     id: str
     host: str
     instruction: str
-    """A template; its names are filled from the draft."""
+    """A template; its names are filled from the instance."""
     facts: tuple[str, ...]
     """Templates, one for each fact."""
-    draw: Callable[[int], Draft]
-    """Makes the draft of a seed: always the same for the same seed."""
+    draw: Callable[[int], TaskInstance]
+    """Makes the instance of a seed: always the same for the same seed."""
 
     @property
     def task(self) -> Task:
@@ -54,31 +54,31 @@ class SiteTask:
             rubric=self.facts,
         )
 
-    def asked(self, draft: Draft) -> str:
+    def asked(self, instance: TaskInstance) -> str:
         """Return the instruction of an episode."""
-        return self.instruction.format_map(draft.values)
+        return self.instruction.format_map(instance.values)
 
-    def rubric(self, draft: Draft) -> tuple[str, ...]:
+    def rubric(self, instance: TaskInstance) -> tuple[str, ...]:
         """Return the facts of an episode."""
-        return tuple(fact.format_map(draft.values) for fact in self.facts)
+        return tuple(fact.format_map(instance.values) for fact in self.facts)
 
-    def score(self, draft: Draft, state: Any, answer: str | None) -> tuple[float, str]:
+    def score(self, instance: TaskInstance, state: Any, answer: str | None) -> tuple[float, str]:
         """Return 1.0 when every fact holds, else 0.0, and the reason in words."""
-        told = answer or ""
-        if draft.reference is not None and not told.strip():
+        said = answer or ""
+        if instance.reference is not None and not said.strip():
             return 0.0, "no answer was given"
-        facts = zip(self.rubric(draft), draft.checks, strict=True)
-        unmet = [text for text, holds in facts if not holds(state, told)]
+        facts = zip(self.rubric(instance), instance.checks, strict=True)
+        unmet = [text for text, holds in facts if not holds(state, said)]
         if unmet:
             return 0.0, "not met: " + "; ".join(unmet)
-        if draft.reference is not None:
-            rivals = [rival for rival in draft.rivals if says(told, rival)]
-            stray = rivals or stray_numbers(told, *draft.reference.split(ALTERNATIVES), self.asked(draft))
+        if instance.reference is not None:
+            rivals = [rival for rival in instance.rivals if contains_answer(said, rival)]
+            stray = rivals or find_stray_numbers(said, *instance.reference.split(ALTERNATIVES), self.asked(instance))
             if stray:
                 return 0.0, "the answer also names " + ", ".join(stray)
         return 1.0, "all facts hold"
 
 
-def told(expected: str) -> Check:
+def answer_contains(expected: str) -> Check:
     """Make a check of the answer: it contains this text or one of its alternatives."""
-    return lambda state, answer: says(answer, expected)
+    return lambda state, answer: contains_answer(answer, expected)

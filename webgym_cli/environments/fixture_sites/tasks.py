@@ -9,7 +9,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 
 
-def site_tasks() -> tuple[Task, ...]:
+def list_site_tasks() -> tuple[Task, ...]:
     """Return the tasks as records, by site. Instruction and rubric are templates that an episode's seed fills in."""
     return tuple(found.task for found in _by_id().values())
 

@@ -15,7 +15,7 @@ World = TypeVar("World")
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class SiteRequest:
     """One request, read completely."""
 
     method: str
@@ -35,7 +35,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SiteResponse:
     """What a site answers: a page, or the way to another one."""
 
     body: str = ""
@@ -45,47 +45,47 @@ class Reply:
     """Where to go instead."""
 
 
-Handler = Callable[[World, Visit], Reply]
+Handler = Callable[[World, SiteRequest], SiteResponse]
 Route = tuple[str, str, Handler[World]]
 """Method, path (`/product/{id}`), handler."""
 
 
-def dispatch(routes: Sequence[Route[World]], world: World, visit: Visit) -> Reply:
-    """Answer a visit by the first route that fits; else with a page that says 404 or 405."""
+def dispatch(routes: Sequence[Route[World]], world: World, request: SiteRequest) -> SiteResponse:
+    """Answer a request by the first route that fits; else with a page that says 404 or 405."""
     known = False
     for method, pattern, handler in routes:
-        parts = _match(pattern, visit.path)
+        parts = _match(pattern, request.path)
         if parts is None:
             continue
         known = True
-        if method == visit.method:
-            return handler(world, replace(visit, parts=parts))
+        if method == request.method:
+            return handler(world, replace(request, parts=parts))
     if known:
-        return notice("That can't be done here", f"This page does not take {visit.method} requests.", 405)
-    return missing()
+        return message_page("That can't be done here", f"This page does not take {request.method} requests.", 405)
+    return not_found_page()
 
 
-def missing() -> Reply:
+def not_found_page() -> SiteResponse:
     """Return the page for what does not exist."""
-    return notice("Page not found", "There is no such page on this site.", 404)
+    return message_page("Page not found", "There is no such page on this site.", 404)
 
 
-def notice(title: str, message: str, status: int) -> Reply:
+def message_page(title: str, message: str, status: int) -> SiteResponse:
     """Return a page with one message."""
-    return page("notice.html", status, title=title, message=message)
+    return render_page("notice.html", status, title=title, message=message)
 
 
-def redirect(location: str) -> Reply:
+def redirect(location: str) -> SiteResponse:
     """Send the visitor on, as after a form that changed something."""
-    return Reply(status=303, location=location)
+    return SiteResponse(status=303, location=location)
 
 
-def page(template: str, status: int = 200, /, **values: Any) -> Reply:
+def render_page(template: str, status: int = 200, /, **values: Any) -> SiteResponse:
     """Return a template filled with values. Everything is escaped."""
-    return Reply(templates().get_template(template).render(values), status)
+    return SiteResponse(load_templates().get_template(template).render(values), status)
 
 
-def whole(text: str, least: int, most: int) -> int | None:
+def parse_whole(text: str, least: int, most: int) -> int | None:
     """Return the number that the text writes, if it is a whole one within the limits."""
     digits = text.strip()
     if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
@@ -95,7 +95,7 @@ def whole(text: str, least: int, most: int) -> int | None:
 
 
 @cache
-def templates() -> Environment:
+def load_templates() -> Environment:
     """Return the templates of this package."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

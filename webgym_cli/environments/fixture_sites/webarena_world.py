@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from webgym_cli.environments.fixture_sites.experts import Expert
+from webgym_cli.environments.fixture_sites.experts import SiteExpert
 from webgym_cli.environments.fixture_sites.server import HOSTS
-from webgym_cli.environments.fixture_sites.webarena_tasks import fixture_tasks
+from webgym_cli.environments.fixture_sites.webarena_tasks import load_fixtures
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 
-ADDRESSES = {Site.SHOPPING: "http://shop.test", Site.WIKIPEDIA: "http://wiki.test", Site.REDDIT: "http://mail.test"}
+ADDRESSES = {
+    WebArenaSite.SHOPPING: "http://shop.test",
+    WebArenaSite.WIKIPEDIA: "http://wiki.test",
+    WebArenaSite.REDDIT: "http://mail.test",
+}
 """What stands for WebArena's sites; the mail for its forum."""
 _LISTS = ("combobox", "listbox")
 
 
-def webarena_tasks() -> dict[str, Task]:
+def list_webarena_tasks() -> dict[str, Task]:
     """Return the tasks by their ids."""
     from webgym_cli.environments.webarena.tasks import read_config
 
-    return {name: read_config(made.config, ADDRESSES) for name, made in fixture_tasks().items()}
+    return {name: read_config(made.config, ADDRESSES) for name, made in load_fixtures().items()}
 
 
 def is_fixture(task: Task) -> bool:
@@ -35,21 +39,21 @@ def is_fixture(task: Task) -> bool:
 
 def require_webarena_expert(task: Task) -> None:
     """Raise `UsageError` unless an expert solves the task."""
-    if not is_fixture(task) or task.id not in fixture_tasks():
+    if not is_fixture(task) or task.id not in load_fixtures():
         raise UsageError(
             f"task {task.id}: there is no expert for it in the environment webarena",
             hint="--policy vllm, or tasks of webarena:fixture",
         )
 
 
-def webarena_expert(task: Task) -> Expert:
+def make_webarena_expert(task: Task) -> SiteExpert:
     """Return an expert for one episode. Raises as `require_webarena_expert`."""
     require_webarena_expert(task)
-    made = fixture_tasks()[task.id]
-    return Expert(made.solver, made.asked)
+    made = load_fixtures()[task.id]
+    return SiteExpert(made.solver, made.asked)
 
 
-def in_webrl(action: AnyAction, elements: Sequence[Element]) -> AnyAction:
+def to_webrl_action(action: AnyAction, elements: Sequence[Element]) -> AnyAction:
     """Return an expert's action as WebRL says it. Raises `LookupError` for what it can't say."""
     if isinstance(action, WebRLAction):
         return action

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from webgym_cli.environments.fixture_sites.web import Reply, Route, Visit, dispatch, missing, page, redirect
+from webgym_cli.environments.fixture_sites.web import (
+    Route,
+    SiteRequest,
+    SiteResponse,
+    dispatch,
+    not_found_page,
+    redirect,
+    render_page,
+)
 from webgym_cli.environments.fixture_sites.wiki import Article, Edit, WikiState, encyclopedia
 
 _LISTS = {"cities": "city", "rivers": "river", "people": "person", "regions": "region"}
@@ -18,15 +26,15 @@ _COLUMNS = {
 _LONGEST = 200
 
 
-def answer(state: WikiState, visit: Visit) -> Reply:
-    """Answer a visit to the wiki."""
-    return dispatch(_ROUTES, state, visit)
+def answer(state: WikiState, request: SiteRequest) -> SiteResponse:
+    """Answer a request to the wiki."""
+    return dispatch(_ROUTES, state, request)
 
 
-def _wiki(template: str, state: WikiState, status: int = 200, /, **values: Any) -> Reply:
+def _wiki(template: str, state: WikiState, status: int = 200, /, **values: Any) -> SiteResponse:
     values = {"query": "", **values}
     country = encyclopedia(state.seed).country
-    return page(f"wiki/{template}.html", status, country=country, lists=tuple(_LISTS), **values)
+    return render_page(f"wiki/{template}.html", status, country=country, lists=tuple(_LISTS), **values)
 
 
 def _address(title: str) -> str:
@@ -39,25 +47,25 @@ def _links(state: WikiState, value: str) -> list[tuple[str, str]]:
     return [(part, _address(part) if found.find(part) else "") for part in value.split(", ")]
 
 
-def _home(state: WikiState, visit: Visit) -> Reply:
+def _home(state: WikiState, request: SiteRequest) -> SiteResponse:
     found = encyclopedia(state.seed)
     regions = [(one.title, _address(one.title)) for one in found.of("region")]
     return _wiki("home", state, count=len(found.articles), regions=regions)
 
 
-def _list(state: WikiState, visit: Visit) -> Reply:
-    kind = _LISTS.get(visit.parts["name"])
+def _list(state: WikiState, request: SiteRequest) -> SiteResponse:
+    kind = _LISTS.get(request.parts["name"])
     if kind is None:
-        return missing()
+        return not_found_page()
     columns = _COLUMNS[kind]
     articles = encyclopedia(state.seed).of(kind)
-    sort = visit.query.get("sort", "")
+    sort = request.query.get("sort", "")
     if sort in columns:
         articles.sort(key=lambda one: _sortable(dict(state.facts(one))[sort]))
     rows = [
         (one.title, _address(one.title), [dict(state.facts(one))[column] for column in columns]) for one in articles
     ]
-    return _wiki("list", state, name=visit.parts["name"], columns=columns, rows=rows)
+    return _wiki("list", state, name=request.parts["name"], columns=columns, rows=rows)
 
 
 def _sortable(value: str) -> tuple[float, str]:
@@ -66,10 +74,10 @@ def _sortable(value: str) -> tuple[float, str]:
     return (float(digits), value) if digits.isascii() and digits.isdigit() else (float("inf"), value)
 
 
-def _article(state: WikiState, visit: Visit) -> Reply:
-    article = encyclopedia(state.seed).find(visit.parts["title"])
+def _article(state: WikiState, request: SiteRequest) -> SiteResponse:
+    article = encyclopedia(state.seed).find(request.parts["title"])
     if article is None:
-        return _wiki("search", state, 404, query=visit.parts["title"].replace("_", " "), hits=[])
+        return _wiki("search", state, 404, query=request.parts["title"].replace("_", " "), hits=[])
     return _wiki(
         "article",
         state,
@@ -83,8 +91,8 @@ def _article(state: WikiState, visit: Visit) -> Reply:
     )
 
 
-def _search(state: WikiState, visit: Visit) -> Reply:
-    query = visit.query.get("q", "").strip()
+def _search(state: WikiState, request: SiteRequest) -> SiteResponse:
+    query = request.query.get("q", "").strip()
     found = encyclopedia(state.seed)
     exact = found.find(query)
     if exact is not None:
@@ -98,10 +106,10 @@ def _search(state: WikiState, visit: Visit) -> Reply:
     return _wiki("search", state, query=query, hits=hits)
 
 
-def _watch(state: WikiState, visit: Visit) -> Reply:
-    article = encyclopedia(state.seed).find(visit.parts["title"])
+def _watch(state: WikiState, request: SiteRequest) -> SiteResponse:
+    article = encyclopedia(state.seed).find(request.parts["title"])
     if article is None:
-        return missing()
+        return not_found_page()
     if article.title in state.watched:
         state.watched.remove(article.title)
     else:
@@ -109,29 +117,29 @@ def _watch(state: WikiState, visit: Visit) -> Reply:
     return redirect(_address(article.title))
 
 
-def _watchlist(state: WikiState, visit: Visit) -> Reply:
+def _watchlist(state: WikiState, request: SiteRequest) -> SiteResponse:
     return _wiki("watchlist", state, watched=[(title, _address(title)) for title in state.watched])
 
 
-def _edit_form(state: WikiState, visit: Visit) -> Reply:
-    article = encyclopedia(state.seed).find(visit.parts["title"])
-    return missing() if article is None else _form(state, article, state.facts(article), "", [])
+def _edit_form(state: WikiState, request: SiteRequest) -> SiteResponse:
+    article = encyclopedia(state.seed).find(request.parts["title"])
+    return not_found_page() if article is None else _form(state, article, state.facts(article), "", [])
 
 
 def _form(
     state: WikiState, article: Article, rows: tuple[tuple[str, str], ...], summary: str, errors: list[str]
-) -> Reply:
+) -> SiteResponse:
     status = 422 if errors else 200
     return _wiki("edit", state, status, article=article, rows=rows, summary=summary, errors=errors)
 
 
-def _save(state: WikiState, visit: Visit) -> Reply:
-    article = encyclopedia(state.seed).find(visit.parts["title"])
+def _save(state: WikiState, request: SiteRequest) -> SiteResponse:
+    article = encyclopedia(state.seed).find(request.parts["title"])
     if article is None:
-        return missing()
+        return not_found_page()
     before = state.facts(article)
-    after = tuple((label, visit.field(label)) for label, _ in before)
-    summary = visit.field("summary")
+    after = tuple((label, request.field(label)) for label, _ in before)
+    summary = request.field("summary")
     errors = [f"{label} can't be empty." for label, value in after if not value]
     errors += [f"{label} has {_LONGEST} characters at most." for label, value in after if len(value) > _LONGEST]
     if not summary:
@@ -144,7 +152,7 @@ def _save(state: WikiState, visit: Visit) -> Reply:
     return redirect(_address(article.title))
 
 
-def _changes(state: WikiState, visit: Visit) -> Reply:
+def _changes(state: WikiState, request: SiteRequest) -> SiteResponse:
     return _wiki("changes", state, edits=[(edit, _address(edit.title)) for edit in reversed(state.edits)])
 
 

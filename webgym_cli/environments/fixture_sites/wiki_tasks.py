@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from webgym_cli.environments.fixture_sites.answers import ALTERNATIVES, same_text, says_of
-from webgym_cli.environments.fixture_sites.task_template import Check, Draft, SiteTask, told
+from webgym_cli.environments.fixture_sites.answers import ALTERNATIVES, contains_answer_about, is_same_text
+from webgym_cli.environments.fixture_sites.task_template import Check, SiteTask, TaskInstance, answer_contains
 from webgym_cli.environments.fixture_sites.wiki import Article, Edit, Encyclopedia, encyclopedia
 
 
@@ -36,35 +36,40 @@ def _find(found: Encyclopedia, title: str) -> Article:
     return article
 
 
-def _population(seed: int) -> Draft:
+def _population(seed: int) -> TaskInstance:
     rng, found = _start("wiki-population", seed)
     city = rng.choice(found.of("city"))
     population = city.fact("Population")
-    return Draft({"city": city.title, "population": population}, (told(population),), population)
+    return TaskInstance({"city": city.title, "population": population}, (answer_contains(population),), population)
 
 
-def _mayor(seed: int) -> Draft:
+def _mayor(seed: int) -> TaskInstance:
     rng, found = _start("wiki-mayor", seed)
     city = rng.choice(found.of("city"))
     mayor = city.fact("Mayor")
     birthplace = _find(found, mayor).fact("Birthplace")
     rivals = (*_titles_but(found, "person", mayor), *_titles_but(found, "city", birthplace, city.title))
     values = {"city": city.title, "mayor": mayor, "birthplace": birthplace}
-    return Draft(values, (told(mayor), told(birthplace)), f"{mayor}, born in {birthplace}", rivals)
+    return TaskInstance(
+        values, (answer_contains(mayor), answer_contains(birthplace)), f"{mayor}, born in {birthplace}", rivals
+    )
 
 
-def _largest(seed: int) -> Draft:
+def _largest(seed: int) -> TaskInstance:
     rng, found = _start("wiki-largest", seed)
     region = rng.choice(found.of("region")).title
     city = max((one for one in found.of("city") if one.fact("Region") == region), key=_number)
     values = {"region": region, "city": city.title, "population": city.fact("Population")}
     rivals = _titles_but(found, "city", city.title)
-    return Draft(
-        values, (told(city.title), told(values["population"])), f"{city.title}, {values['population']}", rivals
+    return TaskInstance(
+        values,
+        (answer_contains(city.title), answer_contains(values["population"])),
+        f"{city.title}, {values['population']}",
+        rivals,
     )
 
 
-def _watch(seed: int) -> Draft:
+def _watch(seed: int) -> TaskInstance:
     rng, found = _start("wiki-watch", seed)
     person, city = rng.choice(found.of("person")).title, rng.choice(found.of("city")).title
     checks: tuple[Check, ...] = (
@@ -72,10 +77,10 @@ def _watch(seed: int) -> Draft:
         lambda state, answer: city in state.watched,
         lambda state, answer: len(state.watched) == 2,
     )
-    return Draft({"person": person, "city": city}, checks)
+    return TaskInstance({"person": person, "city": city}, checks)
 
 
-def _river(seed: int) -> Draft:
+def _river(seed: int) -> TaskInstance:
     rng, found = _start("wiki-river", seed)
     city = rng.choice(found.of("city"))
     river = _find(found, city.fact("River"))
@@ -83,8 +88,15 @@ def _river(seed: int) -> Draft:
     length, source = river.fact("Length"), river.fact("Source elevation")
     values = {"city": city.title, "river": river.title, "length": length, "source": source, "largest": largest.title}
     rivals = (*_titles_but(found, "river", river.title), *_titles_but(found, "city", city.title, largest.title))
-    checks = (told(river.title), told(_in_words(length)), told(_in_words(source)), told(largest.title))
-    return Draft(values, checks, f"{river.title}, {length}, source at {source}, largest city {largest.title}", rivals)
+    checks = (
+        answer_contains(river.title),
+        answer_contains(_in_words(length)),
+        answer_contains(_in_words(source)),
+        answer_contains(largest.title),
+    )
+    return TaskInstance(
+        values, checks, f"{river.title}, {length}, source at {source}, largest city {largest.title}", rivals
+    )
 
 
 def _edited(holds: Callable[[Edit], bool]) -> Check:
@@ -92,7 +104,7 @@ def _edited(holds: Callable[[Edit], bool]) -> Check:
     return lambda state, answer: len(state.edits) == 1 and holds(state.edits[0])
 
 
-def _correct(seed: int) -> Draft:
+def _correct(seed: int) -> TaskInstance:
     rng, found = _start("wiki-correct", seed)
     city = rng.choice(found.of("city"))
     population, elevation = f"{rng.randint(10_000, 899_999):,}", f"{rng.randint(4, 1400)} m"
@@ -105,22 +117,22 @@ def _correct(seed: int) -> Draft:
 
     checks = (
         _edited(lambda edit: edit.title == city.title),
-        _edited(lambda edit: edit.title == city.title and same_text(dict(edit.after)["Population"], population)),
-        _edited(lambda edit: edit.title == city.title and same_text(dict(edit.after)["Elevation"], elevation)),
+        _edited(lambda edit: edit.title == city.title and is_same_text(dict(edit.after)["Population"], population)),
+        _edited(lambda edit: edit.title == city.title and is_same_text(dict(edit.after)["Elevation"], elevation)),
         _edited(alone),
-        _edited(lambda edit: same_text(edit.summary, summary)),
+        _edited(lambda edit: is_same_text(edit.summary, summary)),
     )
     values = {"city": city.title, "population": population, "elevation": elevation, "summary": summary}
-    return Draft(values, checks)
+    return TaskInstance(values, checks)
 
 
 def _told_of(city: Article, label: str, cities: list[Article]) -> Check:
     """Make a check that the answer gives a row's value for the right city."""
     others = [other.title for other in cities if other is not city]
-    return lambda state, answer: says_of(answer, city.title, city.fact(label), others)
+    return lambda state, answer: contains_answer_about(answer, city.title, city.fact(label), others)
 
 
-def _compare(seed: int) -> Draft:
+def _compare(seed: int) -> TaskInstance:
     rng, found = _start("wiki-compare", seed)
     cities = rng.sample(found.of("city"), 3)
     oldest = min(cities, key=lambda city: _number(city, "Founded"))
@@ -135,9 +147,9 @@ def _compare(seed: int) -> Draft:
     checks = (
         *(_told_of(city, "Population", cities) for city in cities),
         *(_told_of(city, "Founded", cities) for city in cities),
-        told(f"oldest: {oldest.title}"),
+        answer_contains(f"oldest: {oldest.title}"),
     )
-    return Draft(values, checks, f"{'; '.join(parts)}; oldest: {oldest.title}")
+    return TaskInstance(values, checks, f"{'; '.join(parts)}; oldest: {oldest.title}")
 
 
 _HOST = "wiki.test"

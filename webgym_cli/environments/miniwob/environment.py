@@ -7,21 +7,20 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rollout import BrowserSettings
-from webgym_cli.environments.base import StepResult, View
-from webgym_cli.environments.browser.actions import perform
-from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, observe_script, sightings
+from webgym_cli.environments.base import EnvironmentStep, RawObservation
+from webgym_cli.environments.browser.actions import perform_action
+from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, observe_script, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.miniwob.oracle import Scene, expert_tasks, next_action, require_expert
+from webgym_cli.environments.miniwob.oracle import OracleScene, next_action, require_expert
 from webgym_cli.environments.miniwob.pages import (
     HEIGHT,
     INIT_SCRIPT,
-    SCENE,
-    SHOW,
-    START,
+    SCENE_JS,
+    SHOW_JS,
+    START_JS,
     WIDTH,
-    page_names,
     page_url,
 )
 from webgym_cli.errors import BoundaryError
@@ -30,8 +29,6 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
-
-__all__ = ["MiniWobEnvironment", "MiniWobPool", "expert_tasks", "page_names"]
 
 _REFUSED = {
     ActionName.NAVIGATE: "this page is the whole world: it can't be left",
@@ -97,7 +94,7 @@ class MiniWobPool:
     async def give_back(self, session: BrowserSession) -> None:
         """Keep the session for another episode, or close it when something happened to it."""
         session.uses += 1
-        if session.pristine and session.uses < _EPISODES_PER_CONTEXT:
+        if session.is_pristine and session.uses < _EPISODES_PER_CONTEXT:
             self._idle.append(session)
         else:
             await session.close()
@@ -134,37 +131,37 @@ class MiniWobEnvironment:
         """There are none."""
         return None
 
-    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+    async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode of a seed on the task's page (its `start_url`, else its `id`)."""
         self._page = (task.start_url or task.id).removesuffix(".html")
         url = page_url(self._page)
         await self.close()
         self._score = None
         self._session = session = await self._pool.take(url)
-        shown = await session.evaluate(START, {"seed": seed, "limit": self._limit})
+        shown = await session.evaluate(START_JS, {"seed": seed, "limit": self._limit})
         if "listed" not in shown:
             detail = shown.get("error") or f"it ended at once: {shown.get('end')}"
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{self._page} did not start: {detail}")
         self._instruction = shown["instruction"]
         return self._instruction, await self._view(session, shown)
 
-    def briefed(self, task: Task) -> Task:
+    def resolve_task(self, task: Task) -> Task:
         """Return the task as it is."""
         return task
 
-    async def step(self, action: AnyAction) -> StepResult:
+    async def step(self, action: AnyAction) -> EnvironmentStep:
         """Carry out one action; `navigate` and `go_back` are refused, since the page is the whole world."""
         session = self._running()
         if self._score is not None:
-            return StepResult(view=None, done=True, score=self._score)
+            return EnvironmentStep(view=None, done=True, score=self._score)
         refusal = _REFUSED.get(action.name) if isinstance(action, Action) else None
         if refusal is None:
-            refusal = await perform(session, action, lambda _: None)
-        shown = await session.evaluate(SHOW, {"limit": self._limit})
+            refusal = await perform_action(session, action, lambda _: None)
+        shown = await session.evaluate(SHOW_JS, {"limit": self._limit})
         if "end" in shown:
             self._score = _score(shown["end"])
-            return StepResult(view=None, done=True, score=self._score, action_error=refusal)
-        return StepResult(view=await self._view(session, shown), action_error=refusal)
+            return EnvironmentStep(view=None, done=True, score=self._score, action_error=refusal)
+        return EnvironmentStep(view=await self._view(session, shown), action_error=refusal)
 
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode: these pages are solved by acting, so an answer alone is worth 0."""
@@ -177,8 +174,8 @@ class MiniWobEnvironment:
     async def expert_action(self) -> Action:
         """Return the expert's next action in the pool's interaction mode."""
         require_expert(self._page)
-        seen = await self._running().evaluate(SCENE, {"limit": MAX_ELEMENTS})
-        scene = Scene(self._instruction, sightings(seen["listed"]), seen["pressed"])
+        seen = await self._running().evaluate(SCENE_JS, {"limit": MAX_ELEMENTS})
+        scene = OracleScene(self._instruction, parse_elements(seen["listed"]), seen["pressed"])
         return next_action(self._page, scene, self._pool.mode, (WIDTH, HEIGHT))
 
     async def close(self) -> None:
@@ -196,12 +193,12 @@ class MiniWobEnvironment:
             raise RuntimeError("the environment was not reset")
         return self._session
 
-    async def _view(self, session: BrowserSession, shown: dict[str, Any]) -> View:
+    async def _view(self, session: BrowserSession, shown: dict[str, Any]) -> RawObservation:
         png = await session.screenshot()
-        elements = tuple(seen.element for seen in sightings(shown["listed"]))
+        elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
         if self._pool.mode is InteractionMode.SET_OF_MARKS:
             png = await asyncio.to_thread(draw_marks, png, elements, session.options.device_scale_factor)
-        return View(url=shown["url"], title=shown["title"], png=png, elements=elements)
+        return RawObservation(url=shown["url"], title=shown["title"], png=png, elements=elements)
 
 
 def _score(end: dict[str, Any]) -> Score:

@@ -10,27 +10,27 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webgym_cli.environments.browser.actions import to_normalised
-from webgym_cli.environments.browser.observe import Sighting
+from webgym_cli.environments.browser.actions import normalise_point
+from webgym_cli.environments.browser.observe import ElementSnapshot
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class OracleScene:
     """What the expert decides from."""
 
     instruction: str
-    sightings: Sequence[Sighting]
+    sightings: Sequence[ElementSnapshot]
     pressed: int = 0
     """How many buttons were pressed already, on the page that counts them."""
 
-    def all(self, *roles: str) -> list[Sighting]:
+    def all(self, *roles: str) -> list[ElementSnapshot]:
         """Return the elements of these roles, in document order."""
         return [seen for seen in self.sightings if seen.element.role in roles]
 
-    def named(self, name: str, *roles: str) -> Sighting:
+    def named(self, name: str, *roles: str) -> ElementSnapshot:
         """Return the first element of this name; case counts unless nothing matches otherwise."""
         among = self.all(*roles) if roles else list(self.sightings)
         for fold in (str, str.casefold):
@@ -48,10 +48,10 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OracleMove:
     """What to do, before it is put into the interaction mode's terms."""
 
-    target: Sighting | None = None
+    target: ElementSnapshot | None = None
     text: str | None = None
 
     def action(self, mode: InteractionMode, size: tuple[int, int]) -> Action:
@@ -61,16 +61,16 @@ class Move:
         name = ActionName.CLICK if self.text is None else ActionName.TYPE
         if mode is InteractionMode.SET_OF_MARKS:
             return Action(name=name, element_id=self.target.element.id, text=self.text)
-        return Action(name=name, coordinate=to_normalised(self.target.point, size), text=self.text)
+        return Action(name=name, coordinate=normalise_point(self.target.point, size), text=self.text)
 
 
-Rule = Callable[[Scene], Move]
+Rule = Callable[[OracleScene], OracleMove]
 _FIELDS = ("textbox", "password", "textarea", "date", "time", "spinbutton", "searchbox")
 _ORDINALS = {"1st": 0, "2nd": 1, "3rd": 2}
 _WIDGET_ROLES = {"text": "textbox"}
 
 
-def expert_tasks() -> tuple[str, ...]:
+def list_expert_tasks() -> tuple[str, ...]:
     """Return the pages that the expert solves, sorted."""
     return tuple(sorted(_RULES))
 
@@ -80,13 +80,13 @@ def require_expert(page: str) -> Rule:
     rule = _RULES.get(page)
     if rule is None:
         raise UsageError(
-            f"there is no expert for {page!r}; it solves {', '.join(expert_tasks())}",
+            f"there is no expert for {page!r}; it solves {', '.join(list_expert_tasks())}",
             hint="name one of these pages in tasks.train",
         )
     return rule
 
 
-def next_action(page: str, scene: Scene, mode: InteractionMode, size: tuple[int, int]) -> Action:
+def next_action(page: str, scene: OracleScene, mode: InteractionMode, size: tuple[int, int]) -> Action:
     """Return the expert's next action. `size` is the viewport's in CSS pixels."""
     rule = require_expert(page)
     try:
@@ -96,118 +96,118 @@ def next_action(page: str, scene: Scene, mode: InteractionMode, size: tuple[int,
 
 
 def _click_named(pattern: str, *roles: str) -> Rule:
-    return lambda scene: Move(scene.named(scene.asked(pattern), *roles))
+    return lambda scene: OracleMove(scene.named(scene.asked(pattern), *roles))
 
 
 def _click_fixed(name: str) -> Rule:
-    return lambda scene: Move(scene.named(name))
+    return lambda scene: OracleMove(scene.named(name))
 
 
-def _submit(scene: Scene) -> Move:
+def _submit(scene: OracleScene) -> OracleMove:
     """Press the button at the end, scrolling to it where the page is long."""
     buttons = [seen for seen in scene.all("button") if seen.element.name in ("Submit", "Login")]
-    return Move(buttons[-1] if buttons else None)
+    return OracleMove(buttons[-1] if buttons else None)
 
 
-def _fill(scene: Scene, texts: Sequence[str]) -> Move:
+def _fill(scene: OracleScene, texts: Sequence[str]) -> OracleMove:
     """Type each text into the field of its place, then submit."""
     for seen, text in zip(scene.all(*_FIELDS), texts, strict=False):
         if seen.detail.get("typed") != text:
-            return Move(seen, text)
+            return OracleMove(seen, text)
     return _submit(scene)
 
 
-def _click_sequence(scene: Scene) -> Move:
-    return Move(scene.named("ONE" if scene.pressed == 0 else "TWO"))
+def _click_sequence(scene: OracleScene) -> OracleMove:
+    return OracleMove(scene.named("ONE" if scene.pressed == 0 else "TWO"))
 
 
-def _close_dialog(scene: Scene) -> Move:
-    return Move(scene.named("Close", "button"))
+def _close_dialog(scene: OracleScene) -> OracleMove:
+    return OracleMove(scene.named("Close", "button"))
 
 
-def _dialog_button(scene: Scene) -> Move:
+def _dialog_button(scene: OracleScene) -> OracleMove:
     label = scene.asked(r'labeled "(.+)"')
-    return Move(scene.named("Close" if label == "x" else label, "button"))
+    return OracleMove(scene.named("Close" if label == "x" else label, "button"))
 
 
 def _select_named(role: str) -> Rule:
     """Check each named box that isn't checked yet, then submit."""
 
-    def rule(scene: Scene) -> Move:
+    def rule(scene: OracleScene) -> OracleMove:
         wanted = scene.asked(r"Select (.+) and click Submit").split(", ")
         for seen in scene.all(role):
             if seen.element.name in wanted and not seen.element.value:
-                return Move(seen)
+                return OracleMove(seen)
         return _submit(scene)
 
     return rule
 
 
-def _choose(scene: Scene) -> Move:
+def _choose(scene: OracleScene) -> OracleMove:
     wanted = scene.asked(r"Select (.+) from the (?:scroll )?list")
     chooser = scene.all("combobox", "listbox")[0]
     if set(chooser.element.value.split(", ")) != set(wanted.split(", ")):
-        return Move(chooser, wanted)
+        return OracleMove(chooser, wanted)
     return _submit(scene)
 
 
-def _enter_quoted(scene: Scene) -> Move:
+def _enter_quoted(scene: OracleScene) -> OracleMove:
     return _fill(scene, [scene.asked(r'"(.+?)"')])
 
 
-def _enter_password(scene: Scene) -> Move:
+def _enter_password(scene: OracleScene) -> OracleMove:
     return _fill(scene, [scene.asked(r'password "(.+?)"')] * 2)
 
 
-def _login(scene: Scene) -> Move:
+def _login(scene: OracleScene) -> OracleMove:
     return _fill(scene, [scene.asked(r'username "(.+?)"'), scene.asked(r'password "(.+?)"')])
 
 
-def _enter_cased(scene: Scene) -> Move:
+def _enter_cased(scene: OracleScene) -> OracleMove:
     text = scene.asked(r'Type "(.+?)"')
     return _fill(scene, [text.upper() if "upper case" in scene.instruction else text.lower()])
 
 
-def _enter_date(scene: Scene) -> Move:
+def _enter_date(scene: OracleScene) -> OracleMove:
     month, day, year = scene.asked(r"Enter ([\d/]+) as the date").split("/")
     return _fill(scene, [f"{year}-{month:0>2}-{day:0>2}"])
 
 
-def _enter_time(scene: Scene) -> Move:
+def _enter_time(scene: OracleScene) -> OracleMove:
     hours, minutes, half = re.split(r"[:\s]+", scene.asked(r"Enter (\S+\s*[AP]M) as the time"))
     return _fill(scene, [f"{int(hours) % 12 + (12 if half == 'PM' else 0):02}:{minutes}"])
 
 
-def _focus_first(scene: Scene) -> Move:
-    return Move(scene.all("textbox")[0])
+def _focus_first(scene: OracleScene) -> OracleMove:
+    return OracleMove(scene.all("textbox")[0])
 
 
-def _focus_nth(scene: Scene) -> Move:
-    return Move(scene.all("textbox")[_ORDINALS[scene.asked(r"the (\w+) input")]])
+def _focus_nth(scene: OracleScene) -> OracleMove:
+    return OracleMove(scene.all("textbox")[_ORDINALS[scene.asked(r"the (\w+) input")]])
 
 
-def _click_widget(scene: Scene) -> Move:
+def _click_widget(scene: OracleScene) -> OracleMove:
     kind = scene.asked(r'Click on a "(\w+)" widget')
-    return Move(scene.all(_WIDGET_ROLES.get(kind, kind))[0])
+    return OracleMove(scene.all(_WIDGET_ROLES.get(kind, kind))[0])
 
 
-def _click_colour(scene: Scene) -> Move:
+def _click_colour(scene: OracleScene) -> OracleMove:
     colour = scene.asked(r"Click on the (\w+) colored box")
-    return Move(next(seen for seen in scene.sightings if seen.detail.get("color") == colour))
+    return OracleMove(next(seen for seen in scene.sightings if seen.detail.get("color") == colour))
 
 
-def _pick_shades(scene: Scene) -> Move:
+def _pick_shades(scene: OracleScene) -> OracleMove:
     colour = scene.asked(r"shades of (\w+)")
     for seen in scene.sightings:
         if seen.detail.get("color") == colour and seen.detail.get("class") != "selected":
-            return Move(seen)
+            return OracleMove(seen)
     return _submit(scene)
 
 
-def _expand(scene: Scene) -> Move:
+def _expand(scene: OracleScene) -> OracleMove:
     """Open the section unless it is open; the button may then lie below the screen."""
     section = next((seen for seen in scene.all("tab") if seen.element.name.startswith("Section")), None)
-    return Move(section) if section and section.element.value != "expanded" else _submit(scene)
+    return OracleMove(section) if section and section.element.value != "expanded" else _submit(scene)
 
 
 _RULES: dict[str, Rule] = {

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from webgym_cli.environments.browser.observe import EYES, HANDS
+from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS
 from webgym_cli.errors import UsageError
 
 WIDTH, HEIGHT = 160, 210
@@ -30,7 +30,7 @@ def _names() -> tuple[str, ...]:
     return tuple(sorted(page.stem for page in pages_folder().glob("*.html")))
 
 
-def page_names() -> list[str]:
+def list_pages() -> list[str]:
     """Return the names of all pages, sorted."""
     return list(_names())
 
@@ -58,7 +58,7 @@ INIT_SCRIPT = """
 """Runs before a page's own scripts: hides what isn't the task and makes its chance repeatable."""
 
 _WATCH = f"""
-  const eyes = {EYES}, hands = {HANDS};
+  const eyes = {OBSERVE_JS}, hands = {ACT_JS};
   const over = () => {{
     if (typeof core === "undefined" || !core.webgymStarted) return {{ left: true }};
     return WOB_DONE_GLOBAL ? {{ reward: WOB_RAW_REWARD_GLOBAL, reason: WOB_REWARD_REASON || "" }} : null;
@@ -74,10 +74,10 @@ _WATCH = f"""
   }};
 """
 
-SHOW = f"async (options) => {{ {_WATCH} return await show(); }}"
+SHOW_JS = f"async (options) => {{ {_WATCH} return await show(); }}"
 """Answers `end` when the episode is over, else waits until the page has drawn and lists its elements."""
 
-START = f"""async (options) => {{
+START_JS = f"""async (options) => {{
   {_WATCH}
   for (let turn = 0; turn < 200 && !(window.WOB_TASK_READY && core.cover_div); turn++) {{
     await new Promise((done) => setTimeout(done, 10));
@@ -95,8 +95,8 @@ START = f"""async (options) => {{
 }}"""
 """Starts the episode of a seed, without a time limit and without the start screen."""
 
-SCENE = f"""(options) => ({{
-  listed: {EYES}.look({{ limit: options.limit, detail: true }}),
+SCENE_JS = f"""(options) => ({{
+  listed: {OBSERVE_JS}.look({{ limit: options.limit, detail: true }}),
   pressed: window.buttonsPushed ? window.buttonsPushed.length : 0,
 }})"""
 """What the expert decides from."""

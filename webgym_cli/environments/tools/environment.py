@@ -9,7 +9,7 @@ from typing import Any
 
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import StepResult, View
+from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.environments.tools.oracle import next_action
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
@@ -29,7 +29,7 @@ _REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class ToolEnvShared:
     """What the episodes of a run have in common. Nothing in it belongs to one of them."""
 
     tools: tuple[Tool, ...]
@@ -48,7 +48,7 @@ class ToolsPool:
         agent = settings.agent
         tools = find_tools(agent.tools)
         schemas = tuple(tool.schema for tool in tools)
-        self.kit = Kit(tools, schemas, REWARDS.find(agent.reward_name), agent, Workers())
+        self.kit = ToolEnvShared(tools, schemas, REWARDS.find(agent.reward_name), agent, Workers())
 
     async def __aenter__(self) -> ToolsPool:
         """Start nothing."""
@@ -65,7 +65,7 @@ class ToolsPool:
 class ToolsEnvironment:
     """One question, the tools for it, and what its answer is worth."""
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: ToolEnvShared) -> None:
         self._kit = kit
         self._box: Toolbox | None = None
         self._task = Task(id="none", environment="tools")
@@ -77,24 +77,24 @@ class ToolsEnvironment:
         """The schemas of the tools."""
         return self._kit.schemas
 
-    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+    async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Begin with the question, and with tools that no other episode has used."""
         await self.close()
         self._box = Toolbox(self._kit.tools, self._kit.limits, self._kit.workers)
         self._task, self._calls = task, 0
         self._messages = [{"role": "user", "content": task.instruction}]
-        return task.instruction, View(url="", title="")
+        return task.instruction, RawObservation(url="", title="")
 
-    def briefed(self, task: Task) -> Task:
+    def resolve_task(self, task: Task) -> Task:
         """Return the task as it is."""
         return task
 
-    async def step(self, action: AnyAction) -> StepResult:
+    async def step(self, action: AnyAction) -> EnvironmentStep:
         """Make the calls of one response, side by side; one that is terminal ends the episode with its text."""
         if self._box is None:
             raise RuntimeError("the environment was not reset")
         if action.name is not ActionName.CALL or not action.calls:
-            return StepResult(view=View(url="", title=""), action_error="only tools can be called here")
+            return EnvironmentStep(view=RawObservation(url="", title=""), action_error="only tools can be called here")
         calls = as_openai(action.calls, self._calls)
         self._calls += len(calls)
         self._messages.append({"role": "assistant", "content": action.text or "", "tool_calls": calls})
@@ -104,8 +104,8 @@ class ToolsEnvironment:
             self._messages.append(message)
         last = next((result for result in results if result.terminal), None)
         if last is None:
-            return StepResult(view=View(url="", title="", results=tuple(results)))
-        return StepResult(view=None, done=True, score=await self._score(last.text), answer=last.text)
+            return EnvironmentStep(view=RawObservation(url="", title="", results=tuple(results)))
+        return EnvironmentStep(view=None, done=True, score=await self._score(last.text), answer=last.text)
 
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode by the reward function."""

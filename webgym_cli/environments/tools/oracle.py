@@ -17,7 +17,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.scoring.numbers import answers_equal, extract_answer
 from webgym_cli.scoring.registry import reward_fields
-from webgym_cli.tools.arithmetic import BadExpression, evaluate
+from webgym_cli.tools.arithmetic import BadExpressionError, evaluate
 from webgym_cli.tools.define import Tool
 
 CALCULATOR, EXPRESSION = "calculator", "expression"
@@ -72,7 +72,7 @@ def calculations(task: Task) -> tuple[str, ...]:
     for item in listed:
         try:
             evaluate(item)
-        except BadExpression as error:
+        except BadExpressionError as error:
             raise UsageError(
                 f"task {task.id}: {EXPRESSION} {item[:80]!r} has no value: {error}",
                 hint=f"mend the record's field {EXPRESSION}, or --policy vllm",
@@ -101,7 +101,7 @@ def _annotated(task: Task) -> tuple[str, ...]:
 def _has_value(expression: str) -> bool:
     try:
         evaluate(expression)
-    except BadExpression:
+    except BadExpressionError:
         return False
     return True
 

@@ -6,14 +6,21 @@ import asyncio
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import StepResult, View
-from webgym_cli.environments.browser.actions import perform
+from webgym_cli.environments.base import EnvironmentStep, RawObservation
+from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.blank import is_blank
-from webgym_cli.environments.browser.egress_proxy import Gate
-from webgym_cli.environments.browser.observe import EYES, HANDS, MAX_ELEMENTS, draw_marks, observe_script, sightings
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
+from webgym_cli.environments.browser.observe import (
+    ACT_JS,
+    MAX_ELEMENTS,
+    OBSERVE_JS,
+    draw_marks,
+    observe_script,
+    parse_elements,
+)
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.page_activity import Traffic
+from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, UsageError
@@ -23,14 +30,14 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
 
-_CALM = f"async (limit) => {{ await {HANDS}.calm(limit); }}"
+_CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); }}"
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
 _TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
 """A form or a picture of the name "title" hides the document's own."""
 _SHOWN = f"""(limit) => ({{
   url: location.href,
   title: {_TITLE}.call(document).toWellFormed(),
-  listed: limit ? {EYES}.look({{ limit, detail: false }}) : [],
+  listed: limit ? {OBSERVE_JS}.look({{ limit, detail: false }}) : [],
 }})"""
 _SHUT_OUT = (401, 403, 429, 451)
 """Statuses by which a start page shuts the browser out."""
@@ -62,7 +69,7 @@ class WebPool:
             init_scripts=(observe_script(),),
             context_arguments={"locale": "en-US", "accept_downloads": False},
         )
-        self.gate = Gate(AddressRules.of(browser.private_hosts))
+        self.gate = EgressProxy(AddressRules.of(browser.private_hosts))
         self._settings = settings
         self.browsers = BrowserPool(browser)
 
@@ -104,7 +111,7 @@ class WebEnvironment:
         """There are none."""
         return None
 
-    async def reset(self, task: Task, seed: int) -> tuple[str, View]:
+    async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
 
         Raises `NAVIGATION_FAILED` when it can't be shown, `SITE_BLOCKED` when the site shuts the browser out.
@@ -120,18 +127,18 @@ class WebEnvironment:
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{task.start_url} stays blank")
         return task.instruction, view
 
-    def briefed(self, task: Task) -> Task:
+    def resolve_task(self, task: Task) -> Task:
         """Return the task as it is."""
         return task
 
-    async def step(self, action: AnyAction) -> StepResult:
+    async def step(self, action: AnyAction) -> EnvironmentStep:
         """Carry out one action and observe what came of it."""
         session = self._running()
         (await session.traffic()).mark()
         error = await self._perform(session, action)
         late = await self._settle(session)
         view = await self._view(session)
-        return StepResult(view=view, action_error=error or self._refusal(view.url) or late)
+        return EnvironmentStep(view=view, action_error=error or self._refusal(view.url) or late)
 
     async def answer(self, text: str) -> Score | None:
         """Return None: the answer is for a judge."""
@@ -168,7 +175,7 @@ class WebEnvironment:
 
     async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
         """Carry out an action. Returns None, or why it was refused."""
-        return await perform(session, action, self._pool.gate.rules.refuse_url)
+        return await perform_action(session, action, self._pool.gate.rules.refuse_url)
 
     async def _open(self, session: BrowserSession, url: str) -> None:
         try:
@@ -182,7 +189,7 @@ class WebEnvironment:
         """Wait, within limits, for what an action set off. Returns what to tell when a page has not come by then."""
         late = None
         for _ in range(_POPUPS):
-            await session.meet_popups()
+            await session.wait_for_popups()
             page = session.page
             late = await self._settle_page(session)
             if session.page is page:
@@ -210,9 +217,9 @@ class WebEnvironment:
             traffic = await session.traffic()
         return None
 
-    async def _calm(self, session: BrowserSession, traffic: Traffic, seconds: float) -> bool:
+    async def _calm(self, session: BrowserSession, traffic: PageActivity, seconds: float) -> bool:
         """Wait for the page to calm down. Returns False when it begins to be replaced: it then runs no scripts."""
-        calming = asyncio.create_task(session.outlasts(_CALM, seconds * 1000, seconds))
+        calming = asyncio.create_task(session.survives(_CALM, seconds * 1000, seconds))
         leaving = asyncio.create_task(traffic.leave())
         try:
             await asyncio.wait((calming, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -242,15 +249,15 @@ class WebEnvironment:
         if status >= 400:
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{session.url} answers with status {status}")
 
-    async def _view(self, session: BrowserSession) -> View:
+    async def _view(self, session: BrowserSession) -> RawObservation:
         mode, scale = self._pool.mode, session.options.device_scale_factor
         marked = mode is InteractionMode.SET_OF_MARKS
         shown: dict[str, Any] = await session.evaluate(_SHOWN, MAX_ELEMENTS if marked else 0)
         png = await self._picture(session)
-        elements = tuple(seen.element for seen in sightings(shown["listed"]))
+        elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
         if marked:
             png = await asyncio.to_thread(draw_marks, png, elements, scale)
-        return View(shown["url"], shown["title"], png, elements, self._notices(session))
+        return RawObservation(shown["url"], shown["title"], png, elements, self._notices(session))
 
     async def _picture(self, session: BrowserSession) -> bytes:
         """Take the screenshot; one that is blank is taken again for a while, then it is what there is to see."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from webgym_cli.environments.browser.actions import AddressCheck, perform, point_of
-from webgym_cli.environments.browser.html import READER
-from webgym_cli.environments.browser.observe import HANDS
+from webgym_cli.environments.browser.actions import AddressCheck, locate_element, perform_action
+from webgym_cli.environments.browser.html import READER_JS
+from webgym_cli.environments.browser.observe import ACT_JS
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import show_tab
 from webgym_cli.errors import BoundaryError
@@ -24,7 +24,7 @@ async def perform_webrl(session: BrowserSession, action: AnyAction, check_addres
     if isinstance(action, Action):
         if action.name is ActionName.SCROLL:
             return await _scroll(session, action)
-        return await perform(session, action, check_address)
+        return await perform_action(session, action, check_address)
     doers: dict[WebRLActionName, Callable[[], Awaitable[str | None]]] = {
         WebRLActionName.SEARCH: lambda: _search(session, action, check_address),
         WebRLActionName.SELECT: lambda: _select(session, action),
@@ -39,7 +39,7 @@ async def perform_webrl(session: BrowserSession, action: AnyAction, check_addres
 
 async def _scroll(session: BrowserSession, action: Action) -> str | None:
     down = action.direction == "down"
-    x, y = await session.evaluate(f"(down) => {HANDS}.scrollable(down)", down)
+    x, y = await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", down)
     distance = session.options.height * _SCROLLED
     await session.wheel(x, y, distance if down else -distance)
     return None
@@ -47,14 +47,16 @@ async def _scroll(session: BrowserSession, action: Action) -> str | None:
 
 async def _search(session: BrowserSession, action: WebRLAction, check_address: AddressCheck) -> str | None:
     text = (action.text or "").rstrip("\r\n") + "\n"
-    return await perform(session, Action(name=ActionName.TYPE, element_id=action.element_id, text=text), check_address)
+    return await perform_action(
+        session, Action(name=ActionName.TYPE, element_id=action.element_id, text=text), check_address
+    )
 
 
 async def _select(session: BrowserSession, action: WebRLAction) -> str | None:
-    point = await point_of(session, _element(action))
+    point = await locate_element(session, _element(action))
     if isinstance(point, str):
         return point
-    chosen = await session.evaluate(f"([id, text]) => {READER}.choose(id, text)", [action.element_id, action.text])
+    chosen = await session.evaluate(f"([id, text]) => {READER_JS}.choose(id, text)", [action.element_id, action.text])
     error: str | None = chosen.get("error")
     return error
 
@@ -75,7 +77,7 @@ async def _go_forward(session: BrowserSession) -> str | None:
 
 
 async def _right_click(session: BrowserSession, action: WebRLAction) -> str | None:
-    point = await point_of(session, _element(action))
+    point = await locate_element(session, _element(action))
     if isinstance(point, str):
         return point
     await session.click(*point, right=True)

@@ -12,30 +12,30 @@ from typing import Any
 from webgym_cli.environments.webarena.tasks import is_verified, read_config
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import Site
-from webgym_cli.tasks.array import BadArray, begins_array, read_array
+from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
 from webgym_cli.tasks.check import BadLine
-from webgym_cli.tasks.format import BadTask, as_object, parse_object
-from webgym_cli.tasks.source import numbered_lines
+from webgym_cli.tasks.format import BadTaskError, load_object, parse_object
+from webgym_cli.tasks.source import iter_numbered_lines
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
 
 
 @dataclass(slots=True)
-class Converted:
+class ConversionResult:
     """What came of some files."""
 
     tasks: list[Task] = field(default_factory=list)
     bad: list[BadLine] = field(default_factory=list)
 
 
-def convert_webarena(path: Path, sites: Mapping[Site, str]) -> Converted:
+def convert_webarena(path: Path, sites: Mapping[WebArenaSite, str]) -> ConversionResult:
     """Return the tasks of a file (an array, one record, or one a line) or of a folder of such files (`*.json`).
 
     Raises `UsageError` where there is nothing to read, and for tasks of webarena-verified.
     """
-    found, named = Converted(), dict[str, str]()
+    found, named = ConversionResult(), dict[str, str]()
     for file in _files(path):
         for number, read in _records(_content(file)):
             place = f"{file}:{number}"
@@ -44,8 +44,8 @@ def convert_webarena(path: Path, sites: Mapping[Site, str]) -> Converted:
                 _require_original(place, value)
                 task = read_config(value, sites)
                 if task.id in named:
-                    raise BadTask(f"task_id: {task.id} is the one of {named[task.id]} too")
-            except BadTask as error:
+                    raise BadTaskError(f"task_id: {task.id} is the one of {named[task.id]} too")
+            except BadTaskError as error:
                 advice = f" ({error.advice})" if error.advice else ""
                 found.bad.append(BadLine(str(file), number, f"{error}{advice}"))
                 continue
@@ -86,29 +86,29 @@ def _content(path: Path) -> bytes:
 
 
 def _records(content: bytes) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
-    """Yield the number of each record, from 1, and what reads it or raises `BadTask`."""
-    if begins_array(content):
+    """Yield the number of each record, from 1, and what reads it or raises `BadTaskError`."""
+    if is_array_start(content):
         try:
             for number, value in read_array(content):
-                yield number, partial(as_object, value)
-        except BadArray as error:
+                yield number, partial(load_object, value)
+        except BadArrayError as error:
             yield 1, partial(_refuse, str(error))
         return
-    lines = [(number, line) for number, _, line in numbered_lines(content.splitlines(keepends=True))]
+    lines = [(number, line) for number, _, line in iter_numbered_lines(content.splitlines(keepends=True))]
     try:
         whole = parse_object(content.removeprefix(b"\xef\xbb\xbf")) if len(lines) > 1 else None
-    except BadTask:
+    except BadTaskError:
         whole = None
     if whole is not None:
-        yield 1, partial(as_object, whole)
+        yield 1, partial(load_object, whole)
         return
     for number, line in lines:
         yield number, partial(parse_object, line)
 
 
 def _refuse(reason: str) -> dict[str, Any]:
-    raise BadTask(reason)
+    raise BadTaskError(reason)
 
 
-CONVERTERS: dict[str, Callable[[Path, Mapping[Site, str]], Converted]] = {"webarena": convert_webarena}
+CONVERTERS: dict[str, Callable[[Path, Mapping[WebArenaSite, str]], ConversionResult]] = {"webarena": convert_webarena}
 """By the format's name."""

@@ -9,21 +9,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import View
+from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.html import read_page, reader_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
 from webgym_cli.environments.fixture_sites.webarena_tasks import WORLD
-from webgym_cli.environments.fixture_sites.webarena_world import in_webrl, is_fixture, webarena_expert
+from webgym_cli.environments.fixture_sites.webarena_world import is_fixture, make_webarena_expert, to_webrl_action
 from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.environments.webarena.actions import perform_webrl
 from webgym_cli.environments.webarena.evaluation import grade
-from webgym_cli.environments.webarena.evaluation_browser import EndPages
+from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
 from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
-from webgym_cli.environments.webarena.login_store import sites_of
-from webgym_cli.environments.webarena.site_scheduler import SiteDesk
+from webgym_cli.environments.webarena.login_store import task_sites
+from webgym_cli.environments.webarena.site_scheduler import SiteScheduler
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import InteractionMode
@@ -35,7 +35,7 @@ from webgym_cli.records.webrl import AnyAction
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-    from webgym_cli.environments.fixture_sites.experts import Expert
+    from webgym_cli.environments.fixture_sites.experts import SiteExpert
 
 _TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
 
@@ -47,7 +47,7 @@ class WebArenaPool(WebPool):
         super().__init__(settings, InteractionMode.SET_OF_MARKS)
         self.settings = settings
         self.options = replace(self.options, init_scripts=(*self.options.init_scripts, reader_script()))
-        self.desk = SiteDesk(settings, lambda: self.browsers)
+        self.desk = SiteScheduler(settings, lambda: self.browsers)
         self.gate.rules = self.gate.rules.with_names(self.desk.hosts)
         self.judge = FuzzyJudge(settings.judge) if settings.judge.base_url else None
         self._fixture: SiteServer | None = None
@@ -89,7 +89,7 @@ class WebArenaEnvironment(WebEnvironment):
         self._titles: dict[Page, str] = {}
         self._seen: tuple[Element, ...] = ()
         self._token = ""
-        self._expert: Expert | None = None
+        self._expert: SiteExpert | None = None
 
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode by the task's evaluation; None for a generated task."""
@@ -103,10 +103,10 @@ class WebArenaEnvironment(WebEnvironment):
         """Return the expert's next action. Raises `UsageError` for a task that is not the fixture's."""
         session = self._running()
         if self._expert is None:
-            self._expert = webarena_expert(self._task)
+            self._expert = make_webarena_expert(self._task)
         text = await session.evaluate(_TEXT)
         try:
-            return in_webrl(self._expert.next(session.url, self._seen, text), self._seen)
+            return to_webrl_action(self._expert.next(session.url, self._seen, text), self._seen)
         except LookupError as error:
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert is lost: {error}") from error
 
@@ -126,7 +126,7 @@ class WebArenaEnvironment(WebEnvironment):
             self._token = server.open_world(WORLD)
             self._held.callback(server.end_episode, self._token)
         else:
-            await self._held.enter_async_context(self._arena.desk.turn(sites_of(task)))
+            await self._held.enter_async_context(self._arena.desk.reserve(task_sites(task)))
             if state := self._arena.desk.storage_state(task):
                 arguments["storage_state"] = str(state)
         if place := task.extra.get("geolocation"):
@@ -154,12 +154,12 @@ class WebArenaEnvironment(WebEnvironment):
     async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
         return await perform_webrl(session, action, self._arena.gate.rules.refuse_url)
 
-    async def _view(self, session: BrowserSession) -> View:
+    async def _view(self, session: BrowserSession) -> RawObservation:
         page = await read_page(session)
         png = await self._picture(session) if self._arena.settings.browser.screenshots else b""
         self._seen = page.elements
         self._titles[session.page] = page.title
-        return View(
+        return RawObservation(
             page.url,
             page.title,
             png,
@@ -180,7 +180,7 @@ class WebArenaEnvironment(WebEnvironment):
 
     async def _scored(self, answer: str | None) -> Score | None:
         session, task = self._running(), self._task
-        pages = EndPages(session, lambda url: self._look_up(session, url), self._arena.settings)
+        pages = EvaluationBrowser(session, lambda url: self._look_up(session, url), self._arena.settings)
         found = await grade(
             evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.judge
         )

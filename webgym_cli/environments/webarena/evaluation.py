@@ -12,23 +12,23 @@ from typing import Any, Protocol
 
 from webgym_cli.environments.webarena.locators import (
     LAST_URL,
-    Helper,
+    ContentLocation,
+    HelperCall,
     HelperName,
-    Place,
-    Script,
+    PageScript,
+    parse_location,
     post_url,
-    read_place,
 )
-from webgym_cli.environments.webarena.text_match import Asker, Judge, comparisons, meets
+from webgym_cli.environments.webarena.text_match import FuzzyContext, FuzzyJudgeFn, matches_expected, parse_comparisons
 from webgym_cli.environments.webarena.url_match import url_matches
 from webgym_cli.records.webarena import EvalType, Evaluation, HtmlTarget
 
 
-class ScriptFailed(Exception):
+class PageScriptError(Exception):
     """A page could not evaluate a script: what it looks for isn't there."""
 
 
-class Pages(Protocol):
+class EvaluationPages(Protocol):
     """The browser in which the episode ended. A browser that breaks raises `BoundaryError`: that is no 0."""
 
     async def address(self) -> str:
@@ -41,7 +41,7 @@ class Pages(Protocol):
         """Return the HTML of the whole page."""
 
     async def run(self, function: str) -> Any:
-        """Return what a JavaScript function without arguments returns on the page. Raises `ScriptFailed`."""
+        """Return what a JavaScript function without arguments returns on the page. Raises `PageScriptError`."""
 
     async def ask(self, helper: HelperName, argument: str | None) -> str | None:
         """Return what a helper says of the site or the page; None where there is no such thing."""
@@ -58,33 +58,38 @@ class Grade:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class FinishedEpisode:
     """What is scored."""
 
     answer: str | None
     """What the agent said at the end; None where it was stopped."""
-    pages: Pages
-    asker: Asker
+    pages: EvaluationPages
+    asker: FuzzyContext
 
 
 _ORDER = (EvalType.URL_MATCH, EvalType.STRING_MATCH, EvalType.PROGRAM_HTML)
 """The last page's address comes before others are opened."""
 
 
-def require_known(evaluation: Evaluation) -> None:
+def check_evaluation(evaluation: Evaluation) -> None:
     """Raise `ValueError`, naming the place, for a form that can't be scored."""
     answers = evaluation.reference_answers
     targets = evaluation.program_html if EvalType.PROGRAM_HTML in evaluation.eval_types else ()
     for comparison in (answers and answers.required_values) or ():
-        _named("reference_answers.required_values", partial(comparisons, comparison))
+        _named("reference_answers.required_values", partial(parse_comparisons, comparison))
     for number, target in enumerate(targets):
-        _named(f"program_html.{number}", partial(read_place, target))
+        _named(f"program_html.{number}", partial(parse_location, target))
         for comparison in target.required_contents.required_values or ():
-            _named(f"program_html.{number}.required_contents.required_values", partial(comparisons, comparison))
+            _named(f"program_html.{number}.required_contents.required_values", partial(parse_comparisons, comparison))
 
 
 async def grade(
-    evaluation: Evaluation | None, *, intent: str, answer: str | None, pages: Pages, judge: Judge | None = None
+    evaluation: Evaluation | None,
+    *,
+    intent: str,
+    answer: str | None,
+    pages: EvaluationPages,
+    judge: FuzzyJudgeFn | None = None,
 ) -> Grade | None:
     """Return what an episode scored; None for a generated task, which has no score of its own.
 
@@ -93,8 +98,8 @@ async def grade(
     """
     if evaluation is None or evaluation.is_dummy:
         return None
-    require_known(evaluation)
-    episode = Episode(answer, pages, Asker(intent, evaluation.string_note, judge))
+    check_evaluation(evaluation)
+    episode = FinishedEpisode(answer, pages, FuzzyContext(intent, evaluation.string_note, judge))
     parts: dict[EvalType, float] = {}
     for kind in _ORDER:
         if kind in evaluation.eval_types:
@@ -104,67 +109,67 @@ async def grade(
     return Grade(1.0, parts)
 
 
-async def _url_match(evaluation: Evaluation, episode: Episode) -> bool:
+async def _url_match(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
     return url_matches(await episode.pages.address(), evaluation.reference_url or "", evaluation.url_note)
 
 
-async def _string_match(evaluation: Evaluation, episode: Episode) -> bool:
+async def _string_match(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
     if episode.answer is None or evaluation.reference_answers is None:
         return False
-    return await meets(episode.answer, evaluation.reference_answers, episode.asker)
+    return await matches_expected(episode.answer, evaluation.reference_answers, episode.asker)
 
 
-async def _program_html(evaluation: Evaluation, episode: Episode) -> bool:
+async def _program_html(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
     """Look at the page on which the episode ended first: it holds what was typed and never sent."""
     last = await episode.pages.address()
     for target, place in _ordered(evaluation.program_html):
         content = await _content(place, last, episode.pages)
-        if content is None or not await meets(content, target.required_contents, episode.asker):
+        if content is None or not await matches_expected(content, target.required_contents, episode.asker):
             return False
     return True
 
 
-_PARTS: dict[EvalType, Callable[[Evaluation, Episode], Awaitable[bool]]] = {
+_PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]] = {
     EvalType.STRING_MATCH: _string_match,
     EvalType.URL_MATCH: _url_match,
     EvalType.PROGRAM_HTML: _program_html,
 }
 
 
-def _ordered(targets: Sequence[HtmlTarget]) -> list[tuple[HtmlTarget, Place]]:
-    places = [(target, read_place(target)) for target in targets]
+def _ordered(targets: Sequence[HtmlTarget]) -> list[tuple[HtmlTarget, ContentLocation]]:
+    places = [(target, parse_location(target)) for target in targets]
     return sorted(places, key=lambda pair: pair[1].url is not None)
 
 
-async def _content(place: Place, last: str, pages: Pages) -> str | None:
+async def _content(place: ContentLocation, last: str, pages: EvaluationPages) -> str | None:
     """Return what stands at a place; None where there is no such place."""
     if place.url is not None:
-        url = await _asked(place.url, last, pages) if isinstance(place.url, Helper) else place.url
+        url = await _asked(place.url, last, pages) if isinstance(place.url, HelperCall) else place.url
         if url is None:
             return None
         await pages.open(url)
     for preparation in place.preparations:
-        with suppress(ScriptFailed):  # what it opens may be open already: the locator tells
+        with suppress(PageScriptError):  # what it opens may be open already: the locator tells
             await pages.run(preparation.function)
     if place.locator is None:
         return html.unescape(await pages.html())
-    if isinstance(place.locator, Helper):
+    if isinstance(place.locator, HelperCall):
         return await _asked(place.locator, last, pages)
     return await _evaluated(place.locator, pages)
 
 
-async def _asked(helper: Helper, last: str, pages: Pages) -> str | None:
+async def _asked(helper: HelperCall, last: str, pages: EvaluationPages) -> str | None:
     argument = helper.argument.replace(LAST_URL, last) if helper.argument is not None else None
     if helper.name is HelperName.POST_URL:
         return post_url(argument or "")
     return await pages.ask(helper.name, argument)
 
 
-async def _evaluated(script: Script, pages: Pages) -> str | None:
+async def _evaluated(script: PageScript, pages: EvaluationPages) -> str | None:
     """Return the value of a script as a text, as JavaScript writes it; None for nothing and where it fails."""
     try:
         value = await pages.run(script.function)
-    except ScriptFailed:
+    except PageScriptError:
         return None
     if value is None or isinstance(value, str):
         return value

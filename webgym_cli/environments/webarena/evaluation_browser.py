@@ -10,12 +10,12 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.failures import ScriptError
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab
-from webgym_cli.environments.webarena.evaluation import ScriptFailed
+from webgym_cli.environments.webarena.evaluation import PageScriptError
 from webgym_cli.environments.webarena.locators import HelperName
-from webgym_cli.environments.webarena.reviews import newest_review
+from webgym_cli.environments.webarena.reviews import fetch_newest_review
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 _HTML = "() => document.documentElement?.outerHTML ?? ''"
 _ORDERS = "/sales/order/history/"
@@ -29,7 +29,7 @@ _ROLE = """(name) => {
 }"""
 
 
-class EndPages:
+class EvaluationBrowser:
     """The page on which the episode ended, and others in a tab of their own: what was typed and not sent stays."""
 
     def __init__(self, session: BrowserSession, arrive: Callable[[str], Awaitable[None]], settings: Settings) -> None:
@@ -55,12 +55,12 @@ class EndPages:
         return str(await self._session.evaluate(_HTML))
 
     async def run(self, function: str) -> Any:
-        """Return what a JavaScript function without arguments returns on the page. Raises `ScriptFailed`."""
+        """Return what a JavaScript function without arguments returns on the page. Raises `PageScriptError`."""
         try:
             return await self._session.evaluate(function)
         except BoundaryError as error:
             if isinstance(error.__cause__, ScriptError):
-                raise ScriptFailed(str(error)) from error
+                raise PageScriptError(str(error)) from error
             raise
 
     async def ask(self, helper: HelperName, argument: str | None) -> str | None:
@@ -71,7 +71,7 @@ class EndPages:
         if helper is HelperName.MEMBER_ROLE:
             return _text(await self._session.evaluate(_ROLE, argument))
         if helper in (HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING):
-            review = await newest_review(self._settings, argument or "")
+            review = await fetch_newest_review(self._settings, argument or "")
             if review is None:
                 return None
             return review.author if helper is HelperName.REVIEW_AUTHOR else review.rating
@@ -79,7 +79,7 @@ class EndPages:
 
     def _shop(self) -> str:
         if not (url := self._settings.webarena.shopping.url):
-            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"webarena.{Site.SHOPPING}.url is empty")
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"webarena.{WebArenaSite.SHOPPING}.url is empty")
         return url
 
 

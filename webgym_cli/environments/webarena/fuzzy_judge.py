@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from webgym_cli.agent.chat import ChatClient, Form
 from webgym_cli.config.rollout import JudgeSettings
-from webgym_cli.environments.webarena.fuzzy_prompt import VERDICT_SCHEMA, Verdict, fuzzy_messages
-from webgym_cli.environments.webarena.text_match import Question
+from webgym_cli.environments.webarena.fuzzy_prompt import VERDICT_SCHEMA, FuzzyVerdict, fuzzy_messages
+from webgym_cli.environments.webarena.text_match import FuzzyQuestion
 
-_FORM = Form("fuzzy_match", Verdict, VERDICT_SCHEMA)
+_FORM = Form("fuzzy_match", FuzzyVerdict, VERDICT_SCHEMA)
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class FuzzyJudge:
         self._chat = ChatClient(settings)
         self._requests = _Requests()
 
-    async def __call__(self, question: Question) -> bool:
+    async def __call__(self, question: FuzzyQuestion) -> bool:
         """Return whether the answer is right. Raises `BoundaryError` (judge_failed) where the judge does not tell."""
         messages = [{"role": message.role, "content": message.content} for message in fuzzy_messages(question)]
         said = await self._chat.ask(messages, _FORM, self._requests, model=self._model)

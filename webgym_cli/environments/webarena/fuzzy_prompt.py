@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from webgym_cli.environments.webarena.text_match import Question
+from webgym_cli.environments.webarena.text_match import FuzzyQuestion
 from webgym_cli.records.base import Record
 from webgym_cli.records.sample import Message
 
@@ -35,14 +35,14 @@ VERDICT_SCHEMA = {
 """The form of a verdict, for servers that hold a model to one."""
 
 
-class Verdict(Record):
+class FuzzyVerdict(Record):
     """What a judge says."""
 
     reason: str
     verdict: Literal["right", "wrong"]
 
 
-def fuzzy_messages(question: Question) -> tuple[Message, ...]:
+def fuzzy_messages(question: FuzzyQuestion) -> tuple[Message, ...]:
     """Return the chat that asks a question. Text of the agent stays within its JSON string."""
     asked = {"task": question.intent, "reference": question.reference, "answer": question.answer}
     content = json.dumps(asked, ensure_ascii=False, indent=1).encode(errors="replace").decode()

@@ -17,7 +17,7 @@ _SCRIPTS = ("document.", "[...document.")
 """How JavaScript that is an expression begins."""
 
 
-class BadPlace(ValueError):
+class BadLocationError(ValueError):
     """A place is given in a form that isn't known."""
 
 
@@ -37,7 +37,7 @@ class HelperName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Helper:
+class HelperCall:
     """A call of a helper."""
 
     name: HelperName
@@ -45,7 +45,7 @@ class Helper:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class PageScript:
     """JavaScript that the page evaluates."""
 
     function: str
@@ -53,14 +53,14 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContentLocation:
     """Where to look."""
 
-    url: str | Helper | None
+    url: str | HelperCall | None
     """An address, or None for the page on which the episode ended."""
-    locator: Script | Helper | None
+    locator: PageScript | HelperCall | None
     """None: the whole page."""
-    preparations: tuple[Script, ...]
+    preparations: tuple[PageScript, ...]
 
 
 _ON_PAGE = Identifier("__page__")
@@ -75,10 +75,10 @@ _SIGNATURES: dict[HelperName, tuple[object, ...]] = {
 _FOR_ADDRESSES = frozenset({HelperName.LATEST_ORDER, HelperName.POST_URL})
 
 
-def read_place(target: HtmlTarget) -> Place:
-    """Return where a target looks. Raises `BadPlace`."""
-    preparations = tuple(Script(f"() => {{ {action} }}") for action in target.prep_actions)
-    return Place(_url(target.url.strip()), _locator(target.locator.strip()), preparations)
+def parse_location(target: HtmlTarget) -> ContentLocation:
+    """Return where a target looks. Raises `BadLocationError`."""
+    preparations = tuple(PageScript(f"() => {{ {action} }}") for action in target.prep_actions)
+    return ContentLocation(_url(target.url.strip()), _locator(target.locator.strip()), preparations)
 
 
 def post_url(address: str) -> str | None:
@@ -90,47 +90,47 @@ def post_url(address: str) -> str | None:
     return None
 
 
-def _url(text: str) -> str | Helper | None:
+def _url(text: str) -> str | HelperCall | None:
     if text == LAST:
         return None
     if text.startswith(_FUNC):
         helper = _helper(text)
         if helper.name not in _FOR_ADDRESSES:
-            raise BadPlace(f"url: {helper.name} gives no address")
+            raise BadLocationError(f"url: {helper.name} gives no address")
         return helper
     if not text.startswith(("http://", "https://")):
-        raise BadPlace(f"url: {_short(text)} is neither {LAST!r}, nor an address, nor a helper ({_FUNC}...)")
+        raise BadLocationError(f"url: {_short(text)} is neither {LAST!r}, nor an address, nor a helper ({_FUNC}...)")
     return text
 
 
-def _locator(text: str) -> Script | Helper | None:
+def _locator(text: str) -> PageScript | HelperCall | None:
     if not text:
         return None
     if text.startswith(_FUNC):
         helper = _helper(text)
         if helper.name in _FOR_ADDRESSES:
-            raise BadPlace(f"locator: {helper.name} gives an address, no content")
+            raise BadLocationError(f"locator: {helper.name} gives an address, no content")
         return helper
     if text.startswith(_LAMBDA):
-        return Script(text.removeprefix(_LAMBDA).strip())
+        return PageScript(text.removeprefix(_LAMBDA).strip())
     if text.startswith(_SCRIPTS):
-        return Script(f"() => ({text.rstrip(';')})")
-    raise BadPlace(f"locator: {_short(text)} is none of: empty, {', '.join((*_SCRIPTS, _LAMBDA, _FUNC))}")
+        return PageScript(f"() => ({text.rstrip(';')})")
+    raise BadLocationError(f"locator: {_short(text)} is none of: empty, {', '.join((*_SCRIPTS, _LAMBDA, _FUNC))}")
 
 
-def _helper(text: str) -> Helper:
+def _helper(text: str) -> HelperCall:
     written = text.removeprefix(_FUNC).strip()
     try:
         call = read_call(written)
         name = HelperName(call.name)
     except ValueError as error:
         reason = str(error) if isinstance(error, BadCall) else f"there is no such helper; there are: {_names()}"
-        raise BadPlace(f"{_short(text)}: {reason}") from None
+        raise BadLocationError(f"{_short(text)}: {reason}") from None
     signature = _SIGNATURES[name]
     if call.end != len(written) or call.named or not _fits(call, signature):
-        raise BadPlace(f"{_short(text)}: it takes {_spelled(signature)}")
+        raise BadLocationError(f"{_short(text)}: it takes {_spelled(signature)}")
     texts = [value for value in call.positional if isinstance(value, str)]
-    return Helper(name, texts[0] if texts else None)
+    return HelperCall(name, texts[0] if texts else None)
 
 
 def _fits(call: Call, signature: tuple[object, ...]) -> bool:

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 from webgym_cli.config.model import Settings
 from webgym_cli.config.webarena import AccountSite
 from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.browser.egress_proxy import Gate
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
@@ -31,7 +31,7 @@ _ALERTS = "[role=alert], .message-error, .alert, .error, .flash-alert"
 _LONGEST_ALERT = 200
 
 
-class Doorman:
+class LoginManager:
     """Logs in to the sites of the settings, each time in a fresh context of a browser."""
 
     def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool]) -> None:
@@ -48,21 +48,21 @@ class Doorman:
             context_arguments={"locale": "en-US", "accept_downloads": False},
         )
 
-    async def log_in(self, site: Site) -> dict[str, Any]:
+    async def log_in(self, site: WebArenaSite) -> dict[str, Any]:
         """Log in to a site and return Playwright's storage state, once the site has shown that it knows it.
 
         Raises `UsageError` without an account or its password, `BoundaryError` where the site can't be reached or lets
         nobody in.
         """
-        known = account(self._settings, site)
-        secret = password(site, known)
+        known = find_account(self._settings, site)
+        secret = read_password(site, known)
         async with self._session({}) as session:
             await self._open(session, site, known.login_page)
             for place, text in (("account_field", known.account), ("password_field", secret)):
                 await self._fill(session, site, place, text)
             await self._submit(session, site)
             said = await self._complaint(session)
-            if why := await self._doubt(session, site):
+            if why := await self._check_session(session, site):
                 detail = f"; it said: {said}" if said else ""
                 raise BoundaryError(
                     FailureKind.ENVIRONMENT_ERROR,
@@ -73,16 +73,16 @@ class Doorman:
             async with session.guard("keeping the login"):
                 return dict(await session.page.context.storage_state())
 
-    async def doubt(self, site: Site, state: Path) -> str:
+    async def check_session(self, site: WebArenaSite, state: Path) -> str:
         """Say why a site seems not to know a login any more; empty where it does.
 
         Raises `BoundaryError` where the site can't be reached, or the login can't be read.
         """
         async with self._session({"storage_state": str(state)}) as session:
-            return await self._doubt(session, site)
+            return await self._check_session(session, site)
 
-    async def _doubt(self, session: BrowserSession, site: Site) -> str:
-        known = account(self._settings, site)
+    async def _check_session(self, session: BrowserSession, site: WebArenaSite) -> str:
+        known = find_account(self._settings, site)
         status = await self._open(session, site, known.proof_page, refusals=True)
         if status >= 400:
             return f"{session.url} answers with status {status}"
@@ -96,7 +96,7 @@ class Doorman:
             shown = await session.page.locator(_PASSWORD_SHOWN).count()
         return f"{session.url} asks for a password" if shown else ""
 
-    async def _open(self, session: BrowserSession, site: Site, page: str, *, refusals: bool = False) -> int:
+    async def _open(self, session: BrowserSession, site: WebArenaSite, page: str, *, refusals: bool = False) -> int:
         """Open a page of a site and return its status. Raises `BoundaryError` where it can't be had.
 
         `refusals`: a status from 400 to 499 is an answer, too.
@@ -113,15 +113,15 @@ class Doorman:
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, message, hint=hint)
         return status
 
-    async def _fill(self, session: BrowserSession, site: Site, place: str, text: str) -> None:
-        where = str(getattr(account(self._settings, site), place))
+    async def _fill(self, session: BrowserSession, site: WebArenaSite, place: str, text: str) -> None:
+        where = str(getattr(find_account(self._settings, site), place))
         field = await self._visible(session, site, place, where)
         async with session.guard(f"filling in {where!r}"):
             await field.fill(text)
 
-    async def _submit(self, session: BrowserSession, site: Site) -> None:
+    async def _submit(self, session: BrowserSession, site: WebArenaSite) -> None:
         """Send the form off and wait for the page that follows, if one does."""
-        known = account(self._settings, site)
+        known = find_account(self._settings, site)
         send = await self._visible(session, site, "submit", known.submit) if known.submit else None
         field = await self._visible(session, site, "password_field", known.password_field)
         limit = self._options.navigation_timeout
@@ -134,7 +134,7 @@ class Doorman:
             except PlaywrightTimeout:
                 return  # a page that logs in without leaving: whether it did is asked next
 
-    async def _visible(self, session: BrowserSession, site: Site, place: str, where: str) -> Locator:
+    async def _visible(self, session: BrowserSession, site: WebArenaSite, place: str, where: str) -> Locator:
         """Return what is found at a place of the login form. Raises `BoundaryError` where nothing is."""
         found = _locator(session.page, where).filter(visible=True).first
         if await self._appears(session, found):
@@ -173,24 +173,24 @@ class Doorman:
 
 
 @asynccontextmanager
-async def open_doorman(settings: Settings) -> AsyncIterator[Doorman]:
+async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
     """Yield a doorman with a browser of its own, behind a gate that lets the sites through."""
     async with AsyncExitStack() as stack:
-        rules = AddressRules.of(settings.browser.private_hosts).with_names(site_hosts(settings))
-        gate = await stack.enter_async_context(Gate(rules))
+        rules = AddressRules.of(settings.browser.private_hosts).with_names(list_site_hosts(settings))
+        gate = await stack.enter_async_context(EgressProxy(rules))
         # As for episodes: a remote browser can't reach our loopback.
         pool = BrowserPool(settings.browser, "" if settings.browser.cdp_urls else gate.address)
         browsers = await stack.enter_async_context(pool)
-        yield Doorman(settings, lambda: browsers)
+        yield LoginManager(settings, lambda: browsers)
 
 
-def site_hosts(settings: Settings) -> tuple[str, ...]:
+def list_site_hosts(settings: Settings) -> tuple[str, ...]:
     """Return the hosts of the sites: they may be reached though they are private."""
     hosts = (urlsplit(url).hostname or "" for url in settings.webarena.addresses().values())
     return tuple(dict.fromkeys(hosts))
 
 
-def account(settings: Settings, site: Site) -> AccountSite:
+def find_account(settings: Settings, site: WebArenaSite) -> AccountSite:
     """Return the settings of a site that can be logged in to. Raises `UsageError` for any other."""
     known = settings.webarena.site(site)
     if not isinstance(known, AccountSite) or not known.account:
@@ -200,7 +200,7 @@ def account(settings: Settings, site: Site) -> AccountSite:
     return known
 
 
-def password(site: Site, known: AccountSite) -> str:
+def read_password(site: WebArenaSite, known: AccountSite) -> str:
     """Return an account's password. Raises `UsageError` where its variable is not set."""
     name = known.password_env_var
     if not name:

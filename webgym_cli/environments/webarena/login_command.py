@@ -8,21 +8,21 @@ from typing import Literal
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.webarena import AccountSite
-from webgym_cli.environments.webarena.login import Doorman, account, open_doorman, password
-from webgym_cli.environments.webarena.login_store import LoginStates, in_order
+from webgym_cli.environments.webarena.login import LoginManager, find_account, open_login_manager, read_password
+from webgym_cli.environments.webarena.login_store import LoginStore, sort_sites
 from webgym_cli.errors import BoundaryError, UsageError
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
-Status = Literal["valid", "expired", "missing", "failed"]
+LoginState = Literal["valid", "expired", "missing", "failed"]
 """`failed`: the site could not be asked, or lets nobody in."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LoginStatus:
     """What is known of the login of a site."""
 
-    site: Site
-    status: Status
+    site: WebArenaSite
+    status: LoginState
     account: str
     file: str
     """Where the login is kept."""
@@ -37,47 +37,49 @@ class Entry:
         return {key: str(getattr(self, key)) for key in keys}
 
 
-Teller = Callable[[Entry], None]
+OnLoginStatus = Callable[[LoginStatus], None]
 """Hears of each login at once: the next one may take a while."""
 
 
-def asked(settings: Settings, names: Sequence[str]) -> tuple[Site, ...]:
+def select_sites(settings: Settings, names: Sequence[str]) -> tuple[WebArenaSite, ...]:
     """Return the sites of these names; without names all that have an address and an account.
 
     Raises `UsageError` for a site that there is not, that has no address or no account, and where there is none.
     """
-    if unknown := [name for name in names if name not in list(Site)]:
-        raise UsageError(f"there is no site {unknown[0]!r}", hint=f"the sites are {', '.join(Site)}")
-    wanted = in_order(map(Site, names) if names else filter(lambda site: _has_account(settings, site), Site))
+    if unknown := [name for name in names if name not in list(WebArenaSite)]:
+        raise UsageError(f"there is no site {unknown[0]!r}", hint=f"the sites are {', '.join(WebArenaSite)}")
+    wanted = sort_sites(
+        map(WebArenaSite, names) if names else filter(lambda site: _has_account(settings, site), WebArenaSite)
+    )
     for site in wanted:
-        account(settings, site)
+        find_account(settings, site)
     if not wanted:
         raise UsageError("no site has an address", hint="webgym login -s webarena.shopping.url=http://HOST:PORT")
     return wanted
 
 
-async def log_in(settings: Settings, sites: Iterable[Site], told: Teller) -> list[Entry]:
+async def log_in(settings: Settings, sites: Iterable[WebArenaSite], told: OnLoginStatus) -> list[LoginStatus]:
     """Log in to each site and keep the login. Raises `UsageError` before the first where a password is not known."""
-    sites, states = tuple(sites), LoginStates.of(settings.webarena)
+    sites, states = tuple(sites), LoginStore.of(settings.webarena)
     for site in sites:
-        password(site, account(settings, site))
+        read_password(site, find_account(settings, site))
 
-    async def enter(doorman: Doorman, entry: Entry) -> Entry:
+    async def enter(doorman: LoginManager, entry: LoginStatus) -> LoginStatus:
         states.save(entry.site, await doorman.log_in(entry.site))
         return entry
 
     return await _each(settings, sites, states, enter, told)
 
 
-async def check_logins(settings: Settings, sites: Iterable[Site], told: Teller) -> list[Entry]:
+async def check_logins(settings: Settings, sites: Iterable[WebArenaSite], told: OnLoginStatus) -> list[LoginStatus]:
     """Show each login to its site, and say what the site makes of it."""
-    states = LoginStates.of(settings.webarena)
+    states = LoginStore.of(settings.webarena)
 
-    async def look(doorman: Doorman, entry: Entry) -> Entry:
+    async def look(doorman: LoginManager, entry: LoginStatus) -> LoginStatus:
         fault = states.fault(entry.site)
         if fault in ("missing", "unreadable"):
             return replace(entry, status="missing", detail=f"{entry.file} is {fault}")
-        why = fault or await doorman.doubt(entry.site, states.path((entry.site,)))
+        why = fault or await doorman.check_session(entry.site, states.path((entry.site,)))
         return replace(entry, status="expired", detail=why) if why else entry
 
     return await _each(settings, tuple(sites), states, look, told)
@@ -85,16 +87,16 @@ async def check_logins(settings: Settings, sites: Iterable[Site], told: Teller) 
 
 async def _each(
     settings: Settings,
-    sites: Sequence[Site],
-    states: LoginStates,
-    work: Callable[[Doorman, Entry], Awaitable[Entry]],
-    told: Teller,
-) -> list[Entry]:
-    entries: list[Entry] = []
-    async with open_doorman(settings) as doorman:
+    sites: Sequence[WebArenaSite],
+    states: LoginStore,
+    work: Callable[[LoginManager, LoginStatus], Awaitable[LoginStatus]],
+    told: OnLoginStatus,
+) -> list[LoginStatus]:
+    entries: list[LoginStatus] = []
+    async with open_login_manager(settings) as doorman:
         for site in sites:
             path = states.path((site,))
-            entry = Entry(site, "valid", account(settings, site).account, str(path))
+            entry = LoginStatus(site, "valid", find_account(settings, site).account, str(path))
             try:
                 entry = await work(doorman, entry)
             except BoundaryError as error:
@@ -104,6 +106,6 @@ async def _each(
     return entries
 
 
-def _has_account(settings: Settings, site: Site) -> bool:
+def _has_account(settings: Settings, site: WebArenaSite) -> bool:
     known = settings.webarena.site(site)
     return isinstance(known, AccountSite) and bool(known.url and known.account)

@@ -13,7 +13,7 @@ from webgym_cli.config.webarena import WebArenaSettings
 from webgym_cli.environments.fixture_sites.webarena_world import is_fixture
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.util.files import read_json, write_atomic
 from webgym_cli.venvs.locate import role_home
 
@@ -22,7 +22,7 @@ _PRIVATE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class LoginStates:
+class LoginStore:
     """The logins in one folder."""
 
     folder: Path
@@ -30,17 +30,17 @@ class LoginStates:
     """Seconds after which a login counts as expired."""
 
     @classmethod
-    def of(cls, settings: WebArenaSettings) -> LoginStates:
+    def of(cls, settings: WebArenaSettings) -> LoginStore:
         """Return those of the settings."""
         named = settings.auth_folder
         folder = Path(named).expanduser().absolute() if named else role_home() / "webarena"
         return cls(folder, settings.login_hours * 3600)
 
-    def path(self, sites: Sequence[Site]) -> Path:
+    def path(self, sites: Sequence[WebArenaSite]) -> Path:
         """Return the file of one site's login, or of the logins of several together."""
         return self.folder / f"{'.'.join(sites)}{_END}"
 
-    def fault(self, site: Site) -> str:
+    def fault(self, site: WebArenaSite) -> str:
         """Say why a login is of no use, as far as its file tells: `missing`, `unreadable`, or `expired`; else empty."""
         path = self.path((site,))
         if not path.is_file():
@@ -54,11 +54,11 @@ class LoginStates:
         age = time.time() - path.stat().st_mtime
         return f"expired ({age / 3600:.1f} hours old)" if age > self.max_age else ""
 
-    def save(self, site: Site, state: dict[str, Any]) -> None:
+    def save(self, site: WebArenaSite, state: dict[str, Any]) -> None:
         """Keep a login. Raises `StoreError`."""
         self._write(self.path((site,)), state)
 
-    def joined(self, sites: Sequence[Site]) -> Path:
+    def joined(self, sites: Sequence[WebArenaSite]) -> Path:
         """Return the file of the logins of these sites together, made of theirs where it is older than one of them.
 
         Raises `StoreError` where one can't be read, `UsageError` where two sites overwrite each other's login.
@@ -73,8 +73,8 @@ class LoginStates:
         write_atomic(path, json.dumps(state, indent=2, ensure_ascii=False) + "\n", mode=_PRIVATE)
 
 
-def sites_of(task: Task) -> tuple[Site, ...]:
-    """Return the sites that a task of WebArena works on, in the order of `Site`; none for any other task.
+def task_sites(task: Task) -> tuple[WebArenaSite, ...]:
+    """Return the sites that a task of WebArena works on, in the order of `WebArenaSite`; none for any other task.
 
     The fixture sites are none of them: each of their episodes has its own.
 
@@ -82,10 +82,10 @@ def sites_of(task: Task) -> tuple[Site, ...]:
     """
     if task.environment != "webarena" or is_fixture(task):
         return ()
-    return in_order(_known(task, "sites", task.extra.get("sites") or ()))
+    return sort_sites(_known(task, "sites", task.extra.get("sites") or ()))
 
 
-def logins_of(task: Task) -> tuple[Site, ...]:
+def login_sites(task: Task) -> tuple[WebArenaSite, ...]:
     """Return the sites that a task starts logged in to, by its `storage_state`, as that names them; none without one.
 
     Raises `UsageError` for a state that is not named after sites.
@@ -100,19 +100,19 @@ def logins_of(task: Task) -> tuple[Site, ...]:
     return _known(task, "storage_state", name.removesuffix(_END).split("."))
 
 
-def in_order(sites: Iterable[Site]) -> tuple[Site, ...]:
+def sort_sites(sites: Iterable[WebArenaSite]) -> tuple[WebArenaSite, ...]:
     """Return sites, each once, in the one order in which they are taken everywhere."""
     wanted = set(sites)
-    return tuple(site for site in Site if site in wanted)
+    return tuple(site for site in WebArenaSite if site in wanted)
 
 
-def _known(task: Task, place: str, names: Iterable[object]) -> tuple[Site, ...]:
+def _known(task: Task, place: str, names: Iterable[object]) -> tuple[WebArenaSite, ...]:
     found = []
     for name in names:
-        if name not in list(Site):
-            hint = f"the sites are {', '.join(Site)}"
+        if name not in list(WebArenaSite):
+            hint = f"the sites are {', '.join(WebArenaSite)}"
             raise UsageError(f"task {task.id}: {place}: there is no site {name!r}", hint=hint)
-        found.append(Site(str(name)))
+        found.append(WebArenaSite(str(name)))
     return tuple(found)
 
 
@@ -123,9 +123,9 @@ def _is_newest(path: Path, parts: Iterable[Path]) -> bool:
     return all(part.is_file() and part.stat().st_mtime_ns < made for part in parts)
 
 
-def _together(states: dict[Site, Any]) -> dict[str, Any]:
+def _together(states: dict[WebArenaSite, Any]) -> dict[str, Any]:
     """Return logins as one. Raises `UsageError` for two sites of one host that use a cookie of the same name."""
-    cookies: dict[tuple[str, str, str], tuple[Site, Any]] = {}
+    cookies: dict[tuple[str, str, str], tuple[WebArenaSite, Any]] = {}
     origins: dict[str, Any] = {}
     for site, state in states.items():
         for cookie in state.get("cookies", ()):

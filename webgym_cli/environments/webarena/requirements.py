@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.webarena.locators import Helper, HelperName, read_place
-from webgym_cli.environments.webarena.login import account, password
+from webgym_cli.environments.webarena.locators import HelperCall, HelperName, parse_location
+from webgym_cli.environments.webarena.login import find_account, read_password
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.environments.webarena.text_match import needs_judge
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import EvalType, Evaluation, Site
-from webgym_cli.tasks.format import BadTask
+from webgym_cli.records.webarena import EvalType, Evaluation, WebArenaSite
+from webgym_cli.tasks.format import BadTaskError
 
 _OF_SHOP = frozenset({HelperName.LATEST_ORDER, HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING})
 _OF_ADMIN = _OF_SHOP - {HelperName.LATEST_ORDER}
@@ -25,7 +25,7 @@ def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:
     for task in tasks:
         try:
             evaluation = evaluation_of(task)
-        except BadTask as error:
+        except BadTaskError as error:
             raise UsageError(f"task {task.id}: {error}", hint="webgym tasks check FILE") from error
         if evaluation is None:
             continue
@@ -44,10 +44,10 @@ def _require_shop(settings: Settings, task: Task, helpers: set[HelperName]) -> N
             hint="-s webarena.shopping.url=http://HOST:PORT",
         )
     if helpers & _OF_ADMIN:
-        password(Site.SHOPPING_ADMIN, account(settings, Site.SHOPPING_ADMIN))
+        read_password(WebArenaSite.SHOPPING_ADMIN, find_account(settings, WebArenaSite.SHOPPING_ADMIN))
 
 
 def _helpers(evaluation: Evaluation) -> set[HelperName]:
     targets = evaluation.program_html if EvalType.PROGRAM_HTML in evaluation.eval_types else ()
-    places = [read_place(target) for target in targets]
-    return {part.name for place in places for part in (place.url, place.locator) if isinstance(part, Helper)}
+    places = [parse_location(target) for target in targets]
+    return {part.name for place in places for part in (place.url, place.locator) if isinstance(part, HelperCall)}

@@ -14,7 +14,7 @@ from webgym_cli.config.webarena import SiteSettings
 from webgym_cli.errors import BoundaryError, JobError
 from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 _LOOK_AGAIN = 0.5
 """Seconds between two looks whether the site answers."""
@@ -22,7 +22,7 @@ _GRACE = 5.0
 _LONGEST_LOOK = 30.0
 
 
-async def reset_site(site: Site, known: SiteSettings, seconds: float, log: Path) -> None:
+async def reset_site(site: WebArenaSite, known: SiteSettings, seconds: float, log: Path) -> None:
     """Run a site's reset hook and wait until the site answers. Raises `BoundaryError` where that fails or takes longer.
 
     `log`: what a command writes; begun anew each time.
@@ -40,7 +40,7 @@ async def reset_site(site: Site, known: SiteSettings, seconds: float, log: Path)
         raise _failed(site, f"took longer than {seconds:g} s", hint) from None
 
 
-async def _post(site: Site, address: str) -> None:
+async def _post(site: WebArenaSite, address: str) -> None:
     try:
         async with httpx.AsyncClient(timeout=None, trust_env=False, follow_redirects=True) as client:
             response = await client.post(address)
@@ -50,7 +50,7 @@ async def _post(site: Site, address: str) -> None:
         raise _failed(site, f"{address} answers with status {response.status_code}")
 
 
-async def _run(site: Site, command: str, log: Path) -> None:
+async def _run(site: WebArenaSite, command: str, log: Path) -> None:
     await asyncio.to_thread(log.unlink, missing_ok=True)
     try:
         job = Job.spawn(shlex.split(command), env=os.environ, log=log, grace=_GRACE)
@@ -75,6 +75,6 @@ async def _answers(url: str) -> None:
             await asyncio.sleep(_LOOK_AGAIN)  # nobody tells that a site is up
 
 
-def _failed(site: Site, what: str, hint: str = "") -> BoundaryError:
+def _failed(site: WebArenaSite, what: str, hint: str = "") -> BoundaryError:
     message = f"the reset of {site} failed: {what}"
     return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message, hint=hint or f"mend webarena.{site}.reset")

@@ -9,17 +9,17 @@ from urllib.parse import quote
 import httpx
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.webarena.login import account, password
+from webgym_cli.environments.webarena.login import find_account, read_password
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 _TOKEN = "/rest/default/V1/integration/admin/token"
 _REVIEWS = "/rest/default/V1/products/{sku}/reviews"
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class LatestReview:
     """A review as scoring looks at it."""
 
     author: str
@@ -27,15 +27,15 @@ class Review:
     """0-100."""
 
 
-async def newest_review(settings: Settings, sku: str) -> Review | None:
+async def fetch_newest_review(settings: Settings, sku: str) -> LatestReview | None:
     """Return the newest review of a product number; None without one.
 
     Raises `BoundaryError` where the shop does not answer as it should, `UsageError` without the account of its
     administration.
     """
     shop, limit = settings.webarena.shopping.url, settings.browser.navigation_timeout
-    known = account(settings, Site.SHOPPING_ADMIN)
-    login = {"username": known.account, "password": password(Site.SHOPPING_ADMIN, known)}
+    known = find_account(settings, WebArenaSite.SHOPPING_ADMIN)
+    login = {"username": known.account, "password": read_password(WebArenaSite.SHOPPING_ADMIN, known)}
     try:
         async with httpx.AsyncClient(timeout=limit, trust_env=False, follow_redirects=True) as client:
             token = (await client.post(f"{shop}{_TOKEN}", json=login)).raise_for_status().json()
@@ -47,9 +47,9 @@ async def newest_review(settings: Settings, sku: str) -> Review | None:
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{shop}: the reviews of {sku}: {reason}") from error
 
 
-def _newest(reviews: Any) -> Review | None:
+def _newest(reviews: Any) -> LatestReview | None:
     if not reviews:
         return None
     newest = max(reviews, key=lambda review: int(review["id"]))
     ratings = newest["ratings"]
-    return Review(str(newest["nickname"]), str(ratings[0]["percent"]) if ratings else "")
+    return LatestReview(str(newest["nickname"]), str(ratings[0]["percent"]) if ratings else "")

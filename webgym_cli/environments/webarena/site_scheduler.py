@@ -14,13 +14,19 @@ from filelock import FileLock, Timeout
 from webgym_cli.config.model import Settings
 from webgym_cli.config.webarena import Isolation
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.webarena.login import Doorman, account, open_doorman, password, site_hosts
-from webgym_cli.environments.webarena.login_store import LoginStates, in_order, logins_of, sites_of
+from webgym_cli.environments.webarena.login import (
+    LoginManager,
+    find_account,
+    list_site_hosts,
+    open_login_manager,
+    read_password,
+)
+from webgym_cli.environments.webarena.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.webarena.reset import reset_site
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import Site
+from webgym_cli.records.webarena import WebArenaSite
 
 _LOOK_AGAIN = 0.2
 """Seconds between two tries to take a site that another process holds."""
@@ -29,18 +35,18 @@ _BELIEVED = 60.0
 """Seconds for which a site that several episodes share is not asked again whether it knows the login."""
 
 
-class SiteDesk:
+class SiteScheduler:
     """Gives episodes the sites of the settings. One for a pool of environments."""
 
     def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool] | None = None) -> None:
         """`browsers`: gives browsers, behind a gate that lets `hosts` through; None: each login has one of its own."""
         self._settings = settings
         self._browsers = browsers
-        self._states = LoginStates.of(settings.webarena)
-        self._turns: defaultdict[Site, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._doors: defaultdict[Site, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._seen: dict[Site, float] = {}
-        self.hosts = site_hosts(settings)
+        self._states = LoginStore.of(settings.webarena)
+        self._turns: defaultdict[WebArenaSite, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._doors: defaultdict[WebArenaSite, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._seen: dict[WebArenaSite, float] = {}
+        self.hosts = list_site_hosts(settings)
         """The sites' hosts: they have to be reachable though they are private."""
 
     def address(self, text: str) -> str:
@@ -48,7 +54,7 @@ class SiteDesk:
 
         Raises `SettingsError` for a site without an address.
         """
-        for site in Site:
+        for site in WebArenaSite:
             if site.placeholder in text:
                 text = text.replace(site.placeholder, _url(self._settings, site))
         return text
@@ -59,7 +65,7 @@ class SiteDesk:
         To be asked within the task's turn, which sees to it that the sites know the login. Raises `BoundaryError` for
         one that is missing or expired, `UsageError` where two sites can't be logged in to at once.
         """
-        sites = logins_of(task)
+        sites = login_sites(task)
         for site in sites:
             if fault := self._states.fault(site):
                 raise BoundaryError(
@@ -68,13 +74,13 @@ class SiteDesk:
         return self._states.joined(sites) if sites else None
 
     @asynccontextmanager
-    async def turn(self, sites: Sequence[Site]) -> AsyncIterator[None]:
+    async def reserve(self, sites: Sequence[WebArenaSite]) -> AsyncIterator[None]:
         """Hold sites for one episode: wait for those that can't be shared, reset those that are, see to the logins.
 
         Whoever waits longest is next, in this process and among those of the same `auth_folder`. All take sites in one
         order, so nobody waits for each other. Raises `BoundaryError` where a reset or a login fails.
         """
-        known, wanted = self._settings.webarena, in_order(sites)
+        known, wanted = self._settings.webarena, sort_sites(sites)
         async with AsyncExitStack() as stack:
             for site in wanted:
                 if known.site(site).isolation != "parallel":
@@ -86,7 +92,7 @@ class SiteDesk:
             yield
 
     @asynccontextmanager
-    async def _alone(self, site: Site) -> AsyncIterator[None]:
+    async def _alone(self, site: WebArenaSite) -> AsyncIterator[None]:
         """Hold a site against every other episode on this host."""
         async with self._turns[site]:
             # Who waits holds `next`, so that a process can't hand the site on within itself for ever.
@@ -109,12 +115,12 @@ class SiteDesk:
             raise StoreError(message, hint=_OTHER_FOLDER) from error
         return FileLock(self._states.folder / name)
 
-    async def _reset(self, site: Site) -> None:
+    async def _reset(self, site: WebArenaSite) -> None:
         known = self._settings.webarena
         log = self._states.folder / f"{site}.reset.log"
         await reset_site(site, known.site(site), known.reset_timeout, log)
 
-    async def _enter(self, site: Site) -> None:
+    async def _enter(self, site: WebArenaSite) -> None:
         """See to it that a site knows its login: an episode before, or a reset, may have ended it."""
         async with self._doors[site]:
             shared = self._settings.webarena.site(site).isolation == "parallel"
@@ -125,11 +131,11 @@ class SiteDesk:
             self._seen[site] = time.monotonic()
 
     @asynccontextmanager
-    async def _doorman(self) -> AsyncIterator[Doorman]:
+    async def _doorman(self) -> AsyncIterator[LoginManager]:
         if self._browsers is not None:
-            yield Doorman(self._settings, self._browsers)
+            yield LoginManager(self._settings, self._browsers)
             return
-        async with open_doorman(self._settings) as doorman:
+        async with open_login_manager(self._settings) as doorman:
             yield doorman
 
 
@@ -139,64 +145,64 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
     Raises `SettingsError` or `UsageError` that names task, site and setting, `MissingStageError` where a login is
     missing or expired that only `webgym login` makes.
     """
-    states, logins = LoginStates.of(settings.webarena), set[Site]()
+    states, logins = LoginStore.of(settings.webarena), set[WebArenaSite]()
     for task in tasks:
-        claimed = sites_of(task)
+        claimed = task_sites(task)
         for site in claimed:
             _url(settings, site, f"task {task.id}: ")
-        logins.update(logins_of(task))
-        if settings.rollout.executor == "ray" and (alone := claims(settings, task)):
-            site = in_order(alone)[0]
+        logins.update(login_sites(task))
+        if settings.rollout.executor == "ray" and (alone := exclusive_sites(settings, task)):
+            site = sort_sites(alone)[0]
             raise SettingsError(
                 f"task {task.id}: {site} takes one episode at a time (webarena.{site}.isolation), which can't be seen "
                 "to from several nodes",
                 hint=f"-s rollout.executor=local, or -s webarena.{site}.isolation=parallel where nothing is changed",
             )
-    for site in in_order(logins):
-        known, fault = account(settings, site), states.fault(site)
+    for site in sort_sites(logins):
+        known, fault = find_account(settings, site), states.fault(site)
         if fault and settings.webarena.login == "auto":
-            password(site, known)
+            read_password(site, known)
         elif fault:
             raise _no_login(site, fault)
 
 
-async def open_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[Site, ...]:
+async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[WebArenaSite, ...]:
     """Have every login that tasks start with known to its site; return the sites that were logged in to.
 
     Raises `MissingStageError` for one that only `webgym login` makes, `BoundaryError` where a site can't be reached or
     lets nobody in, `UsageError` where two sites can't be logged in to at once.
     """
-    states, wanted = LoginStates.of(settings.webarena), {logins_of(task) for task in tasks}
-    sites = in_order(site for logins in wanted for site in logins)
+    states, wanted = LoginStore.of(settings.webarena), {login_sites(task) for task in tasks}
+    sites = sort_sites(site for logins in wanted for site in logins)
     if not sites:
         return ()
-    async with open_doorman(settings) as doorman:
+    async with open_login_manager(settings) as doorman:
         entered = [site for site in sites if await _renew(settings, states, doorman, site)]
     for logins in sorted(wanted - {()}):
         states.joined(logins)
     return tuple(entered)
 
 
-def isolation_of(settings: Settings, tasks: Iterable[Task]) -> dict[str, Isolation]:
+def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, Isolation]:
     """Return how the sites of tasks keep episodes apart."""
-    sites = in_order(site for task in tasks for site in sites_of(task))
+    sites = sort_sites(site for task in tasks for site in task_sites(task))
     return {site.value: settings.webarena.site(site).isolation for site in sites}
 
 
-def claims(settings: Settings, task: Task) -> frozenset[Site]:
+def exclusive_sites(settings: Settings, task: Task) -> frozenset[WebArenaSite]:
     """Return the sites that no other episode may be on while one of this task runs."""
-    return frozenset(site for site in sites_of(task) if settings.webarena.site(site).isolation != "parallel")
+    return frozenset(site for site in task_sites(task) if settings.webarena.site(site).isolation != "parallel")
 
 
-def isolation_in_words(isolation: Mapping[str, str]) -> str:
+def describe_isolation(isolation: Mapping[str, str]) -> str:
     """Return in one line how sites keep episodes apart."""
     words = {"parallel": "any number of episodes", "serial": "one at a time", "reset": "one at a time, after a reset"}
     return "sites: " + "; ".join(f"{site} {words[kind]}" for site, kind in isolation.items())
 
 
-async def _renew(settings: Settings, states: LoginStates, doorman: Doorman, site: Site) -> bool:
+async def _renew(settings: Settings, states: LoginStore, doorman: LoginManager, site: WebArenaSite) -> bool:
     """Log in where a login is of no use. Returns whether that was needed; raises where only a person may do it."""
-    why = states.fault(site) or await doorman.doubt(site, states.path((site,)))
+    why = states.fault(site) or await doorman.check_session(site, states.path((site,)))
     if not why:
         return False
     if settings.webarena.login == "manual":
@@ -205,11 +211,11 @@ async def _renew(settings: Settings, states: LoginStates, doorman: Doorman, site
     return True
 
 
-def _no_login(site: Site, why: str) -> MissingStageError:
+def _no_login(site: WebArenaSite, why: str) -> MissingStageError:
     return MissingStageError(f"the login of {site} is of no use: {why}", hint=f"webgym login {site}")
 
 
-def _url(settings: Settings, site: Site, whose: str = "") -> str:
+def _url(settings: Settings, site: WebArenaSite, whose: str = "") -> str:
     url = settings.webarena.site(site).url
     if not url:
         hint = f"-s webarena.{site}.url=http://HOST:PORT"

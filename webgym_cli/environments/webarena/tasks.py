@@ -11,22 +11,22 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
-from webgym_cli.environments.webarena.evaluation import require_known
+from webgym_cli.environments.webarena.evaluation import check_evaluation
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, Site, is_address
-from webgym_cli.tasks.format import BadTask
+from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, WebArenaSite, is_address
+from webgym_cli.tasks.format import BadTaskError
 
 GENERATED = {
-    "cms": Site.SHOPPING_ADMIN,
-    "oss": Site.SHOPPING,
-    "map": Site.MAP,
-    "reddit": Site.REDDIT,
-    "gitlab": Site.GITLAB,
+    "cms": WebArenaSite.SHOPPING_ADMIN,
+    "oss": WebArenaSite.SHOPPING,
+    "map": WebArenaSite.MAP,
+    "reddit": WebArenaSite.REDDIT,
+    "gitlab": WebArenaSite.GITLAB,
 }
 """The names that WebRL's generated instructions (`task` and `web`) have for the sites."""
 
-_WITH_LOGIN = frozenset({Site.SHOPPING, Site.SHOPPING_ADMIN, Site.REDDIT, Site.GITLAB})
+_WITH_LOGIN = frozenset({WebArenaSite.SHOPPING, WebArenaSite.SHOPPING_ADMIN, WebArenaSite.REDDIT, WebArenaSite.GITLAB})
 _PLACEHOLDER = re.compile(r"__[A-Z]+(?:_[A-Z]+)*__")
 _SSH_HOST = re.compile(r"(?<=ssh://git@)[^/:\s]+(?=:)")
 """The machine from which the benchmark's authors served GitLab, which stands in the answers of some tasks."""
@@ -43,7 +43,7 @@ class _Config(Record):
 
     model_config = ConfigDict(extra="ignore")  # all fields are kept in the task's `extra`
 
-    sites: tuple[Site, ...] = Field(min_length=1)
+    sites: tuple[WebArenaSite, ...] = Field(min_length=1)
     task_id: int | str | None = None
     intent: str
     start_url: str
@@ -71,8 +71,8 @@ class _Config(Record):
         return value
 
 
-def read_config(value: Mapping[str, Any], sites: Mapping[Site, str]) -> Task:
-    """Return the task of a configuration. Raises `BadTask`, which names the field.
+def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> Task:
+    """Return the task of a configuration. Raises `BadTaskError`, which names the field.
 
     `sites`: the address of each site, for the placeholders. Without a `task_id` the task is named by a hash of its
     content. `extra` has all other fields, `start_urls` (each tab's) and `generated`: whether it has no score of its
@@ -85,11 +85,11 @@ def read_config(value: Mapping[str, Any], sites: Mapping[Site, str]) -> Task:
     try:
         config = _Config.model_validate(filled)
         if config.eval is not None:
-            require_known(config.eval)
+            check_evaluation(config.eval)
     except ValidationError as error:
-        raise BadTask(_first(error)) from None
+        raise BadTaskError(_first(error)) from None
     except ValueError as error:
-        raise BadTask(f"eval.{error}") from None
+        raise BadTaskError(f"eval.{error}") from None
     tabs = _tabs(config)
     generated = config.eval is None or config.eval.is_dummy
     kept = {name: item for name, item in filled.items() if name not in ("task_id", "intent", "start_url")}
@@ -109,17 +109,17 @@ def is_verified(value: Mapping[str, Any]) -> bool:
 
 
 def evaluation_of(task: Task) -> Evaluation | None:
-    """Return how a task is scored; None for a generated one, which only a reward model can score. Raises `BadTask`."""
+    """Return a task's evaluation; None for a generated task (scored by a reward model). Raises `BadTaskError`."""
     given = task.extra.get("eval")
     if given is None or task.extra.get("generated"):
         return None
     try:
         evaluation = Evaluation.model_validate(given)
-        require_known(evaluation)
+        check_evaluation(evaluation)
     except ValidationError as error:
-        raise BadTask(f"eval.{_first(error)}") from None
+        raise BadTaskError(f"eval.{_first(error)}") from None
     except ValueError as error:
-        raise BadTask(f"eval.{error}") from None
+        raise BadTaskError(f"eval.{error}") from None
     return None if evaluation.is_dummy else evaluation
 
 
@@ -127,7 +127,7 @@ def _generated(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a generated instruction, a `task` on a `web`, as a configuration that starts on the site's first page."""
     site = GENERATED.get(str(value.get("web")))
     if site is None:
-        raise BadTask(f"web: {value.get('web')!r} is none of {', '.join(GENERATED)}")
+        raise BadTaskError(f"web: {value.get('web')!r} is none of {', '.join(GENERATED)}")
     kept = {name: item for name, item in value.items() if name not in ("task", "web")}
     login = site in _WITH_LOGIN
     return {
@@ -144,10 +144,10 @@ def _content(given: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(given, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
     except ValueError as error:  # infinity, or half a character
-        raise BadTask(f"the record can't be stored: {error}") from None
+        raise BadTaskError(f"the record can't be stored: {error}") from None
 
 
-def _filled(value: Any, sites: Mapping[Site, str], place: str) -> Any:
+def _filled(value: Any, sites: Mapping[WebArenaSite, str], place: str) -> Any:
     """Return a value with the sites' addresses in all of its texts."""
     if isinstance(value, dict):
         return {name: _filled(item, sites, f"{place}.{name}") for name, item in value.items()}
@@ -158,18 +158,20 @@ def _filled(value: Any, sites: Mapping[Site, str], place: str) -> Any:
     return _PLACEHOLDER.sub(lambda found: _address(found[0], sites, place), value)
 
 
-def _address(placeholder: str, sites: Mapping[Site, str], place: str) -> str:
-    site = next((site for site in Site if site.placeholder == placeholder), None)
+def _address(placeholder: str, sites: Mapping[WebArenaSite, str], place: str) -> str:
+    site = next((site for site in WebArenaSite if site.placeholder == placeholder), None)
     if site is None:
         return placeholder  # a text may contain such a word; where an address is needed it is refused
     if not sites.get(site):
-        raise BadTask(f"{place}: the address of {placeholder} is not known", f"give the address of the site {site}")
+        raise BadTaskError(
+            f"{place}: the address of {placeholder} is not known", f"give the address of the site {site}"
+        )
     return sites[site].rstrip("/")
 
 
-def _take_ssh_host(filled: dict[str, Any], sites: Mapping[Site, str]) -> None:
+def _take_ssh_host(filled: dict[str, Any], sites: Mapping[WebArenaSite, str]) -> None:
     """Put GitLab's host in the place of the authors' one, in the answers that name it."""
-    evaluation, gitlab = filled.get("eval"), sites.get(Site.GITLAB)
+    evaluation, gitlab = filled.get("eval"), sites.get(WebArenaSite.GITLAB)
     if isinstance(evaluation, dict) and gitlab and (host := urlsplit(gitlab).hostname):
         answers = evaluation.get("reference_answers")
         filled["eval"] = {**evaluation, "reference_answers": _mapped(answers, lambda text: _SSH_HOST.sub(host, text))}
@@ -184,13 +186,15 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _tabs(config: _Config) -> list[str]:
-    """Return the address of each tab. Raises `BadTask` for an address, wanted ones included, that is none."""
+    """Return the address of each tab. Raises `BadTaskError` for an address, wanted ones included, that is none."""
     tabs = [tab.strip() for tab in config.start_url.split(AND)]
     wanted = config.eval and EvalType.URL_MATCH in config.eval.eval_types and config.eval.reference_url
     for place, addresses in (("start_url", tabs), ("eval.reference_url", wanted.split(OR) if wanted else [])):
         for address in addresses:
             if not is_address(address.strip()):
-                raise BadTask(f"{place}: {address.strip()!r} is no address: a placeholder or http(s)://... is needed")
+                raise BadTaskError(
+                    f"{place}: {address.strip()!r} is no address: a placeholder or http(s)://... is needed"
+                )
     return tabs
 
 

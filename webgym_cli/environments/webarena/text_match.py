@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})+|-?\d{1,300}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FuzzyQuestion:
     """What a judge is asked."""
 
     kind: Literal["same", "unachievable"]
@@ -36,23 +36,23 @@ class Question:
     answer: str
 
 
-Judge = Callable[[Question], Awaitable[bool]]
+FuzzyJudgeFn = Callable[[FuzzyQuestion], Awaitable[bool]]
 """Answers yes only where all of it is right. Raises `BoundaryError` where it can't tell: that is no 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class FuzzyContext:
     """What is needed to ask a judge about an episode."""
 
     intent: str
     string_note: str
-    judge: Judge | None
+    judge: FuzzyJudgeFn | None
 
     async def ask(self, kind: Literal["same", "unachievable"], reference: str, answer: str) -> bool:
         """Return what the judge says. Raises `UsageError` without a judge."""
         if self.judge is None:
             raise UsageError("a fuzzy_match needs a judge", hint="configure a judge, or leave such tasks out")
-        return await self.judge(Question(kind, self.intent, reference, answer))
+        return await self.judge(FuzzyQuestion(kind, self.intent, reference, answer))
 
 
 def needs_judge(evaluation: Evaluation) -> bool:
@@ -62,22 +62,22 @@ def needs_judge(evaluation: Evaluation) -> bool:
     return any(expected.fuzzy_match for expected in answers + contents)
 
 
-async def meets(text: str, expected: Expected, asker: Asker) -> bool:
+async def matches_expected(text: str, expected: Expected, asker: FuzzyContext) -> bool:
     """Tell whether a text is as it must be. A judge is asked last, and only where the other rules hold."""
-    if expected.exact_match is not None and not same(text, expected.exact_match):
+    if expected.exact_match is not None and not matches_exactly(text, expected.exact_match):
         return False
-    if not all(includes(text, wanted) for wanted in expected.must_include or ()):
+    if not all(contains_text(text, wanted) for wanted in expected.must_include or ()):
         return False
-    if any(includes(text, unwanted) for unwanted in expected.must_exclude or ()):
+    if any(contains_text(text, unwanted) for unwanted in expected.must_exclude or ()):
         return False
-    if expected.one_of and not any(cleaned(wanted) in cleaned(text) for wanted in expected.one_of):
+    if expected.one_of and not any(normalise(wanted) in normalise(text) for wanted in expected.one_of):
         return False
-    if not all(compares(text, comparison) for comparison in expected.required_values or ()):
+    if not all(meets_comparison(text, comparison) for comparison in expected.required_values or ()):
         return False
     return expected.fuzzy_match is None or await _fuzzy(text, expected.fuzzy_match, asker)
 
 
-def cleaned(text: str) -> str:
+def normalise(text: str) -> str:
     """Return a text in lower case, without space around it and without one pair of quotes."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
@@ -85,21 +85,21 @@ def cleaned(text: str) -> str:
     return text.lower()
 
 
-def same(text: str, wanted: str) -> bool:
+def matches_exactly(text: str, wanted: str) -> bool:
     """Tell whether two texts are equal once they are cleaned."""
-    return cleaned(text) == cleaned(wanted)
+    return normalise(text) == normalise(wanted)
 
 
-def includes(text: str, wanted: str) -> bool:
+def contains_text(text: str, wanted: str) -> bool:
     """Tell whether a text contains the wanted one, or one of its alternatives, or all texts of an alternative.
 
     A wanted single word has to be a word of the text, so that 0 is not in 100, and a number the same number: 182.4 is
     in 182.40. Anything longer has to be a part of it that cuts no number: `suite 10` is not in `suite 100`.
     """
-    content = cleaned(text)
+    content = normalise(text)
     words: set[str] | None = None
     for alternative in wanted.split(OR):
-        parts = [cleaned(part) for part in alternative.split(AND)]
+        parts = [normalise(part) for part in alternative.split(AND)]
         if words is None and any(_is_word(part) for part in parts):
             words = _words(content)
         if all(_has_word(words or set(), part) if _is_word(part) else _has_part(content, part) for part in parts):
@@ -107,20 +107,20 @@ def includes(text: str, wanted: str) -> bool:
     return False
 
 
-def compares(text: str, comparison: str) -> bool:
+def meets_comparison(text: str, comparison: str) -> bool:
     """Tell whether a text is a whole number that meets a comparison like `>= 300`, or one of its alternatives.
 
     Raises `ValueError` for what is no comparison.
     """
-    wanted = comparisons(comparison)
-    plain = cleaned(text)
+    wanted = parse_comparisons(comparison)
+    plain = normalise(text)
     if not _NUMBER.fullmatch(plain):
         return False
     number = Decimal(plain.replace(",", ""))
     return any(_OPERATORS[operator](number, limit) for operator, limit in wanted)
 
 
-def comparisons(text: str) -> list[tuple[str, Decimal]]:
+def parse_comparisons(text: str) -> list[tuple[str, Decimal]]:
     """Return the operators and numbers of alternatives. Raises `ValueError`."""
     found = [(_COMPARISON.fullmatch(part), part.strip()) for part in text.split(OR)]
     if bad := [part for match, part in found if match is None]:
@@ -137,10 +137,10 @@ _OPERATORS: dict[str, Callable[[Decimal, Decimal], bool]] = {
 }
 
 
-async def _fuzzy(text: str, wanted: tuple[str, ...], asker: Asker) -> bool:
+async def _fuzzy(text: str, wanted: tuple[str, ...], asker: FuzzyContext) -> bool:
     if wanted != (UNACHIEVABLE,):
         return await asker.ask("same", ", ".join(wanted), text)
-    if same(text, UNACHIEVABLE):
+    if matches_exactly(text, UNACHIEVABLE):
         return True
     return bool(asker.string_note.strip()) and await asker.ask("unachievable", asker.string_note, text)
 
