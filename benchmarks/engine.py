@@ -1,7 +1,7 @@
 """Runs our engine once, as a job that comes in as JSON says, and prints what was measured as JSON.
 
-A process of its own for each run: its CPU time and memory are nobody else's. The engine is the shipped one: `Rollout`
-over a pool of real pages, every trajectory and screenshot stored.
+A process of its own for each run: its CPU time and memory are nobody else's. The engine is the shipped one:
+`RolloutEngine` over a pool of real pages, every trajectory and screenshot stored.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import Event
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Score, Trajectory
-from webgym_cli.rollout.agents import Actor, OracleActor
-from webgym_cli.rollout.engine import Rollout
-from webgym_cli.rollout.plan import Owed, RolloutPlan, write_plan
+from webgym_cli.rollout.agents import Agent, OracleAgent
+from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan, write_plan
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.run import RunDir
 
@@ -157,7 +157,7 @@ class PacedPool:
         return PacedEnvironment(self._inner.new(), self._scripts, self._barrier)
 
 
-class ScriptedActor:
+class ScriptedAgent:
     """Clicks where it does no harm, each time after the script's latency, and answers at the script's end."""
 
     name = "scripted"
@@ -168,7 +168,7 @@ class ScriptedActor:
     async def act(self, prompt: Prompt, environment: Environment) -> Reply:
         """Return the script's next action."""
         if not isinstance(environment, PacedEnvironment) or environment.script is None:
-            raise TypeError("a scripted actor needs a paced environment")
+            raise TypeError("a scripted agent needs a paced environment")
         latencies, turn = environment.script.latencies, environment.turn
         if latencies[turn]:
             await asyncio.sleep(latencies[turn])
@@ -216,7 +216,7 @@ def planned(job: Job) -> RolloutPlan:
         )
         for number, script in enumerate(job.scripts)
     )
-    owed = tuple(Owed(episode, 0) for episode in episodes)
+    owed = tuple(PendingEpisode(episode, 0) for episode in episodes)
     return RolloutPlan(Split.TRAIN, 0, "scripted", episodes, owed, given_up=0)
 
 
@@ -235,11 +235,11 @@ async def run(job: Job, root: Path) -> dict[str, Any]:
     plan, folder = planned(job), RunDir(root)
     queue, barrier = arrange(job.scheduler, plan.owed, job.concurrency)
     size = inner.options.width, inner.options.height
-    actor: Actor = OracleActor(job.mode) if job.expert else ScriptedActor(size)
+    agent: Agent = OracleAgent(job.mode) if job.expert else ScriptedAgent(size)
     write_plan(folder, plan)
     async with PacedPool(inner, job.scripts, barrier) as pool:
         clock, meter = Clock(), Meter()
-        rollout = Rollout(plan, folder, settings, actor, pool, clock.sink, queue=queue)
+        rollout = RolloutEngine(plan, folder, settings, agent, pool, clock.sink, queue=queue)
         async with meter:
             summary = await rollout.execute()
             seconds = time.monotonic() - clock.start

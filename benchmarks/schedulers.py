@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
-from webgym_cli.rollout.plan import Owed
+from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.queue import EpisodeQueue
 
 NAIVE, REFILL, OURS = "naive", "refill", "ours"
@@ -59,16 +59,16 @@ class StepBarrier:
 class BatchQueue:
     """Hands out batches: the next one when every episode of the last one has ended."""
 
-    def __init__(self, owed: Iterable[Owed], size: int, barrier: StepBarrier) -> None:
+    def __init__(self, owed: Iterable[PendingEpisode], size: int, barrier: StepBarrier) -> None:
         self._waiting = deque(owed)
         self._size = size
         self._barrier = barrier
-        self._batch: deque[Owed] = deque()
+        self._batch: deque[PendingEpisode] = deque()
         self._running = 0
         self._next = asyncio.Event()
         self._begin()
 
-    async def take(self) -> Owed | None:
+    async def take(self) -> PendingEpisode | None:
         """Return an episode of the batch, once there is one."""
         while not self._batch:
             if not self._waiting:
@@ -76,12 +76,12 @@ class BatchQueue:
             await self._next.wait()
         return self._batch.popleft()
 
-    async def give_back(self, owed: Owed) -> None:
+    async def give_back(self, owed: PendingEpisode) -> None:
         """Put an episode at the end: it takes part in a later batch."""
         self._waiting.append(owed)
         await self.finish(owed)
 
-    async def finish(self, owed: Owed) -> None:
+    async def finish(self, owed: PendingEpisode) -> None:
         """Note the end of an episode; the last one of its batch begins the next."""
         self._running -= 1
         self._barrier.leave()
@@ -104,14 +104,14 @@ class BatchQueue:
 class RefillQueue:
     """Hands out an episode as soon as one has ended; the new one takes its place at the barrier."""
 
-    def __init__(self, owed: Iterable[Owed], size: int, barrier: StepBarrier) -> None:
+    def __init__(self, owed: Iterable[PendingEpisode], size: int, barrier: StepBarrier) -> None:
         self._waiting = deque(owed)
         self._barrier = barrier
         self._places = min(size, len(self._waiting))
         """Places at the barrier that are kept for episodes which are about to be taken."""
         barrier.join(self._places)
 
-    async def take(self) -> Owed | None:
+    async def take(self) -> PendingEpisode | None:
         """Return the next episode."""
         if not self._waiting:
             return None
@@ -121,12 +121,12 @@ class RefillQueue:
             self._barrier.join()
         return self._waiting.popleft()
 
-    async def give_back(self, owed: Owed) -> None:
+    async def give_back(self, owed: PendingEpisode) -> None:
         """Put an episode at the end."""
         self._waiting.append(owed)
         await self.finish(owed)
 
-    async def finish(self, owed: Owed) -> None:
+    async def finish(self, owed: PendingEpisode) -> None:
         """Keep the place of an episode that has ended for the next one, if there is one for it."""
         if len(self._waiting) > self._places:
             self._places += 1
@@ -138,7 +138,9 @@ class RefillQueue:
         return len(self._waiting)
 
 
-def arrange(scheduler: str, owed: Iterable[Owed], size: int) -> tuple[EpisodeQueue | None, StepBarrier | None]:
+def arrange(
+    scheduler: str, owed: Iterable[PendingEpisode], size: int
+) -> tuple[EpisodeQueue | None, StepBarrier | None]:
     """Return the queue and the barrier of a scheduler for `size` episodes at once; none of both for ours."""
     if scheduler == OURS:
         return None, None

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from benchmarks.engine import Job, PacedPool, ScriptedActor, planned
+from benchmarks.engine import Job, PacedPool, ScriptedAgent, planned
 from benchmarks.episodes import NETWORK, POLICY, Distributions, Script
 from benchmarks.harness import ROOT, Row, Series, table
 from benchmarks.schedulers import NAIVE, OURS, REFILL, StepBarrier, arrange
@@ -14,7 +14,7 @@ from tests.rollout.scripted import Script as Environment
 from tests.rollout.scripted import ScriptedPool, failing
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.engine import Rollout
+from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.run import RunDir
 
@@ -39,8 +39,8 @@ class World:
     async def roll(self, **hooks):
         inner = ScriptedPool(Environment(steps=99, **{"on_reset": self.note, "on_step": self.note, **hooks}))
         pool = PacedPool(inner, self.scripts, self.barrier)
-        actor = ScriptedActor((160, 210))
-        rollout = Rollout(self.plan, self.run, self.settings, actor, pool, lambda _: None, queue=self.queue)
+        actor = ScriptedAgent((160, 210))
+        rollout = RolloutEngine(self.plan, self.run, self.settings, actor, pool, lambda _: None, queue=self.queue)
         await rollout.execute()
         return {one.seed: len(one.steps) for one in stored(self.run, Split.TRAIN, 0)}
 

@@ -10,7 +10,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
-from webgym_cli.rollout.plan import Owed, RolloutPlan
+from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 
 
 def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://www.a.com/b"):
@@ -26,22 +26,24 @@ def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://w
         )
         for number in range(total)
     )
-    owed = tuple(Owed(episode, 0) for episode in episodes)
+    owed = tuple(PendingEpisode(episode, 0) for episode in episodes)
     monitor = Monitor(RolloutPlan(Split.TRAIN, 0, "vllm", episodes, owed, 0), 64)
     for name in EpisodeStage:
-        with monitor.stage("", name):
+        with monitor.time_stage("", name):
             pass
     for number in range(failed):
         kind = list(FailureKind)[number % len(FailureKind)]
-        monitor.take(trajectory(number, task=episodes[number].task, outcome=Outcome(failure=kind)))
+        monitor.record_stored(trajectory(number, task=episodes[number].task, outcome=Outcome(failure=kind)))
     for number in range(10):
-        monitor.take(trajectory(number, task=episodes[number].task, outcome=UNSOLVED if number % 4 else SOLVED))
+        monitor.record_stored(
+            trajectory(number, task=episodes[number].task, outcome=UNSOLVED if number % 4 else SOLVED)
+        )
     for one in owed[:running]:
-        monitor.begin(one)
-        monitor.stepped(one.episode.id, 3, 20, url)
-        monitor.stage(one.episode.id, EpisodeStage.POLICY).__enter__()
-    monitor.queue("owed", 548)
-    monitor.queue("judge", 3)
+        monitor.begin_episode(one)
+        monitor.record_step(one.episode.id, 3, 20, url)
+        monitor.time_stage(one.episode.id, EpisodeStage.POLICY).__enter__()
+    monitor.set_queue_depth("owed", 548)
+    monitor.set_queue_depth("judge", 3)
     return monitor
 
 

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.gpu import Driver, GpuMemory, Holder, memory_freed, open_nvml
+from webgym_cli.jobs.gpu import GpuMemory, GpuProcess, NvmlLibrary, memory_freed, open_nvml
 from webgym_cli.jobs.reaper import start_time
 
 GIB = 2**30
@@ -38,7 +38,7 @@ def child():
 
 
 async def test_waits_until_the_memory_of_an_ended_process_is_given_back():
-    ours = Holder(GONE, 0, 70 * GIB)
+    ours = GpuProcess(GONE, 0, 70 * GIB)
     nvml, events = Scripted([ours], [ours], []), []
     await memory_freed({GONE: "123"}, nvml, events.append, poll_seconds=0)
     assert nvml.asked == 4
@@ -46,7 +46,7 @@ async def test_waits_until_the_memory_of_an_ended_process_is_given_back():
 
 
 async def test_names_the_processes_that_keep_it():
-    nvml = Scripted([Holder(GONE + 1, 1, GIB), Holder(GONE, 0, 70 * GIB)])
+    nvml = Scripted([GpuProcess(GONE + 1, 1, GIB), GpuProcess(GONE, 0, 70 * GIB)])
     with pytest.raises(JobError) as caught:
         await memory_freed({GONE: "1", GONE + 1: "2"}, nvml, lambda event: None, patience=0, poll_seconds=0)
     assert f"process {GONE} (70.0 GiB of GPU 0), process {GONE + 1} (1.0 GiB of GPU 1)" in str(caught.value)
@@ -55,7 +55,7 @@ async def test_names_the_processes_that_keep_it():
 
 
 async def test_memory_of_others_is_named_and_not_waited_for():
-    nvml, events = Scripted([Holder(GONE, 2, 5 * GIB), Holder(GONE + 1, 2, GIB - 1)]), []
+    nvml, events = Scripted([GpuProcess(GONE, 2, 5 * GIB), GpuProcess(GONE + 1, 2, GIB - 1)]), []
     await memory_freed({}, nvml, events.append)
     assert [event["pids"] for event in events] == [[GONE]]
     assert f"process {GONE} (5.0 GiB of GPU 2)" in events[0]["message"]
@@ -63,19 +63,19 @@ async def test_memory_of_others_is_named_and_not_waited_for():
 
 async def test_our_own_processes_are_no_others(child):
     events = []
-    await memory_freed({}, Scripted([Holder(os.getpid(), 0, GIB), Holder(child.pid, 0, GIB)]), events.append)
+    await memory_freed({}, Scripted([GpuProcess(os.getpid(), 0, GIB), GpuProcess(child.pid, 0, GIB)]), events.append)
     assert events == []
 
 
 async def test_another_process_that_got_the_number_is_not_waited_for(child):
-    nvml = Scripted([Holder(child.pid, 0, GIB)])
+    nvml = Scripted([GpuProcess(child.pid, 0, GIB)])
     await memory_freed({child.pid: "an earlier start"}, nvml, lambda event: None)
     with pytest.raises(JobError, match=str(child.pid)):
         await memory_freed({child.pid: start_time(child.pid)}, nvml, lambda event: None, patience=0)
 
 
 async def test_a_job_is_noted_while_it_runs_and_waited_for_after(child):
-    held = [Holder(child.pid, 0, GIB), Holder(GONE, 1, 2 * GIB)]
+    held = [GpuProcess(child.pid, 0, GIB), GpuProcess(GONE, 1, 2 * GIB)]
     nvml, events = Scripted(held, held, []), []
     memory = GpuMemory(events.append, nvml)
     memory.note(os.getpid())  # the child is of this tree, the other one is not
@@ -121,7 +121,7 @@ def test_the_library_is_asked_about_every_gpu_and_its_instances():
     def instance(device, number):
         return f"{device}/{number}" if number == 0 else refuse()
 
-    found = Driver(
+    found = NvmlLibrary(
         library(
             nvmlDeviceGetCount=lambda: 2,
             nvmlDeviceGetHandleByIndex=lambda number: "ab"[number],
@@ -130,7 +130,7 @@ def test_the_library_is_asked_about_every_gpu_and_its_instances():
             nvmlDeviceGetMigDeviceHandleByIndex=instance,
         )
     ).holders()
-    assert found == [Holder(1, 0, 5), Holder(2, 0, 0)]
+    assert found == [GpuProcess(1, 0, 5), GpuProcess(2, 0, 0)]
 
 
 def test_no_library_and_no_driver(monkeypatch):
@@ -144,7 +144,7 @@ def test_no_library_and_no_driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=refuse))
     assert open_nvml() is None
     monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=lambda: None))
-    assert isinstance(open_nvml(), Driver)
+    assert isinstance(open_nvml(), NvmlLibrary)
 
 
 def test_the_real_library_names_what_we_call():

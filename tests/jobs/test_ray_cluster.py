@@ -9,10 +9,11 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.errors import RoleError, StoreError, UsageError
-from webgym_cli.jobs.ray_cluster import Node, in_short, open_cluster
+from webgym_cli.jobs.ray_cluster import Node, open_cluster
+from webgym_cli.jobs.ray_connection import one_line
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
-from webgym_cli.rollout.plan import Owed
+from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.ray.assignments import Ledger
 from webgym_cli.rollout.ray.messages import Fault
 from webgym_cli.rollout.ray.reachability import loopback, require_reachable, seen_from_afar
@@ -107,12 +108,14 @@ def test_an_error_travels():
 
 def test_ray_speaks_in_one_line():
     told = "The actor died.\n\tclass_name: Rank\n\tactor_id: 12\nThe node was lost.\n"
-    assert in_short(RuntimeError(told)) == "The actor died. The node was lost."
+    assert one_line(RuntimeError(told)) == "The actor died. The node was lost."
 
 
 def owed(*names, attempt=0):
     return [
-        Owed(Episode(id=name, split=Split.TRAIN, iteration=0, task=Task(id=name), seed=1, max_steps=3), attempt)
+        PendingEpisode(
+            Episode(id=name, split=Split.TRAIN, iteration=0, task=Task(id=name), seed=1, max_steps=3), attempt
+        )
         for name in names
     ]
 

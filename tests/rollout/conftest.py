@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tests.rollout.scripted import Script, ScriptedActor, ScriptedPool
+from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.engine import Rollout
+from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
@@ -41,13 +41,13 @@ class World:
         write_plan(self.run, plan)
         return plan
 
-    async def roll(self, episodes=4, *, actor=None, watch=None, sink=None, judge=None, unjudged=(), **script):
+    async def roll(self, episodes=4, *, agent=None, watch=None, sink=None, judge=None, unjudged=(), **script):
         self.pool = ScriptedPool(Script(**script))
-        rollout = Rollout(
+        rollout = RolloutEngine(
             self.plan(episodes),
             self.run,
             self.settings,
-            actor or ScriptedActor(),
+            agent or ScriptedAgent(),
             self.pool,
             sink or self.events.append,
             judge,

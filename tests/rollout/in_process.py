@@ -6,9 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 
-from tests.rollout.scripted import CALL, Script, ScriptedActor, ScriptedPool
-from webgym_cli.jobs.ray_cluster import Node, RankLostError
-from webgym_cli.rollout.resources import Parts
+from tests.rollout.scripted import CALL, Script, ScriptedAgent, ScriptedPool
+from webgym_cli.jobs.ray_cluster import ActorLostError, Node
+from webgym_cli.rollout.resources import RolloutResources
 
 
 class InProcessCluster:
@@ -39,7 +39,7 @@ class InProcessCluster:
         for _ in range(1 + (self.stutters and method.__name__ == "exchange")):
             answer = await method(*arguments)
         if node in self.dead:
-            raise RankLostError("its node died")
+            raise ActorLostError("its node died")
         return answer
 
     async def kill(self, handle):
@@ -69,13 +69,13 @@ class Parting:
     @asynccontextmanager
     async def open(self, run, settings, acting, environment, node=""):
         if not environment:
-            yield Parts(ScriptedActor(), None, self.judge)
+            yield RolloutResources(ScriptedAgent(), None, self.judge)
             return
         if self.broken is not None:
             error, self.broken = self.broken, None
             raise error
         self.pools[node] = pool = ScriptedPool(Script(**self.script))
-        yield Parts(ScriptedActor((self.reply,)), pool, self.judge)
+        yield RolloutResources(ScriptedAgent((self.reply,)), pool, self.judge)
 
     def node(self, environment):
         """Return the id of the node that an environment is on."""

@@ -1,4 +1,4 @@
-"""A world without browsers: an environment, a pool and an actor that do what a script says."""
+"""A world without browsers: an environment, a pool and an agent that do what a script says."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class ScriptedPool:
 
 
 @dataclass
-class ScriptedActor:
+class ScriptedAgent:
     """Gives its replies one after another; the last one again and again."""
 
     replies: tuple[str, ...] = (CALL,)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.rollout.scripted import ScriptedActor
+from tests.rollout.scripted import ScriptedAgent
 from tests.store.test_blocklist import START, Clock
 from webgym_cli.agent.tools import render_call
 from webgym_cli.errors import BoundaryError
@@ -98,7 +98,7 @@ async def test_what_the_judge_calls_blocked_is_blocked(world, clock):
         return Judgement(trajectory=trajectory.id, models={}, settings_digest="0", judged_at=now(), **outcome)
 
     world.load("rollout.concurrency=1", "judge.concurrency=1")
-    summary = await world.roll(4, actor=ScriptedActor((ANSWER,)), judge=judge)
+    summary = await world.roll(4, agent=ScriptedAgent((ANSWER,)), judge=judge)
     assert (summary["successes"], summary["episodes"]) == (3, 3)
     assert summary["failures"] == {"site_blocked": 1}
     (event,) = [event for event in world.events if event["event"] == "blocked"]

@@ -4,12 +4,12 @@ from collections import Counter
 import pytest
 
 from tests.records.made import png
-from tests.rollout.scripted import CALL, ScriptedActor, failing
+from tests.rollout.scripted import CALL, ScriptedAgent, failing
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.errors import JobError, WebGymError
+from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import ParseErrorKind, Score
-from webgym_cli.rollout.engine import HOPELESS_AFTER
 from webgym_cli.store.screenshots import ScreenshotStore
 
 ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", "text": "42"}}</tool_call>'
@@ -125,11 +125,13 @@ async def test_an_episode_that_takes_too_long_has_failed(world):
 
 
 async def test_failures_in_a_row_end_the_rollout(world):
-    with pytest.raises(WebGymError, match=f"{HOPELESS_AFTER} episodes in a row failed: browser_crashed") as caught:
+    with pytest.raises(
+        WebGymError, match=f"{MAX_CONSECUTIVE_FAILURES} episodes in a row failed: browser_crashed"
+    ) as caught:
         await world.roll(50, on_reset=failing())
     assert "webgym doctor" in caught.value.hint
     counted = [found for found in world.stored if found.outcome.failure is not FailureKind.CANCELLED]
-    assert HOPELESS_AFTER <= len(counted) < HOPELESS_AFTER + 2  # two ran at once
+    assert MAX_CONSECUTIVE_FAILURES <= len(counted) < MAX_CONSECUTIVE_FAILURES + 2  # two ran at once
 
 
 async def test_scattered_failures_do_not(world):
@@ -200,7 +202,7 @@ async def test_what_webarena_came_to_without_a_score_waits_for_a_reward_model(wo
 
 
 async def test_a_parse_error_takes_a_step_and_leaves_the_environment_alone(world):
-    await world.roll(1, actor=ScriptedActor(("no call", "<tool_call>{</tool_call>", CALL)))
+    await world.roll(1, agent=ScriptedAgent(("no call", "<tool_call>{</tool_call>", CALL)))
     (found,) = world.stored
     assert [step.parse_error for step in found.steps] == [
         ParseErrorKind.NO_TOOL_CALL,
@@ -214,19 +216,19 @@ async def test_a_parse_error_takes_a_step_and_leaves_the_environment_alone(world
 
 async def test_a_cut_reply_is_told_from_an_empty_one(world):
     world.load("rollout.train_max_steps.easy=1")
-    await world.roll(1, actor=ScriptedActor(("I would",), finish_reason="length"))
+    await world.roll(1, agent=ScriptedAgent(("I would",), finish_reason="length"))
     assert world.stored[0].steps[0].parse_error is ParseErrorKind.TRUNCATED
 
 
 async def test_an_answer_ends_the_episode_without_an_action(world):
-    await world.roll(1, actor=ScriptedActor((CALL, ANSWER)), answer_score=Score(source="environment", value=0.25))
+    await world.roll(1, agent=ScriptedAgent((CALL, ANSWER)), answer_score=Score(source="environment", value=0.25))
     (found,) = world.stored
     assert (found.outcome.stop, found.outcome.answer, found.outcome.reward) == (Stop.ANSWERED, "42", 0.25)
     assert len(world.pool.made[0].actions) == 1
 
 
 async def test_an_answer_that_nobody_scores_has_no_reward_yet(world):
-    summary = await world.roll(1, actor=ScriptedActor((ANSWER,)))
+    summary = await world.roll(1, agent=ScriptedAgent((ANSWER,)))
     assert world.stored[0].outcome.reward is None
     assert (summary["episodes"], summary["success_rate"]) == (0, None)
 

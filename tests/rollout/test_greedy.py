@@ -5,7 +5,7 @@ from itertools import groupby
 
 import pytest
 
-from tests.rollout.scripted import ScriptedActor, failing
+from tests.rollout.scripted import ScriptedAgent, failing
 from tests.rollout.test_tools import Solver
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, StoreError
@@ -13,9 +13,9 @@ from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.serving import Serving
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.agents import OracleActor
+from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.plan import plan_rollout, read_plan
-from webgym_cli.rollout.resources import Acting, open_actor
+from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.files import write_lines
@@ -176,10 +176,10 @@ async def test_several_servers_are_asked_alike(world):
     hosts = Plain(), Plain()
     for host in hosts:
         await host.start()
-    acting = Acting(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
-    async with open_actor(world.run, world.load(*LIMITS), acting) as actor:
-        assert actor.sampling(greedy=True) == Sampling(temperature=0.0, logprobs="processed")
-        assert actor.sampling(greedy=False).top_k == 5
+    acting = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
+    async with open_agent(world.run, world.load(*LIMITS), acting) as agent:
+        assert agent.sampling(greedy=True) == Sampling(temperature=0.0, logprobs="processed")
+        assert agent.sampling(greedy=False).top_k == 5
     for host in hosts:
         await host.stop()
 
@@ -187,7 +187,7 @@ async def test_several_servers_are_asked_alike(world):
 async def test_experts_sample_from_nothing(world):
     world.load("agent.num_chains=1", GREEDY)
     context = world.settings.context_config
-    await world.roll(4, actor=OracleActor(context.interaction_mode, context.prompt_version))
+    await world.roll(4, agent=OracleAgent(context.interaction_mode, context.prompt_version))
     assert [found.sampling for found in world.stored] == [None] * 4
 
 
@@ -208,15 +208,15 @@ async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
 
 async def test_an_episode_that_fails_at_once_says_what_it_would_have_been(world):
     world.load("agent.num_chains=1", GREEDY, "rollout.max_attempts=2", "rollout.concurrency=1")
-    actor = ScriptedActor()
-    await world.roll(2, actor=actor, on_reset=failing(times=2))
+    agent = ScriptedAgent()
+    await world.roll(2, agent=agent, on_reset=failing(times=2))
     spoilt = world.stored[0]
     assert (spoilt.outcome.failure, spoilt.steps) == ("browser_crashed", ())
     assert Counter((found.id.partition(".")[0], found.sampling.greedy) for found in world.stored) == {
         ("train-0000-00000", False): 2,
         ("train-0000-00001", True): 2,
     }
-    assert [prompt.greedy for prompt in actor.prompts] == [False, False, True, True]
+    assert [prompt.greedy for prompt in agent.prompts] == [False, False, True, True]
 
 
 def test_a_run_keeps_its_greedy_chain(tmp_path):

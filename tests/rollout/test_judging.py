@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.rewards.cases import DOWN, GARBAGE, judge_settings
-from tests.rollout.scripted import ScriptedActor
+from tests.rollout.scripted import ScriptedAgent
 from webgym_cli.agent.tools import render_call
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -15,12 +15,12 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Score
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted_server import JudgeServer
-from webgym_cli.rollout.judging import DOWN_AFTER
+from webgym_cli.rollout.judging import MAX_CONSECUTIVE_JUDGE_FAILURES
 from webgym_cli.store.buffer import judgements, stored
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
-ANSWER = ScriptedActor((render_call(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES),))
+ANSWER = ScriptedAgent((render_call(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES),))
 
 
 def verdict(trajectory, **outcome):
@@ -44,7 +44,7 @@ async def test_rewards_come_from_the_judge_and_stand_beside_the_trajectories(wor
     async def judge(trajectory):
         return verdict(trajectory, success=trajectory.task.id != "t0")
 
-    summary = await world.roll(8, actor=ANSWER, judge=judge)
+    summary = await world.roll(8, agent=ANSWER, judge=judge)
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (8, 6, 8)
     assert {found.task.id: found.outcome.reward for found in world.stored} == {
         "t0": 0.0,
@@ -69,7 +69,7 @@ async def test_no_episode_waits_for_the_judge(world):
         if len(world.pool.started) == 6:
             everything.set()
 
-    summary = await world.roll(6, actor=ANSWER, judge=judge, on_reset=last)
+    summary = await world.roll(6, agent=ANSWER, judge=judge, on_reset=last)
     assert summary["successes"] == 6
 
 
@@ -85,7 +85,7 @@ async def test_so_many_are_judged_at_once(world):
         judging -= 1
         return verdict(trajectory, success=True)
 
-    await world.roll(16, actor=ANSWER, judge=judge)
+    await world.roll(16, agent=ANSWER, judge=judge)
     assert most == 3
 
 
@@ -102,12 +102,12 @@ async def test_a_failed_judgement_counts_neither_way_and_is_judged_again_not_rol
         return failed(trajectory) if trajectory.task.id == "t1" else verdict(trajectory, success=True)
 
     world.load("rollout.concurrency=1", "judge.concurrency=1")
-    summary = await world.roll(4, actor=ANSWER, judge=judge)
+    summary = await world.roll(4, agent=ANSWER, judge=judge)
     assert (summary["episodes"], summary["successes"], summary["failures"]) == (3, 3, {"judge_failed": 1})
     plan = world.plan(4)
     assert (plan.owed, plan.done, len(plan.unjudged)) == ((), 4, 1)
     waiting = [found for found in stored(world.run, Split.TRAIN, 0) if found.id in plan.unjudged]
-    summary = await world.roll(4, actor=ANSWER, judge=says_yes, unjudged=waiting)
+    summary = await world.roll(4, agent=ANSWER, judge=says_yes, unjudged=waiting)
     assert world.pool.started == []
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (4, 4, 1)
     assert len(verdicts(world)[plan.unjudged[0]]) == 2
@@ -119,7 +119,7 @@ async def test_an_unreadable_judge_is_never_a_success(world):
         server.script(*[GARBAGE] * 50)
         judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
         with pytest.raises(WebGymError, match="none of the 4 collected episodes could be judged") as caught:
-            await world.roll(4, actor=ANSWER, judge=judge.judge)
+            await world.roll(4, agent=ANSWER, judge=judge.judge)
         await judge.close()
     assert "webgym judge" in caught.value.hint
     assert {(found.outcome.reward, found.outcome.failure) for found in world.stored} == {(None, "judge_failed")}
@@ -132,12 +132,12 @@ async def test_a_judge_that_is_down_costs_no_trajectory(world, episodes):
         server.script(*[DOWN] * 500)
         judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
         with pytest.raises(WebGymError, match="the judge does not answer") as caught:
-            await world.roll(episodes, actor=ANSWER, judge=judge.judge)
+            await world.roll(episodes, agent=ANSWER, judge=judge.judge)
         await judge.close()
         asked = len(server.asked)
     assert f"webgym judge {world.run.root}" in caught.value.hint
     assert len(list(stored(world.run, Split.TRAIN, 0))) == episodes
-    assert asked <= DOWN_AFTER + 2, "a judge that is down is not asked for ever"
+    assert asked <= MAX_CONSECUTIVE_JUDGE_FAILURES + 2, "a judge that is down is not asked for ever"
     plan = world.plan(episodes)
     assert (plan.owed, len(plan.unjudged)) == ((), episodes)
     waiting = list(stored(world.run, Split.TRAIN, 0))
@@ -149,11 +149,15 @@ async def test_a_judge_that_answers_now_and_then_is_not_down(world):
 
     async def judge(trajectory):
         seen.append(trajectory.id)
-        return failed(trajectory, unavailable=True) if len(seen) % DOWN_AFTER else verdict(trajectory, success=True)
+        return (
+            failed(trajectory, unavailable=True)
+            if len(seen) % MAX_CONSECUTIVE_JUDGE_FAILURES
+            else verdict(trajectory, success=True)
+        )
 
     world.load("judge.concurrency=1")
-    summary = await world.roll(3 * DOWN_AFTER, actor=ANSWER, judge=judge)
-    assert (summary["episodes"], summary["judged"]) == (3, 3 * DOWN_AFTER)
+    summary = await world.roll(3 * MAX_CONSECUTIVE_JUDGE_FAILURES, agent=ANSWER, judge=judge)
+    assert (summary["episodes"], summary["judged"]) == (3, 3 * MAX_CONSECUTIVE_JUDGE_FAILURES)
 
 
 async def test_a_judgement_that_can_not_be_stored_ends_the_rollout(world):
@@ -164,10 +168,10 @@ async def test_a_judgement_that_can_not_be_stored_ends_the_rollout(world):
         return verdict(trajectory, success=True)
 
     with pytest.raises(WebGymError, match="verdicts"):
-        await world.roll(4, actor=ANSWER, judge=judge)
+        await world.roll(4, agent=ANSWER, judge=judge)
 
 
 async def test_without_a_judge_rewards_stay_unknown(world):
-    summary = await world.roll(4, actor=ANSWER)
+    summary = await world.roll(4, agent=ANSWER)
     assert (summary["episodes"], summary["success_rate"], summary["collected"]) == (0, None, 4)
     assert len(world.plan(4).unjudged) == 4

@@ -7,7 +7,7 @@ import pytest
 
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.rollout import memory_limiter as admission
-from webgym_cli.rollout.memory_limiter import Admission, free_mb, slots
+from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency, free_mb
 
 
 @pytest.fixture
@@ -21,14 +21,14 @@ def memory(monkeypatch):
 
 def test_what_is_set_is_kept(memory):
     memory["mb"] = 1
-    assert slots(RolloutSettings(concurrency=100)) == 100
+    assert default_concurrency(RolloutSettings(concurrency=100)) == 100
 
 
 @pytest.mark.parametrize(("mb", "expected"), [(100_000, 8), (150, 1), (0, 1), (450, 3)])
 def test_cores_and_memory_bound_it(memory, monkeypatch, mb, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     memory["mb"] = mb
-    assert slots(RolloutSettings()) == expected
+    assert default_concurrency(RolloutSettings()) == expected
 
 
 def test_free_memory_is_a_number_of_mebibytes():
@@ -36,7 +36,7 @@ def test_free_memory_is_a_number_of_mebibytes():
 
 
 async def test_one_may_always_run_and_the_next_waits_for_memory(memory):
-    gate = Admission(reserve_mb=1000)
+    gate = MemoryLimiter(reserve_mb=1000)
     memory["mb"] = 10
     await gate.enter()
     waiting = [asyncio.create_task(gate.enter()) for _ in range(3)]
@@ -66,7 +66,7 @@ async def test_a_rollout_with_enough_runs_as_many_as_set(world, memory):
 
 
 async def test_who_is_cancelled_while_waiting_takes_no_room(memory):
-    gate = Admission(reserve_mb=1000)
+    gate = MemoryLimiter(reserve_mb=1000)
     memory["mb"] = 0
     await gate.enter()
     waiting = asyncio.create_task(gate.enter())

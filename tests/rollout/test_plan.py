@@ -11,7 +11,7 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Band, Split
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.draw import EpisodeDraw
+from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.rollout.plan import plan_rollout, read_plan, write_plan
 from webgym_cli.store.buffer import append
 from webgym_cli.tasks.draw import SEEDS
@@ -37,7 +37,7 @@ def line(number, difficulty):
 
 
 def draw(tasks, settings, split, iteration, count):
-    return EpisodeDraw.of(tasks, settings, split, iteration).further(count)
+    return EpisodeSampler.of(tasks, settings, split, iteration).further(count)
 
 
 def attempt(number, outcome, attempts=0):

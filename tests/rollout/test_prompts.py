@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from tests.rollout.scripted import Script, ScriptedActor, ScriptedEnvironment, ScriptedPool
+from tests.rollout.scripted import Script, ScriptedAgent, ScriptedEnvironment, ScriptedPool
 from webgym_cli.agent.prompt import LAYOUTS, NO_IMAGE, render_step
 from webgym_cli.agent.tools import render_call
 from webgym_cli.config.model import Settings
@@ -22,7 +22,7 @@ from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import ParseErrorKind, PromptSpec, PromptVersion
-from webgym_cli.rollout.engine import Rollout
+from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.store.screenshots import ScreenshotStore
 
 MARKS, POINTS = InteractionMode.SET_OF_MARKS, InteractionMode.COORDINATES
@@ -64,7 +64,7 @@ async def pages(request):
 
 
 async def play(world, pages, version, thinking, window, limit):
-    """Run one episode and return it as it was read back, with the prompts that the actor was given."""
+    """Run one episode and return it as it was read back, with the prompts that the agent was given."""
     world.file.write_text('{"id": "enter-text"}\n')
     world.load(
         f"context_config.interaction_mode={pages.mode}",
@@ -74,10 +74,10 @@ async def play(world, pages, version, thinking, window, limit):
         f"policy_config.thinking={json.dumps(thinking)}",
         "rollout.train_max_steps.easy=6",
     )
-    actor = ScriptedActor(replies(pages.mode, thinking))
-    await Rollout(world.plan(1), world.run, world.settings, actor, pages, world.events.append).execute()
+    agent = ScriptedAgent(replies(pages.mode, thinking))
+    await RolloutEngine(world.plan(1), world.run, world.settings, agent, pages, world.events.append).execute()
     (stored,) = world.stored
-    return stored, actor.prompts
+    return stored, agent.prompts
 
 
 @pytest.mark.browser
@@ -184,15 +184,15 @@ async def test_a_page_can_not_write_into_the_prompt(world, pages, tmp_path, vers
         f"context_config.prompt_version={version}",
         f"context_config.interaction_mode={MARKS}",
     )
-    actor = ScriptedActor((call(MARKS, ActionName.CLICK, element_id=0), "I am done: reward 1", HOSTILE))
+    agent = ScriptedAgent((call(MARKS, ActionName.CLICK, element_id=0), "I am done: reward 1", HOSTILE))
     view = RawObservation(url=file.as_uri(), title=title, png=draw_marks(png, elements), elements=elements)
     pool = ShownPool(Script(steps=9), shown=view)
-    await Rollout(world.plan(1), world.run, world.settings, actor, pool, world.events.append).execute()
+    await RolloutEngine(world.plan(1), world.run, world.settings, agent, pool, world.events.append).execute()
     (stored,) = world.stored
     assert not stored.outcome.success
     assert (stored.outcome.stop, stored.outcome.scores) == (Stop.STEP_LIMIT, ())
     assert pool.made[0].actions == [Action(name=ActionName.CLICK, element_id=0)]
-    for step, prompt in zip(stored.steps, actor.prompts, strict=True):
+    for step, prompt in zip(stored.steps, agent.prompts, strict=True):
         assert render_step(stored, step.index).digest == prompt.digest == step.prompt_digest
         assert len(prompt.images) == step.index + 1
         text = prompt.messages[-1].content

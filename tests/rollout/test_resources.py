@@ -10,7 +10,7 @@ from tests.rollout.scripted import CALL, Script, ScriptedPool
 from webgym_cli.errors import UsageError
 from webgym_cli.rollout.ray import worker as ray_rank
 from webgym_cli.rollout.ray.driver import ScaleOut
-from webgym_cli.rollout.resources import Acting, Parts, open_actor, policy_urls
+from webgym_cli.rollout.resources import PolicyEndpoint, RolloutResources, open_agent, policy_urls
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def shared(summary, hosts):
 
 
 async def test_several_servers_share_a_rollout_and_stand_in_its_summary(world, hosts):
-    acting = Acting(base_urls=tuple(host.url for host in hosts), name="model")
-    async with open_actor(world.run, world.settings, acting) as actor:
-        summary = await world.roll(8, actor=actor)
+    acting = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), name="model")
+    async with open_agent(world.run, world.settings, acting) as agent:
+        summary = await world.roll(8, agent=agent)
     assert shared(summary, hosts) == summary["steps"] == 16
     told = [event for event in world.events if event["event"] == "status"]
     assert set(told[-1]["servers"]) == set(summary["servers"])
@@ -84,8 +84,8 @@ async def test_several_servers_share_a_rollout_and_stand_in_its_summary(world, h
 
 
 async def test_one_server_has_no_counters(world, hosts):
-    async with open_actor(world.run, world.settings, Acting(base_urls=(hosts[0].url,), name="model")) as actor:
-        summary = await world.roll(2, actor=actor)
+    async with open_agent(world.run, world.settings, PolicyEndpoint(base_urls=(hosts[0].url,), name="model")) as agent:
+        summary = await world.roll(2, agent=agent)
     assert "servers" not in summary
     assert hosts[0].answered == 4
 
@@ -95,10 +95,10 @@ async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, 
 
     @asynccontextmanager
     async def opener(run, settings, acting, environment, node=""):
-        async with open_actor(run, settings, acting) as actor:
-            yield Parts(actor, ScriptedPool(Script()) if environment else None, None)
+        async with open_agent(run, settings, acting) as agent:
+            yield RolloutResources(agent, ScriptedPool(Script()) if environment else None, None)
 
-    acting = Acting(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
+    acting = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
     cluster = InProcessCluster(2)
     driver = ScaleOut(world.plan(8), world.run, world.settings, cluster, opener, acting, "tools", world.events.append)
     summary = await driver.execute()

@@ -28,7 +28,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted_server import JudgeServer
-from webgym_cli.rollout.engine import Rollout
+from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
@@ -92,7 +92,7 @@ class Engine:
         plan = plan_rollout(self.run, loaded, Split.TRAIN, 0, len(tasks), blocked=blocked)
         write_plan(self.run, plan)
         pool = _Named(self.web.pool)
-        return await Rollout(plan, self.run, loaded, player, pool, self.events.append, judge).execute()
+        return await RolloutEngine(plan, self.run, loaded, player, pool, self.events.append, judge).execute()
 
     @property
     def stored(self) -> dict[str, object]:

@@ -22,8 +22,8 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Generation, PromptVersion
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName
-from webgym_cli.rollout.agents import OracleActor
-from webgym_cli.rollout.engine import Rollout
+from webgym_cli.rollout.agents import OracleAgent
+from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
@@ -42,13 +42,13 @@ class Engine:
     def __init__(self, folder):
         self.run, self.events = RunDir(folder / "run"), []
 
-    async def roll(self, tasks, actor, *overrides, episodes=1):
+    async def roll(self, tasks, agent, *overrides, episodes=1):
         given = [*HASTY, "context_config.prompt_version=webrl", f"tasks.train={tasks}", "rollout.max_attempts=1"]
         loaded = load(overrides=[*given, "rollout.train_max_steps.easy=20", *overrides])
         plan = plan_rollout(self.run, loaded, Split.TRAIN, 0, episodes)
         write_plan(self.run, plan)
         async with make_pool(loaded, "webarena") as pool:
-            await Rollout(plan, self.run, loaded, actor, pool, self.events.append).execute()
+            await RolloutEngine(plan, self.run, loaded, agent, pool, self.events.append).execute()
         return self.stored
 
     @property
@@ -80,8 +80,8 @@ class Says:
 
 
 async def test_the_expert_solves_every_task_of_the_fixture(engine):
-    actor = OracleActor(InteractionMode.SET_OF_MARKS, PromptVersion.WEBRL)
-    stored = await engine.roll("webarena:fixture", actor, "rollout.concurrency=3", episodes=9)
+    agent = OracleAgent(InteractionMode.SET_OF_MARKS, PromptVersion.WEBRL)
+    stored = await engine.roll("webarena:fixture", agent, "rollout.concurrency=3", episodes=9)
     assert len(stored) == 9
     generated = stored.pop("fixture-generated")
     assert {name: found.outcome.reward for name, found in stored.items()} == dict.fromkeys(stored, 1.0)
@@ -105,16 +105,16 @@ async def test_a_wrong_answer_is_worth_nothing(engine):
 async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engine):
     click = render(Action(name=ActionName.CLICK, element_id=777))
     select = render(WebRLAction(name=WebRLActionName.SELECT, element_id=0, text="x"))
-    actor = Says(click, "hm", select, 'quote(content="kept")')
-    (found,) = (await engine.roll("webarena:fixture-cheapest", actor)).values()
+    agent = Says(click, "hm", select, 'quote(content="kept")')
+    (found,) = (await engine.roll("webarena:fixture-cheapest", agent)).values()
     assert [step.action_error is None for step in found.steps] == [False, True, False, True, True]
-    users = [prompt.messages[-1].content for prompt in actor.prompts]
+    users = [prompt.messages[-1].content for prompt in agent.prompts]
     assert "The last action failed: there is no element 777" in users[1]
     assert "The last reply was no action: no_tool_call." in users[2]
     assert "is no list of options" in users[3]
-    assert not any(prompt.images for prompt in actor.prompts)
-    assert [message.content for message in actor.prompts[-1].messages if message.role == "assistant"] == list(
-        actor.replies
+    assert not any(prompt.images for prompt in agent.prompts)
+    assert [message.content for message in agent.prompts[-1].messages if message.role == "assistant"] == list(
+        agent.replies
     )
     assert (found.outcome.reward, found.outcome.answer) == (0.0, "wrong")
 

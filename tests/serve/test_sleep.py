@@ -13,7 +13,7 @@ import pytest
 from tests.serve.fakes import fake_python, look, weights
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, SettingsError
-from webgym_cli.jobs.gpu import Holder
+from webgym_cli.jobs.gpu import GpuProcess
 from webgym_cli.jobs.guard import descendants
 from webgym_cli.serve import execute
 from webgym_cli.serve.fleet import Fleet
@@ -33,7 +33,7 @@ class Memory:
 
     def holders(self):
         self.seen |= set(descendants(os.getpid()))
-        return [Holder(pid, 0, int(self.gib * 2**30)) for pid in self.seen if psutil.pid_exists(pid)]
+        return [GpuProcess(pid, 0, int(self.gib * 2**30)) for pid in self.seen if psutil.pid_exists(pid)]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from webgym_cli.curriculum.plan import GenerationPlan
 from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, inventing, telling
 from webgym_cli.curriculum.seeds import Request, new_task
 from webgym_cli.errors import WebGymError
-from webgym_cli.jobs.workers import Failures, side_by_side
+from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.rewards.judge.client import Reply
 from webgym_cli.rewards.judge.prompts import REPLY_SCHEMA
@@ -115,7 +115,7 @@ class Generation:
         async def worker(waiting: Iterator[Any]) -> None:
             for thing in waiting:
                 problem = await work(thing)
-                if failures.hopeless(failed=bool(problem)):
+                if failures.is_too_many(failed=bool(problem)):
                     raise WebGymError(
                         f"{failures.limit} {'answer' if failures.limit == 1 else 'answers in a row'} can't be used: "
                         f"{problem}",
@@ -123,7 +123,7 @@ class Generation:
                     )
 
         waiting = iter(things)
-        await side_by_side(failures.workers, lambda: worker(waiting))
+        await run_workers(failures.workers, lambda: worker(waiting))
 
     async def _invent(self, request: Request) -> str:
         if self.journal.get(self._key(request)) is not None:

@@ -25,7 +25,7 @@ MUCH = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class GpuProcess:
     """A process that holds memory of a GPU."""
 
     pid: int
@@ -42,26 +42,26 @@ class Holder:
 class Nvml(Protocol):
     """What is asked of NVIDIA's management library."""
 
-    def holders(self) -> list[Holder]:
+    def holders(self) -> list[GpuProcess]:
         """Return the processes that hold memory now, on every GPU."""
 
 
-class Driver:
+class NvmlLibrary:
     """The library itself (`nvidia-ml-py`)."""
 
     def __init__(self, library: ModuleType) -> None:
         """Use `open_nvml`. `library` is initialised."""
         self._library = library
 
-    def holders(self) -> list[Holder]:
+    def holders(self) -> list[GpuProcess]:
         """Return the processes that hold memory now; a GPU that doesn't answer counts as unused."""
-        found: dict[tuple[int, int], Holder] = {}
+        found: dict[tuple[int, int], GpuProcess] = {}
         for gpu in range(self._library.nvmlDeviceGetCount()):
             with suppress(self._library.NVMLError):
                 for device in self._parts(self._library.nvmlDeviceGetHandleByIndex(gpu)):
                     with suppress(self._library.NVMLError):
                         for process in self._library.nvmlDeviceGetComputeRunningProcesses(device):
-                            holder = Holder(int(process.pid), gpu, int(process.usedGpuMemory or 0))
+                            holder = GpuProcess(int(process.pid), gpu, int(process.usedGpuMemory or 0))
                             found[holder.pid, gpu] = holder
         return list(found.values())
 
@@ -85,7 +85,7 @@ def open_nvml() -> Nvml | None:
         library.nvmlInit()
     except library.NVMLError:
         return None
-    return Driver(library)
+    return NvmlLibrary(library)
 
 
 class GpuMemory:
@@ -153,5 +153,5 @@ def _is(pid: int, ours: Mapping[int, str]) -> bool:
     return pid in ours and start_time(pid) in (None, ours[pid])
 
 
-def _words(holders: list[Holder]) -> str:
+def _words(holders: list[GpuProcess]) -> str:
     return ", ".join(str(holder) for holder in sorted(holders, key=lambda holder: (holder.gpu, holder.pid)))

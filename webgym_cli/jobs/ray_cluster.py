@@ -15,7 +15,7 @@ from typing import Any
 
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import RoleError, UsageError
-from webgym_cli.jobs.ray_connection import OWN, Keeper, in_short, require_answer, take_back
+from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
 
 _ASK_AGAIN = 0.5
 _LOOK_SECONDS = 0.25
@@ -23,7 +23,7 @@ _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
 """Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers."""
 
 
-class RankLostError(Exception):
+class ActorLostError(Exception):
     """An actor does not answer and never will; the text says what Ray knows."""
 
 
@@ -80,7 +80,7 @@ class RayCluster:
         )
 
     async def ask(self, method: Any, *arguments: Any, seconds: float) -> Any:
-        """Call an actor's method, again while Ray can't reach it for a moment. Raises `RankLostError`.
+        """Call an actor's method, again while Ray can't reach it for a moment. Raises `ActorLostError`.
 
         A call may reach the actor more than once.
         """
@@ -93,9 +93,9 @@ class RayCluster:
             except errors.ActorUnavailableError:
                 await asyncio.sleep(_ASK_AGAIN)
             except errors.RayError as error:
-                raise RankLostError(in_short(error)) from error
+                raise ActorLostError(one_line(error)) from error
             except TimeoutError as error:
-                raise RankLostError(f"no answer for {seconds:g} s") from error
+                raise ActorLostError(f"no answer for {seconds:g} s") from error
 
     async def kill(self, handle: Any) -> None:
         """End an actor's process, whatever it does."""
@@ -115,14 +115,14 @@ async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
         return
     terminated = signal.getsignal(signal.SIGTERM)
     await require_answer(address)
-    keeper = Keeper(address)
+    keeper = RayConnection(address)
     try:
         await keeper.connect()
-        take_back(terminated)
+        restore_sigterm(terminated)
         yield RayCluster()
     finally:
         await keeper.leave()
-        take_back(terminated)
+        restore_sigterm(terminated)
 
 
 def _ray() -> Any:
@@ -144,7 +144,7 @@ def _require_ray(address: str) -> Any:
     return ray
 
 
-async def comes_into_sight(file: Path, seconds: float) -> bool:
+async def wait_for_file(file: Path, seconds: float) -> bool:
     """Tell whether a file is there within so many seconds: network file systems show new ones late."""
     for _ in range(round(seconds / _LOOK_SECONDS)):
         if await asyncio.to_thread(file.exists):

@@ -47,7 +47,7 @@ def _unreachable(address: str, why: str) -> UsageError:
     )
 
 
-class Keeper(threading.Thread):
+class RayConnection(threading.Thread):
     """The thread that connects to Ray and shuts it down.
 
     The processes of a Ray of our own die with the thread that starts them, so it lives in between. It is a daemon: Ray
@@ -82,7 +82,7 @@ class Keeper(threading.Thread):
         before, entrusted = set(_children()), None
         try:
             _connect(self._address)
-            entrusted = _entrust(set(_children()) - before)
+            entrusted = _start_reaper(set(_children()) - before)
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._tell(error)
         else:
@@ -106,7 +106,7 @@ def _children() -> list[int]:
     return [process.pid for process in psutil.Process().children(recursive=True)]
 
 
-def _entrust(pids: Iterable[int]) -> subprocess.Popen[bytes]:
+def _start_reaper(pids: Iterable[int]) -> subprocess.Popen[bytes]:
     """Start a reaper for these processes: it ends those that live once we are gone, or close its input."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", reaper.__file__],
@@ -122,14 +122,14 @@ def _entrust(pids: Iterable[int]) -> subprocess.Popen[bytes]:
     return process
 
 
-def take_back(handler: Any) -> None:
+def restore_sigterm(handler: Any) -> None:
     """Have SIGTERM come to us again: Ray's C++ handler would abort the process three seconds later."""
     if handler is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
         signal.siginterrupt(signal.SIGTERM, False)
 
 
-def in_short(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return Ray's long words as one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:"))]
@@ -144,4 +144,4 @@ def _connect(address: str) -> None:
     try:
         importlib.import_module("ray").init(address=address, log_to_driver=False, logging_level="ERROR", **own)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
-        raise _unreachable(address, in_short(error)) from error
+        raise _unreachable(address, one_line(error)) from error

@@ -1,4 +1,4 @@
-"""Works through what is owed, so much of it at once, and ends when nothing of it comes out right any more."""
+"""Concurrent workers over a queue, and the limit on consecutive failures."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any
 
 from webgym_cli.errors import WebGymError
 
-HOPELESS_AFTER = 8
-"""So many failures in a row, and as many as are worked on at once, end a command: nobody is there, or the wrong one."""
+MAX_CONSECUTIVE_FAILURES = 8
+"""A command aborts after max(this, concurrency) consecutive failures: the server is down, or the wrong one."""
 
 
-async def side_by_side(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Let so many work at once, to the end. Raises the first `WebGymError` or `OSError` of them."""
+async def run_workers(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run `count` workers to completion. Raises the first `WebGymError` or `OSError` among them."""
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(count):
                 group.create_task(work())
-    except* (WebGymError, OSError) as errors:  # OSError: the reader of our events is gone
+    except* (WebGymError, OSError) as errors:  # OSError: the reader of stdout is gone
         raise errors.exceptions[0] from None
 
 
 @dataclass(slots=True)
 class Failures:
-    """Counts failures in a row."""
+    """Counter of consecutive failures."""
 
     workers: int
-    """How much is worked on at once."""
+    """Number of concurrent workers."""
     owed: int
-    """How much there is in all."""
+    """Number of items in all."""
     in_a_row: int = 0
 
     @property
     def limit(self) -> int:
-        """So many in a row are too many, or all that there are."""
-        return min(max(HOPELESS_AFTER, self.workers), self.owed)
+        """Consecutive failures that abort the command: max(8, workers), or all items where there are fewer."""
+        return min(max(MAX_CONSECUTIVE_FAILURES, self.workers), self.owed)
 
-    def hopeless(self, *, failed: bool) -> bool:
-        """Count what came of one; return whether too many in a row have failed."""
+    def is_too_many(self, *, failed: bool) -> bool:
+        """Count one result; return whether the limit of consecutive failures is reached."""
         self.in_a_row = self.in_a_row + 1 if failed else 0
         return self.in_a_row >= self.limit

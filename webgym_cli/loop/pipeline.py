@@ -13,7 +13,7 @@ from webgym_cli.loop import preparation
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
     environment_of,
-    open_parts,
+    open_resources,
     plan_collection,
     plan_in_words,
     summary_in_words,
@@ -28,9 +28,9 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.execute import Judging, judge_in_words
 from webgym_cli.rewards.judge.plan import JudgeQuery, plan_judging
 from webgym_cli.rewards.judge.scripted import judge_settings
-from webgym_cli.rollout.engine import Rollout
+from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
-from webgym_cli.rollout.resources import ORACLE, VLLM, Acting, policy_urls
+from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, policy_urls
 from webgym_cli.serve.logprobs import served_logprobs
 from webgym_cli.store.buffer import stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link
@@ -136,8 +136,8 @@ class Pipeline:
     async def _roll_out(self, plan: RolloutPlan, policy: str) -> Event:
         """Run what is owed in this process."""
         acting = await self._acting(policy)
-        async with open_parts(self.run, self.settings, acting, environment_of(plan)) as parts:
-            rollout = Rollout(plan, self.run, self.settings, parts.actor, parts.pool, self.sink, parts.judge)
+        async with open_resources(self.run, self.settings, acting, environment_of(plan)) as parts:
+            rollout = RolloutEngine(plan, self.run, self.settings, parts.agent, parts.pool, self.sink, parts.judge)
             return await rollout.execute(self._watch(policy), self._unjudged(plan) if parts.judge else ())
 
     async def _roll_out_on_ray(self, plan: RolloutPlan, policy: str) -> Event:
@@ -153,18 +153,18 @@ class Pipeline:
                 urls = tuple(seen_from_afar(url, self.settings.serve.host, cluster.here) for url in acting.base_urls)
                 acting = acting.model_copy(update={"base_urls": urls})
             environment = environment_of(plan)
-            rollout = ScaleOut(plan, self.run, self.settings, cluster, open_parts, acting, environment, self.sink)
+            rollout = ScaleOut(plan, self.run, self.settings, cluster, open_resources, acting, environment, self.sink)
             return await rollout.execute(self._watch(policy), self._unjudged(plan))
 
-    async def _acting(self, policy: str) -> Acting:
+    async def _acting(self, policy: str) -> PolicyEndpoint:
         """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""
         if policy == ORACLE:
-            return Acting()
+            return PolicyEndpoint()
         logprobs = served_logprobs(self.settings) if policy == VLLM else None
         base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
         newest = current(self.run)
         name = newest.name if newest else self.settings.policy_config.base_model
-        return Acting(base_urls=base_urls, name=name, logprobs=logprobs)
+        return PolicyEndpoint(base_urls=base_urls, name=name, logprobs=logprobs)
 
     def _watch(self, policy: str) -> Awaitable[None] | None:
         return self.serving.watch() if policy == VLLM else None

@@ -16,7 +16,15 @@ from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted import judge_settings
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
-from webgym_cli.rollout.resources import ORACLE, VLLM, Acting, Parts, open_actor, open_pool, policy_urls
+from webgym_cli.rollout.resources import (
+    ORACLE,
+    VLLM,
+    PolicyEndpoint,
+    RolloutResources,
+    open_agent,
+    open_pool,
+    policy_urls,
+)
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
@@ -75,14 +83,16 @@ def environment_of(plan: RolloutPlan) -> str:
 
 
 @asynccontextmanager
-async def open_parts(run: RunDir, settings: Settings, acting: Acting, environment: str) -> AsyncIterator[Parts]:
+async def open_resources(
+    run: RunDir, settings: Settings, acting: PolicyEndpoint, environment: str
+) -> AsyncIterator[RolloutResources]:
     """Open what one engine works with; in this process, or in a rank's on another node."""
     async with (
-        open_actor(run, settings, acting) as actor,
+        open_agent(run, settings, acting) as agent,
         open_pool(settings, environment) as pool,
         _open_judge(run, settings) as judge,
     ):
-        yield Parts(actor, pool, judge)
+        yield RolloutResources(agent, pool, judge)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Who acts in an episode: a model behind a server, or the environment's own expert."""
+"""Agents that act in an episode: a model behind a server, or the environment's expert (oracle)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from webgym_cli.records.trajectory import Generation, PromptVersion
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 
-class Actor(Protocol):
-    """Answers a prompt, with the environment at hand."""
+class Agent(Protocol):
+    """Produces the response to a prompt."""
 
     name: str
     """Stands in the trajectory as `policy`."""
@@ -34,15 +34,15 @@ class Actor(Protocol):
         ...
 
 
-class ModelActor:
-    """A policy that sees nothing but its prompt."""
+class ModelAgent:
+    """An agent whose responses come from a policy server."""
 
     def __init__(self, policy: Policy) -> None:
         self.name = policy.name
         self._policy = policy
 
     async def act(self, prompt: Prompt, environment: Environment) -> Reply:
-        """Ask the policy."""
+        """Query the policy."""
         return await self._policy.reply(prompt)
 
     def sampling(self, *, greedy: bool) -> Sampling:
@@ -54,8 +54,8 @@ class ModelActor:
         return self._policy.servers()
 
 
-class OracleActor:
-    """The environment's expert; it writes its actions as the policy should."""
+class OracleAgent:
+    """The environment's expert; writes its actions in the policy's response format."""
 
     name = "oracle"
 
@@ -64,34 +64,34 @@ class OracleActor:
         self._version = version
 
     async def act(self, prompt: Prompt, environment: Environment) -> Reply:
-        """Return the expert's next action in the words of the prompt that it answers."""
+        """Return the expert's next action in the response format of the prompt."""
         action = await environment.expert_action()
-        text = self._written(action) if environment.tools is None else _calls(action)
+        text = self._render_action(action) if environment.tools is None else _render_tool_calls(action)
         return Reply(text=text, generation=Generation(finish_reason="stop"))
 
     def sampling(self, *, greedy: bool) -> None:
         """Return nothing: an expert samples from no distribution."""
 
-    def _written(self, action: AnyAction) -> str:
+    def _render_action(self, action: AnyAction) -> str:
         """Return an action on a page: as a tool call, with notes where the prompt asks for them, or as WebRL has it."""
         if self._version is PromptVersion.WEBRL or isinstance(action, WebRLAction):
             return render(action)
         call = render_call(action, self._mode)
-        return f"{written(_plain_notes(action))}\n{call}" if self._version is PromptVersion.COMPLETE else call
+        return f"{written(_default_notes(action))}\n{call}" if self._version is PromptVersion.COMPLETE else call
 
 
-def servers_of(actor: Actor) -> Callable[[], Servers]:
-    """Return what tells the counters of the servers behind an actor; an expert has none."""
-    return actor.servers if isinstance(actor, ModelActor) else dict
+def servers_of(agent: Agent) -> Callable[[], Servers]:
+    """Return a function that reads the request counters of an agent's servers; an expert has none."""
+    return agent.servers if isinstance(agent, ModelAgent) else dict
 
 
-def _calls(action: AnyAction) -> str:
+def _render_tool_calls(action: AnyAction) -> str:
     if isinstance(action, WebRLAction):
         raise ValueError(f"{action.name} is no call of a tool")
     return render_calls(action)
 
 
-def _plain_notes(action: Action) -> Notes:
-    """Return the notes of one who knows the way: nothing to remember, one goal."""
+def _default_notes(action: Action) -> Notes:
+    """Return the memory sections of an expert: no memory, one goal."""
     state = "done" if action.name is ActionName.ANSWER else "doing"
     return Notes(progress={"the task": state}, intention="the task", action=page_line(describe(action)))

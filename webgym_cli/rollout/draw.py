@@ -15,7 +15,7 @@ from webgym_cli.tasks.source import TaskSet
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeDraw:
+class EpisodeSampler:
     """The episodes that tasks and settings give an iteration.
 
     Training draws by the settings' sampler, differently in each iteration. Test episodes are drawn uniformly and are
@@ -28,7 +28,9 @@ class EpisodeDraw:
     sampler: TaskSampler
 
     @classmethod
-    def of(cls, tasks: TaskSet, settings: Settings, split: Split, iteration: int, *, new: bool = False) -> EpisodeDraw:
+    def of(
+        cls, tasks: TaskSet, settings: Settings, split: Split, iteration: int, *, new: bool = False
+    ) -> EpisodeSampler:
         """Make the draw of an iteration. `new`: whether the tasks were made for it, and for no other."""
         if split is Split.TEST:
             return cls(settings, split, iteration, TaskSampler(tasks, f"{settings.seed}/test"))

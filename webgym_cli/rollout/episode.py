@@ -1,4 +1,4 @@
-"""Runs one episode: a task in a fresh environment, until it ends or fails. Whatever happens, its steps are kept."""
+"""One episode: the agent loop on a task in a fresh environment; its steps are kept even when it fails."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from webgym_cli.records.trajectory import (
     Trajectory,
 )
 from webgym_cli.records.webrl import AnyAction
-from webgym_cli.rollout.agents import Actor
+from webgym_cli.rollout.agents import Agent
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
-from webgym_cli.rollout.plan import Owed
+from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
 @dataclass(slots=True)
 class EpisodeRun:
-    """An episode in the making."""
+    """A running episode: observe, prompt, act, until the task ends or the step limit is reached."""
 
-    owed: Owed
-    actor: Actor
+    owed: PendingEpisode
+    agent: Agent
     environment: Environment
     screenshots: ScreenshotStore
     settings: Settings
@@ -53,12 +53,12 @@ class EpisodeRun:
     """The planned task, with what the episode knows of it."""
 
     def __post_init__(self) -> None:
-        """Begin with the task as planned."""
+        """Start from the task as planned."""
         self.task = self.owed.episode.task
 
     @property
     def spec(self) -> PromptSpec:
-        """What the prompt is rendered from, beside the steps."""
+        """The prompt's parameters, stored with the trajectory so that prompts can be rendered again."""
         context, tools = self.settings.context_config, self.environment.tools
         webrl = tools is None and context.prompt_version is PromptVersion.WEBRL
         return PromptSpec(
@@ -94,7 +94,7 @@ class EpisodeRun:
         """Return the record of the episode with the steps so far."""
         episode, attempt = self.owed.episode, self.owed.attempt
         return Trajectory(
-            id=f"{episode.id}.{attempt}" if attempt else episode.id,
+            id=self.owed.trajectory_id,
             episode=episode.id,
             split=episode.split,
             iteration=episode.iteration,
@@ -102,9 +102,9 @@ class EpisodeRun:
             task=self.task,
             instruction=self.instruction or episode.task.instruction,
             seed=episode.seed,
-            policy=self.actor.name,
+            policy=self.agent.name,
             prompt=self.spec,
-            sampling=self.actor.sampling(greedy=episode.greedy),
+            sampling=self.agent.sampling(greedy=episode.greedy),
             steps=tuple(self.steps),
             outcome=outcome,
             started_at=started_at,
@@ -123,36 +123,36 @@ class EpisodeRun:
         self.task = self.environment.resolve_task(episode.task)
         for number in range(1, episode.max_steps + 1):
             action, step = await self._decide(view)
-            self.monitor.stepped(episode.id, number, episode.max_steps, view.url)
+            self.monitor.record_step(episode.id, number, episode.max_steps, view.url)
             if action is None:
-                self._keep(step, view, view, 0.0)
+                self._append_step(step, view, view, 0.0)
                 view = replace(view, results=())
                 continue
             if action.name is ActionName.ANSWER:
-                self._keep(step, view, None, 0.0)
+                self._append_step(step, view, None, 0.0)
                 score = await self.environment.answer(action.text or "")
                 return self._outcome(Stop.ANSWERED, score, action.text)
             start = time.monotonic()
             with self._stage(EpisodeStage.ACT):
                 result: EnvironmentStep = await self.environment.step(action)
             step = step.model_copy(update={"action_error": result.action_error})
-            self._keep(step, view, result.view, time.monotonic() - start)
+            self._append_step(step, view, result.view, time.monotonic() - start)
             if result.done or result.view is None:
                 return self._outcome(Stop.TERMINATED, result.score, result.answer)
             view = result.view
         return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
 
     async def _decide(self, view: RawObservation) -> tuple[AnyAction | None, Step]:
-        """Store what is seen, ask the actor, read its response."""
+        """Store the observation, query the agent, parse its response; the action is None on a parse error."""
         with self._stage(EpisodeStage.OBSERVE):
-            observation = await self._observed(view)
+            observation = await self._store_observation(view)
             prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
             prompt = replace(prompt, episode=self.owed.episode.id, greedy=self.owed.episode.greedy)
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
-            reply = await self.actor.act(prompt, self.environment)
+            reply = await self.agent.act(prompt, self.environment)
         seconds = time.monotonic() - start
-        parsed = self._parsed(reply)
+        parsed = self._parse(reply)
         step = Step(
             index=len(self.steps),
             observation=observation,
@@ -165,16 +165,16 @@ class EpisodeRun:
         )
         return step.action, step
 
-    async def _observed(self, view: RawObservation) -> Observation:
-        """Return the record of a view, its pictures stored."""
+    async def _store_observation(self, view: RawObservation) -> Observation:
+        """Store the images of a raw observation and return its record."""
         results = []
-        for came in view.results:
-            image = await self._stored(came.image) if came.image else None
-            results.append(ToolResult(name=came.name, text=came.text, image=image, error=came.error))
+        for result in view.results:
+            image = await self._store_image(result.image) if result.image else None
+            results.append(ToolResult(name=result.name, text=result.text, image=image, error=result.error))
         return Observation(
             url=view.url,
-            title=view.title.encode(errors="replace").decode(),  # half a character can't be stored
-            screenshot=await self._stored(view.png) if view.png else None,
+            title=view.title.encode(errors="replace").decode(),  # a lone surrogate can't be encoded as UTF-8
+            screenshot=await self._store_image(view.png) if view.png else None,
             elements=view.elements,
             notices=view.notices,
             results=tuple(results),
@@ -182,10 +182,10 @@ class EpisodeRun:
             tabs=view.tabs,
         )
 
-    async def _stored(self, png: bytes) -> Screenshot:
+    async def _store_image(self, png: bytes) -> Screenshot:
         return await asyncio.to_thread(self.screenshots.put, png)
 
-    def _parsed(self, reply: Reply) -> AnyAction | ParseError:
+    def _parse(self, reply: Reply) -> AnyAction | ParseError:
         spec, truncated = self.spec, reply.generation.finish_reason == "length"
         if spec.version is PromptVersion.WEBRL and spec.tools is None:
             return parse_webrl(reply.text, truncated=truncated, thinking=spec.thinking)
@@ -194,12 +194,12 @@ class EpisodeRun:
         limit = self.settings.agent.max_tool_calls
         return parse_calls(reply.text, limit=limit, truncated=truncated, thinking=spec.thinking)
 
-    def _keep(self, step: Step, before: RawObservation, after: RawObservation | None, seconds: float) -> None:
+    def _append_step(self, step: Step, before: RawObservation, after: RawObservation | None, seconds: float) -> None:
         changed = None if after is None or not after.png else after.png != before.png
         self.steps.append(step.model_copy(update={"page_changed": changed, "environment_seconds": round(seconds, 4)}))
 
     def _stage(self, stage: EpisodeStage) -> AbstractContextManager[None]:
-        return self.monitor.stage(self.owed.episode.id, stage)
+        return self.monitor.time_stage(self.owed.episode.id, stage)
 
     def _outcome(self, stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
         """Return the outcome of an episode that worked; its reward is not known where a judge gives it.
@@ -216,5 +216,5 @@ class EpisodeRun:
 
 
 def for_judge(task: Task, settings: Settings) -> bool:
-    """Tell whether a judge gives the reward: always on the open web; on the fixture sites where one is configured."""
+    """Return whether a judge gives the reward: always on the open web; on the fixture sites where one is configured."""
     return task.environment == "web" or (task.environment == "sites" and bool(settings.judge.base_url))

@@ -1,4 +1,4 @@
-"""Judges finished trajectories while others still run, so that neither waits for the other."""
+"""Judges stored trajectories while other episodes still run."""
 
 from __future__ import annotations
 
@@ -14,60 +14,60 @@ from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
 
 TrajectoryJudge = Callable[[Trajectory], Awaitable[Judgement]]
-"""Judges a trajectory. What the judge does wrong is a failure in the judgement, not an exception."""
+"""Returns the judgement of a trajectory; an error of the judge is a failure in the judgement, not an exception."""
 
-DOWN_AFTER = 8
-"""So many judgements in a row without an answer: the judge is down, the rest waits for `webgym judge`."""
+MAX_CONSECUTIVE_JUDGE_FAILURES = 8
+"""After this many judgements in a row without an answer the judge counts as down; `webgym judge` judges the rest."""
 
 
 @dataclass(slots=True)
-class JudgeLine:
-    """The trajectories that wait for their judgement, and the workers that see to them."""
+class JudgeQueue:
+    """Queue of the trajectories that wait for a judgement, and its workers."""
 
     judge: TrajectoryJudge
     run: RunDir
     monitor: Monitor
     rank: int
-    told: Callable[[Trajectory, Judgement], None]
-    """Called with each judged trajectory, its judgement stored."""
+    on_judged: Callable[[Trajectory, Judgement], None]
+    """Called with each judged trajectory once its judgement is stored."""
     down: str = ""
-    """Why the judge was given up, once it was."""
+    """Error of a judge that does not answer; empty while it does."""
     _waiting: asyncio.Queue[Trajectory] = field(default_factory=asyncio.Queue)
-    _failed_in_a_row: int = 0
+    _consecutive_failures: int = 0
     _answered: bool = False
-    _last_word: str = ""
+    _last_error: str = ""
 
     def put(self, trajectory: Trajectory) -> None:
-        """Line up a stored trajectory."""
+        """Queue a stored trajectory."""
         if not self.down:
             self._waiting.put_nowait(trajectory)
-            self.monitor.queue("judge", self._waiting.qsize())
+            self.monitor.set_queue_depth("judge", self._waiting.qsize())
 
     async def work(self) -> None:
-        """Judge what comes, until cancelled; several may work at once."""
+        """Judge queued trajectories until cancelled; several workers may run."""
         while True:
             trajectory = await self._waiting.get()
             try:
                 if not self.down:
-                    await self._see_to(trajectory)
+                    await self._judge(trajectory)
             finally:
                 self._waiting.task_done()
-                self.monitor.queue("judge", self._waiting.qsize())
+                self.monitor.set_queue_depth("judge", self._waiting.qsize())
 
     async def drain(self) -> None:
-        """Wait until nothing waits any more. A judge that never answered is down, however few have asked."""
+        """Wait until the queue is empty. A judge that never answered counts as down after any number of requests."""
         await self._waiting.join()
-        if self._failed_in_a_row and not self._answered:
-            self.down = self._last_word
+        if self._consecutive_failures and not self._answered:
+            self.down = self._last_error
 
-    async def _see_to(self, trajectory: Trajectory) -> None:
-        with self.monitor.stage(trajectory.episode, EpisodeStage.JUDGE):
+    async def _judge(self, trajectory: Trajectory) -> None:
+        with self.monitor.time_stage(trajectory.episode, EpisodeStage.JUDGE):
             judgement = await self.judge(trajectory)
         append_judgement(self.run, trajectory.split, trajectory.iteration, judgement, self.rank)
-        self.told(judged(trajectory, judgement), judgement)
+        self.on_judged(judged(trajectory, judgement), judgement)
         silent = judgement.failure is FailureKind.JUDGE_FAILED and judgement.unavailable
-        self._failed_in_a_row = self._failed_in_a_row + 1 if silent else 0
+        self._consecutive_failures = self._consecutive_failures + 1 if silent else 0
         self._answered = self._answered or not silent
-        self._last_word = judgement.failure_detail
-        if self._failed_in_a_row >= DOWN_AFTER:
-            self.down = self._last_word
+        self._last_error = judgement.failure_detail
+        if self._consecutive_failures >= MAX_CONSECUTIVE_JUDGE_FAILURES:
+            self.down = self._last_error

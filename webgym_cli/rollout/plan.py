@@ -1,4 +1,4 @@
-"""What a rollout has to do: the iteration's seeded plan, less what is on disk already."""
+"""The plan of a rollout: the iteration's seeded episodes minus what is stored already."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
-from webgym_cli.rollout.draw import EpisodeDraw
+from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.store.buffer import Damage, scan
 from webgym_cli.store.plans import planned_episodes
 from webgym_cli.store.run import RunDir
@@ -23,19 +23,24 @@ from webgym_cli.util.files import write_lines
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
-    """An episode that still needs a trajectory, and which attempt that would be."""
+class PendingEpisode:
+    """A planned episode without a trajectory, with the number of its next attempt."""
 
     episode: Episode
     attempt: int
     """Number of this attempt, from 0."""
     failures: int = 0
-    """Earlier attempts that infrastructure spoilt (cancelled ones don't count)."""
+    """Earlier attempts that failed through infrastructure (cancelled ones don't count)."""
+
+    @property
+    def trajectory_id(self) -> str:
+        """Id of the trajectory that this attempt stores: unique among all attempts of all episodes."""
+        return f"{self.episode.id}.{self.attempt}" if self.attempt else self.episode.id
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
-    """What a rollout will do."""
+    """The episodes of an iteration and those that are still to run."""
 
     split: Split
     iteration: int
@@ -43,7 +48,7 @@ class RolloutPlan:
     """`vllm`, `oracle` or a base URL."""
     episodes: tuple[Episode, ...]
     """Everything that was ever planned for this iteration and split."""
-    owed: tuple[Owed, ...]
+    owed: tuple[PendingEpisode, ...]
     given_up: int
     """Episodes whose attempts are used up by infrastructure failures, or whose site shut the browser out."""
     blocked: int = 0
@@ -106,7 +111,7 @@ def plan_rollout(
     notes: tuple[str, ...] = ()
     if any(count > 0 for count in more.values()):
         new = _has_new(run, split, iteration)
-        draw = EpisodeDraw.of(_tasks(run, settings, split, iteration), settings, split, iteration, new=new)
+        draw = EpisodeSampler.of(_tasks(run, settings, split, iteration), settings, split, iteration, new=new)
         if not draw.explains(planned):
             raise StoreError(
                 f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
@@ -118,7 +123,7 @@ def plan_rollout(
         for repeat, count in more.items():
             planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
         notes = draw.notes(hidden, planned)
-    return _less_done(run, settings, planned, split, iteration, policy or settings.rollout.policy, blocked, notes)
+    return _without_stored(run, settings, planned, split, iteration, policy or settings.rollout.policy, blocked, notes)
 
 
 def write_plan(run: RunDir, plan: RolloutPlan) -> None:
@@ -152,8 +157,8 @@ def _tasks(run: RunDir, settings: Settings, split: Split, iteration: int) -> Tas
 
 
 @dataclass(slots=True)
-class _Attempts:
-    """What is stored of one episode."""
+class _EpisodeAttempts:
+    """The stored attempts of one episode."""
 
     next: int = 0
     failures: int = 0
@@ -162,7 +167,7 @@ class _Attempts:
     outcome: Outcome | None = None
 
     def add(self, trajectory: Trajectory) -> None:
-        """Take one stored attempt."""
+        """Count one stored attempt."""
         kind = trajectory.outcome.failure
         if trajectory.attempt >= self.next:
             self.next, self.newest, self.outcome = trajectory.attempt + 1, trajectory.id, trajectory.outcome
@@ -172,7 +177,7 @@ class _Attempts:
             self.failures += 1
 
     def may_be_tried(self, limit: int) -> bool:
-        """Whether another attempt makes sense: not on a site that has shut the browser out."""
+        """Whether another attempt makes sense: not on a site that blocks the browser."""
         shut_out = self.outcome is not None and self.outcome.failure is FailureKind.SITE_BLOCKED
         return self.failures < limit and not shut_out
 
@@ -183,7 +188,7 @@ class _Attempts:
         return known is not None and known.reward is None and known.failure in (None, FailureKind.JUDGE_FAILED)
 
 
-def _less_done(
+def _without_stored(
     run: RunDir,
     settings: Settings,
     planned: tuple[Episode, ...],
@@ -193,7 +198,7 @@ def _less_done(
     blocked: Collection[str],
     notes: tuple[str, ...],
 ) -> RolloutPlan:
-    damage, stored = Damage(), defaultdict[str, _Attempts](_Attempts)
+    damage, stored = Damage(), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
     for trajectory in scan(run, split, iteration, damage):
         stored[trajectory.episode].add(trajectory)
     open_ = [episode for episode in planned if not stored[episode.id].rolled_out]
@@ -204,7 +209,7 @@ def _less_done(
         iteration=iteration,
         policy=policy,
         episodes=planned,
-        owed=tuple(Owed(episode, stored[episode.id].next, stored[episode.id].failures) for episode in owed),
+        owed=tuple(PendingEpisode(episode, stored[episode.id].next, stored[episode.id].failures) for episode in owed),
         given_up=len(open_) - len(tried),
         blocked=len(tried) - len(owed),
         unjudged=tuple(attempts.newest for attempts in stored.values() if attempts.unjudged),

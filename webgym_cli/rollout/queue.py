@@ -1,4 +1,4 @@
-"""What is still to be run: one queue a rollout, which several engines may draw from."""
+"""The queue of pending episodes that an engine's workers take from."""
 
 from __future__ import annotations
 
@@ -8,74 +8,75 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from webgym_cli.records.task import Task
-from webgym_cli.rollout.plan import Owed
+from webgym_cli.rollout.plan import PendingEpisode
 
 Claims = Callable[[Task], Collection[str]]
-"""Names what a task needs to itself: of two tasks that name the same, one waits until the other is done."""
+"""Names the resources that a task needs exclusively: two tasks that share a name never run at once."""
 
 
 class EpisodeQueue(Protocol):
-    """Hands out owed episodes, each to one taker."""
+    """Hands out pending episodes, each to one worker."""
 
-    async def take(self) -> Owed | None:
-        """Return the next episode; None when there is none left for this taker."""
+    async def take(self) -> PendingEpisode | None:
+        """Return the next episode; None when no more will come."""
         ...
 
-    async def give_back(self, owed: Owed) -> None:
-        """Put an episode at the end: it is to be tried again."""
+    async def give_back(self, owed: PendingEpisode) -> None:
+        """Requeue an episode at the end for another attempt."""
         ...
 
-    async def finish(self, owed: Owed) -> None:
-        """Note that an episode needs nothing more: it is stored, skipped or given up."""
+    async def finish(self, owed: PendingEpisode) -> None:
+        """Mark an episode as done: it is stored, skipped or given up."""
         ...
 
     def depth(self) -> int:
-        """Return how many wait, as far as is known here."""
+        """Return the number of waiting episodes."""
         ...
 
     def end(self) -> None:
-        """Hand out nothing more, and send those home who wait."""
+        """Hand out no more episodes; `take` returns None to workers that wait."""
         ...
 
 
 class LocalQueue:
     """A queue within this process. An episode is passed over while another one has what it needs to itself."""
 
-    def __init__(self, owed: Iterable[Owed], claims: Claims = lambda task: ()) -> None:
+    def __init__(self, owed: Iterable[PendingEpisode], claims: Claims = lambda task: ()) -> None:
         self._waiting = deque(owed)
         self._claims = claims
         self._claimed: dict[str, Collection[str]] = {}
-        """What the running episodes have to themselves, by id."""
+        """Exclusive resources of the running episodes, by episode id."""
         self._freed = asyncio.Event()
 
-    async def take(self) -> Owed | None:
-        """Return the next episode that can run. Whoever gives one back takes again, so the last one is never lost."""
+    async def take(self) -> PendingEpisode | None:
+        """Return the next episode whose exclusive resources are free."""
         while self._waiting:
             if owed := self._next():
                 return owed
+            # A worker that requeues an episode calls `take` again, so the last episode is never lost.
             self._freed.clear()
             await self._freed.wait()
         return None
 
-    async def give_back(self, owed: Owed) -> None:
-        """Put an episode at the end."""
+    async def give_back(self, owed: PendingEpisode) -> None:
+        """Requeue an episode at the end."""
         self._waiting.append(owed)
-        self._free(owed)
+        self._release(owed)
 
-    async def finish(self, owed: Owed) -> None:
-        """Note that what the episode had to itself is free."""
-        self._free(owed)
+    async def finish(self, owed: PendingEpisode) -> None:
+        """Release the exclusive resources of an episode."""
+        self._release(owed)
 
     def depth(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting episodes."""
         return len(self._waiting)
 
     def end(self) -> None:
-        """Hand out nothing more, and send those home who wait."""
+        """Hand out no more episodes; `take` returns None to workers that wait."""
         self._waiting.clear()
         self._freed.set()
 
-    def _next(self) -> Owed | None:
+    def _next(self) -> PendingEpisode | None:
         taken = {name for names in self._claimed.values() for name in names}
         for place, owed in enumerate(self._waiting):
             wanted = self._claims(owed.episode.task)
@@ -85,6 +86,6 @@ class LocalQueue:
                 return owed
         return None
 
-    def _free(self, owed: Owed) -> None:
+    def _release(self, owed: PendingEpisode) -> None:
         self._claimed.pop(owed.episode.id, None)
         self._freed.set()

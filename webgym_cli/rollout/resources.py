@@ -1,4 +1,4 @@
-"""What episodes need beside their queue: who acts, environments, a judge. Opened here, or by a rank on its own node."""
+"""Resources of a rollout engine: agent, environment pool, judge. Opened in this process or in a Ray worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webgym_cli.environments.registry import make_pool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Logprobs
-from webgym_cli.rollout.agents import Actor, ModelActor, OracleActor
+from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from webgym_cli.agent.load_balancer import BalancedPolicy
     from webgym_cli.agent.policy import ChatPolicy
 
-ORACLE, VLLM = OracleActor.name, "vllm"
+ORACLE, VLLM = OracleAgent.name, "vllm"
 """What `rollout.policy` may be beside base URLs: the environment's expert, our own server."""
 _CHOICES = "--policy vllm, --policy oracle or --policy http://HOST:PORT/v1[,http://HOST:PORT/v1...]"
 POLICY_KEY = "OPENAI_API_KEY"
 """The environment variable that holds the policy servers' key, if they want one."""
 
 
-class Acting(Record):
-    """Who acts, and where."""
+class PolicyEndpoint(Record):
+    """The policy that acts: model servers or the environment's expert."""
 
     base_urls: tuple[str, ...] = ()
     """OpenAI base URLs of the policy's servers, which share the requests; none: the environment's expert acts."""
@@ -43,18 +43,18 @@ class Acting(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What one engine works with."""
+class RolloutResources:
+    """The opened resources of one engine."""
 
-    actor: Actor
+    agent: Agent
     pool: EnvironmentPool | None
     """None: there is nothing to run."""
     judge: TrajectoryJudge | None
     """None: the settings name no judge."""
 
 
-Opener = Callable[[RunDir, Settings, Acting, str], AbstractAsyncContextManager[Parts]]
-"""Opens the parts of one engine, given the environment's name (empty: no pool), and closes them."""
+ResourceFactory = Callable[[RunDir, Settings, PolicyEndpoint, str], AbstractAsyncContextManager[RolloutResources]]
+"""Opens an engine's resources, given the environment's name (empty: no pool); a context manager that closes them."""
 
 
 def policy_urls(policy: str) -> tuple[str, ...]:
@@ -63,17 +63,17 @@ def policy_urls(policy: str) -> tuple[str, ...]:
     Raises `UsageError` where one is none, or is named twice.
     """
     urls = tuple(url.strip() for url in policy.split(","))
-    places: set[str] = set()
+    servers: set[str] = set()
     for url in urls:
-        place = _place(url, alone=len(urls) == 1)
-        if place in places:
-            raise UsageError(f"rollout.policy: {place} is named twice", hint="name each server once")
-        places.add(place)
+        server = _server_key(url, alone=len(urls) == 1)
+        if server in servers:
+            raise UsageError(f"rollout.policy: {server} is named twice", hint="name each server once")
+        servers.add(server)
     return urls
 
 
-def _place(url: str, *, alone: bool) -> str:
-    """Return what two URLs of the same server share: host, port and path, without a password."""
+def _server_key(url: str, *, alone: bool) -> str:
+    """Return host, port and path of a base URL, without credentials: equal for two URLs of one server."""
     if not alone and url in (ORACLE, VLLM):
         raise UsageError(f"rollout.policy: {url} acts alone, it can't share requests with others", hint=_CHOICES)
     if not url.startswith(("http://", "https://")):
@@ -89,26 +89,26 @@ def _place(url: str, *, alone: bool) -> str:
 
 
 @asynccontextmanager
-async def open_actor(run: RunDir, settings: Settings, acting: Acting) -> AsyncIterator[Actor]:
-    """Yield who acts, connected to the policy's servers where there are any."""
+async def open_agent(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> AsyncIterator[Agent]:
+    """Yield the agent, connected to the policy's servers if it has any."""
     if not acting.base_urls:
         context = settings.context_config
-        yield OracleActor(context.interaction_mode, context.prompt_version)
+        yield OracleAgent(context.interaction_mode, context.prompt_version)
         return
     policy = _policy(run, settings, acting)
     try:
-        yield ModelActor(policy)
+        yield ModelAgent(policy)
     finally:
         await policy.close()
 
 
-def _policy(run: RunDir, settings: Settings, acting: Acting) -> ChatPolicy | BalancedPolicy:
+def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> ChatPolicy | BalancedPolicy:
     from webgym_cli.agent.chat_request import EncodedImages
     from webgym_cli.agent.load_balancer import BalancedPolicy
     from webgym_cli.agent.policy import ChatPolicy
 
     several = len(acting.base_urls) > 1
-    # Of several servers, another one repeats what one failed; and an image is encoded once for all of them.
+    # With several servers the balancer retries a failed request on another one. One image cache: each is encoded once.
     limits = settings.rollout.model_copy(update={"policy_retries": 0}) if several else settings.rollout
     images = EncodedImages(ScreenshotStore(run.screenshots).get)
     chats = [

@@ -93,11 +93,13 @@ async def test_what_is_skipped_does_not_hold_the_round(world, stuck):
     Blocklist(world.run, 12).add("https://site0.com/", "t", "")
 
     async def roll():
-        from tests.rollout.scripted import Script, ScriptedActor, ScriptedPool
-        from webgym_cli.rollout.engine import Rollout
+        from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
+        from webgym_cli.rollout.engine import RolloutEngine
 
         pool = ScriptedPool(Script(on_step=stuck.hold(2), steps=4))
-        return await Rollout(plan, world.run, world.settings, ScriptedActor(), pool, world.events.append).execute()
+        return await RolloutEngine(
+            plan, world.run, world.settings, ScriptedAgent(), pool, world.events.append
+        ).execute()
 
     summary = await asyncio.wait_for(roll(), 30)
     assert (summary["episodes"], summary["skipped"], summary["cut"]) == (4, 2, 2)

@@ -15,11 +15,11 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.monitoring.early_stop_bias import Group, cut_bias
-from webgym_cli.rollout.monitoring.latency import ERROR, KEPT, LONGEST, SHORTEST, WIDTH, Histogram, Latency, Rate
+from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias
+from webgym_cli.rollout.monitoring.latency import ERROR, KEPT, LONGEST, SHORTEST, WIDTH, Histogram, LatencyWindow, Rate
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
 from webgym_cli.rollout.monitoring.snapshot import RUNNING, ended, merge, without_buckets
-from webgym_cli.rollout.plan import Owed, RolloutPlan
+from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
 BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="captcha")
@@ -43,7 +43,7 @@ def planned(number, *, site="a.com", difficulty=1):
 
 
 def owed(number, attempt=0, **changes):
-    return Owed(planned(number, **changes), attempt)
+    return PendingEpisode(planned(number, **changes), attempt)
 
 
 def planned_rollout(total=10, numbers=range(10), given_up=0):
@@ -109,7 +109,7 @@ def test_a_histogram_stays_small_whatever_comes():
 
 
 def test_the_last_minutes_forget_and_the_whole_does_not():
-    latency = Latency()
+    latency = LatencyWindow()
     latency.add(1.0, now=10.0)
     latency.add(3.0, now=10.0 + WIDTH)
     assert latency.recent(now=20.0 + WIDTH).count == 2
@@ -133,13 +133,13 @@ def test_a_rate_speaks_of_the_last_minute():
 
 
 def test_a_stage_is_timed_and_shown(monitor, clock):
-    monitor.begin(owed(1, attempt=2))
+    monitor.begin_episode(owed(1, attempt=2))
     clock.seconds += 1
-    with monitor.stage("train-0000-00001", EpisodeStage.POLICY):
+    with monitor.time_stage("train-0000-00001", EpisodeStage.POLICY):
         clock.seconds += 2
         (episode,) = monitor.snapshot()["episodes"]
         assert monitor.snapshot()["stages"]["policy"]["now"] == 1
-    monitor.stepped("train-0000-00001", 1, 10, "https://www.a.com/b")
+    monitor.record_step("train-0000-00001", 1, 10, "https://www.a.com/b")
     assert (episode["stage"], episode["stage_seconds"], episode["age"]) == ("policy", 2.0, 3.0)
     (after,) = monitor.snapshot()["episodes"]
     assert after["id"] == "train-0000-00001.2"
@@ -151,10 +151,10 @@ def test_a_stage_is_timed_and_shown(monitor, clock):
 
 
 def test_a_stage_within_another_ends_in_it(monitor, clock):
-    monitor.begin(owed(1))
-    with monitor.stage("train-0000-00001", EpisodeStage.ACT):
+    monitor.begin_episode(owed(1))
+    with monitor.time_stage("train-0000-00001", EpisodeStage.ACT):
         clock.seconds += 1
-        with monitor.stage("train-0000-00001", EpisodeStage.STORE):
+        with monitor.time_stage("train-0000-00001", EpisodeStage.STORE):
             clock.seconds += 1
         (episode,) = monitor.snapshot()["episodes"]
     assert (episode["stage"], episode["stage_seconds"]) == ("act", 2.0)
@@ -164,11 +164,11 @@ def test_a_stage_within_another_ends_in_it(monitor, clock):
 
 async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
     async def work():
-        with monitor.stage("train-0000-00001", EpisodeStage.RESET):
+        with monitor.time_stage("train-0000-00001", EpisodeStage.RESET):
             entered.set()
             await asyncio.Event().wait()
 
-    monitor.begin(owed(1))
+    monitor.begin_episode(owed(1))
     entered = asyncio.Event()
     task = asyncio.create_task(work())
     await entered.wait()
@@ -176,16 +176,16 @@ async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    with pytest.raises(ZeroDivisionError), monitor.stage("train-0000-00001", EpisodeStage.RESET):
+    with pytest.raises(ZeroDivisionError), monitor.time_stage("train-0000-00001", EpisodeStage.RESET):
         raise ZeroDivisionError
     reset = monitor.snapshot()["stages"]["reset"]
     assert (reset["count"], reset["now"], reset["total"]) == (2, 0, 5.0)
 
 
 def test_an_episode_without_a_slot_is_timed_all_the_same(monitor, clock):
-    with monitor.stage("train-0000-00009", EpisodeStage.JUDGE):
+    with monitor.time_stage("train-0000-00009", EpisodeStage.JUDGE):
         clock.seconds += 1
-    monitor.stepped("train-0000-00009", 1, 10, "https://a.com")
+    monitor.record_step("train-0000-00009", 1, 10, "https://a.com")
     assert monitor.snapshot()["stages"]["judge"]["count"] == 1
     assert monitor.snapshot()["episodes"] == []
 
@@ -194,23 +194,23 @@ def test_the_oldest_episodes_are_told_first_and_not_all(clock):
     monitor = Monitor(planned_rollout(), 200, clock=clock)
     for number in range(RUNNING + 5):
         clock.seconds += 1
-        monitor.begin(owed(number))
+        monitor.begin_episode(owed(number))
     snapshot = monitor.snapshot()
     assert snapshot["running"] == RUNNING + 5
     assert [episode["id"][-3:] for episode in snapshot["episodes"]] == [f"{number:03}" for number in range(RUNNING)]
 
 
 def test_steps_a_second_count_each_step_once(monitor, clock):
-    monitor.begin(owed(1))
+    monitor.begin_episode(owed(1))
     for step in (1, 2, 2, 3):
-        monitor.stepped("train-0000-00001", step, 10, "https://a.com")
+        monitor.record_step("train-0000-00001", step, 10, "https://a.com")
     clock.seconds += 10
     assert monitor.snapshot()["steps_per_second"] == 0.3
 
 
 def test_an_address_that_can_not_be_written_is_mended(monitor):
-    monitor.begin(owed(1))
-    monitor.stepped("train-0000-00001", 1, 10, "https://a.com/\udcff" + "x" * 1000)
+    monitor.begin_episode(owed(1))
+    monitor.record_step("train-0000-00001", 1, 10, "https://a.com/\udcff" + "x" * 1000)
     (episode,) = monitor.snapshot()["episodes"]
     assert json.dumps(episode, ensure_ascii=False).encode()
     assert episode["url"].startswith("https://a.com/?xxx")
@@ -222,11 +222,11 @@ def test_an_address_that_can_not_be_written_is_mended(monitor):
 
 def test_outcomes_are_counted(monitor, clock):
     for number in range(4):
-        monitor.begin(owed(number))
-    monitor.take(made(0))
-    monitor.take(made(1, UNSOLVED))
-    monitor.take(made(2, CRASHED, site="b.co.uk"))
-    event = monitor.take(made(3, UNKNOWN, steps=5))
+        monitor.begin_episode(owed(number))
+    monitor.record_stored(made(0))
+    monitor.record_stored(made(1, UNSOLVED))
+    monitor.record_stored(made(2, CRASHED, site="b.co.uk"))
+    event = monitor.record_stored(made(3, UNKNOWN, steps=5))
     clock.seconds += 60
     snapshot = monitor.snapshot()
     assert (event["done"], event["total"], event["bar"]) == (3, 10, "train 0")
@@ -242,19 +242,19 @@ def test_outcomes_are_counted(monitor, clock):
 
 
 def test_a_page_without_an_address_counts_for_its_environment(monitor):
-    monitor.take(trajectory(0, outcome=CRASHED, task=Task(id="click-test", start_url="click-test.html")))
+    monitor.record_stored(trajectory(0, outcome=CRASHED, task=Task(id="click-test", start_url="click-test.html")))
     assert monitor.snapshot()["failures_by_site"] == {"miniwob": {"browser_crashed": 1}}
 
 
 def test_a_judgement_settles_what_was_not_known(monitor):
     for number in range(4):
-        monitor.take(made(number, UNKNOWN))
+        monitor.record_stored(made(number, UNKNOWN))
     assert monitor.snapshot()["success_rate"] is None
-    monitor.judged(made(0, SOLVED))
-    monitor.judged(made(1, UNSOLVED))
+    monitor.record_judged(made(0, SOLVED))
+    monitor.record_judged(made(1, UNSOLVED))
     failed = Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail="no JSON")
-    assert monitor.judged(made(2, failed))["event"] == "judged"
-    monitor.judged(made(3, BLOCKED))
+    assert monitor.record_judged(made(2, failed))["event"] == "judged"
+    monitor.record_judged(made(3, BLOCKED))
     snapshot = monitor.snapshot()
     assert (snapshot["judged"], snapshot["unjudged"], snapshot["known"], snapshot["successes"]) == (4, 0, 2, 1)
     assert snapshot["failures"] == {"judge_failed": 1, "site_blocked": 1}
@@ -264,27 +264,27 @@ def test_a_judgement_settles_what_was_not_known(monitor):
 
 def test_the_judges_tail_is_what_follows_the_last_episode(monitor, clock):
     clock.seconds += 5
-    monitor.take(made(0, UNKNOWN))
+    monitor.record_stored(made(0, UNKNOWN))
     clock.seconds += 8
     assert monitor.summary()["judge_tail_seconds"] == 0  # nothing was judged: something else took that time
-    monitor.judged(made(0, SOLVED))
+    monitor.record_judged(made(0, SOLVED))
     assert (monitor.summary()["judge_tail_seconds"], monitor.summary()["seconds"]) == (8, 13)
-    monitor.take(made(1))
+    monitor.record_stored(made(1))
     assert monitor.summary()["judge_tail_seconds"] == 0
 
 
 def test_a_judgement_that_failed_takes_an_earlier_command_s_episode_back(clock):
     monitor = Monitor(planned_rollout(numbers=range(6, 10)), 4, clock=clock)  # 0 to 5 are stored
     assert monitor.snapshot()["done"] == 6
-    monitor.judged(made(0, BLOCKED))
-    monitor.judged(made(1, SOLVED))
+    monitor.record_judged(made(0, BLOCKED))
+    monitor.record_judged(made(1, SOLVED))
     snapshot = monitor.snapshot()
     assert (snapshot["done"], snapshot["collected"], snapshot["known"]) == (5, 0, 1)
 
 
 def test_skipped_episodes_are_not_waited_for(monitor, clock):
-    monitor.take(made(0))
-    monitor.skipped(owed(1, site="b.com"), "on the blocklist")
+    monitor.record_stored(made(0))
+    monitor.record_skipped(owed(1, site="b.com"), "on the blocklist")
     clock.seconds += 10
     snapshot = monitor.snapshot()
     assert (snapshot["skipped"], snapshot["skipped_by_site"]) == (1, {"b.com": 1})
@@ -295,8 +295,8 @@ def test_skipped_episodes_are_not_waited_for(monitor, clock):
 def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start(clock):
     monitor = Monitor(planned_rollout(2, range(2), given_up=0), 1, clock=clock)
     assert monitor.snapshot()["eta"] is None
-    monitor.take(made(0))
-    monitor.take(made(1))
+    monitor.record_stored(made(0))
+    monitor.record_stored(made(1))
     assert monitor.snapshot()["eta"] == 0.0
 
 
@@ -305,12 +305,12 @@ def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start(clock):
 
 def test_the_bias_of_a_cut_is_told(monitor):
     for number in range(3):
-        monitor.take(made(number, steps=2))
-    monitor.take(made(3, UNSOLVED, steps=6, difficulty=7))
+        monitor.record_stored(made(number, steps=2))
+    monitor.record_stored(made(3, UNSOLVED, steps=6, difficulty=7))
     for number in (4, 5):
         gone = made(number, CANCELLED, steps=9, site="slow.org", difficulty=5 * (number - 3))
-        monitor.cut(gone)
-        monitor.take(gone)
+        monitor.record_stopped_early(gone)
+        monitor.record_stored(gone)
     summary = monitor.summary()
     assert (summary["cut"], summary["failures"]) == (2, {"cancelled": 2})
     bias = summary["cut_bias"]
@@ -331,13 +331,13 @@ def test_the_bias_of_a_cut_is_told(monitor):
 
 
 def test_without_a_cut_there_is_no_bias(monitor):
-    monitor.take(made(0))
+    monitor.record_stored(made(0))
     assert "cut_bias" not in monitor.summary()
-    assert cut_bias(Group.of([made(0)]), Group())["words"] == "nothing was cut"
+    assert cut_bias(OutcomeGroup.of([made(0)]), OutcomeGroup())["words"] == "nothing was cut"
 
 
 def test_when_all_were_cut_the_words_say_so():
-    bias = cut_bias(Group(), Group.of([made(0, CANCELLED)]))
+    bias = cut_bias(OutcomeGroup(), OutcomeGroup.of([made(0, CANCELLED)]))
     assert bias["words"] == "1 of 1 episodes were cut after 2.0 steps on average; none finished"
     assert bias["finished"]["mean_steps"] is None
 
@@ -348,11 +348,11 @@ def test_when_all_were_cut_the_words_say_so():
 def test_ranks_add_up(clock):
     ranks = [Monitor(planned_rollout(numbers=range(rank, 8, 2)), 4, rank, clock) for rank in (0, 1)]
     for rank, monitor in enumerate(ranks):
-        monitor.begin(owed(6 + rank))
-        monitor.queue("owed", 3 + rank)
-        monitor.take(made(rank))
-        monitor.take(made(2 + rank, CRASHED, site="b.com"))
-        with monitor.stage("", EpisodeStage.POLICY):
+        monitor.begin_episode(owed(6 + rank))
+        monitor.set_queue_depth("owed", 3 + rank)
+        monitor.record_stored(made(rank))
+        monitor.record_stored(made(2 + rank, CRASHED, site="b.com"))
+        with monitor.time_stage("", EpisodeStage.POLICY):
             clock.seconds += 1 + 99 * rank
     merged = merge([json.loads(json.dumps(monitor.snapshot())) for monitor in ranks])
     assert (merged["ranks"], merged["slots"], merged["running"], merged["queues"]) == (2, 8, 2, {"owed": 7})
@@ -379,20 +379,20 @@ def test_the_counters_of_servers_add_up_and_end(clock):
 
 
 def test_one_rank_merged_is_itself(monitor, clock):
-    monitor.begin(owed(0))
-    monitor.take(made(1))
-    monitor.queue("judge", 2)
-    with monitor.stage("train-0000-00000", EpisodeStage.OBSERVE):
+    monitor.begin_episode(owed(0))
+    monitor.record_stored(made(1))
+    monitor.set_queue_depth("judge", 2)
+    with monitor.time_stage("train-0000-00000", EpisodeStage.OBSERVE):
         clock.seconds += 3
     assert merge([monitor.snapshot()]) == monitor.snapshot()
 
 
 def test_after_the_end_nothing_runs(monitor, clock):
-    monitor.begin(owed(0))
-    monitor.take(made(1, steps=30))
-    monitor.queue("owed", 2)
+    monitor.begin_episode(owed(0))
+    monitor.record_stored(made(1, steps=30))
+    monitor.set_queue_depth("owed", 2)
     clock.seconds += 10
-    with monitor.stage("train-0000-00000", EpisodeStage.ACT):
+    with monitor.time_stage("train-0000-00000", EpisodeStage.ACT):
         snapshot = ended(monitor.snapshot())
     assert (snapshot["running"], snapshot["episodes"], snapshot["queues"]) == (0, [], {})
     assert snapshot["stages"]["act"]["now"] == 0
@@ -415,11 +415,11 @@ def test_a_snapshot_can_be_taken_by_another_thread(clock):
         looking = threads.submit(look)
         try:
             for number in range(3000):
-                monitor.begin(owed(number))
-                with monitor.stage(f"train-0000-{number:05d}", EpisodeStage.ACT):
+                monitor.begin_episode(owed(number))
+                with monitor.time_stage(f"train-0000-{number:05d}", EpisodeStage.ACT):
                     clock.seconds += 1.01**number % 1000
-                monitor.take(made(number, CRASHED, steps=0, site=f"s{number}.com"))
-                monitor.queue(f"q{number}", 1)
+                monitor.record_stored(made(number, CRASHED, steps=0, site=f"s{number}.com"))
+                monitor.set_queue_depth(f"q{number}", 1)
         finally:
             over.set()
             sys.setswitchinterval(before)
@@ -429,7 +429,7 @@ def test_a_snapshot_can_be_taken_by_another_thread(clock):
 
 
 def test_the_buckets_can_be_left_out(monitor):
-    with monitor.stage("", EpisodeStage.ACT):
+    with monitor.time_stage("", EpisodeStage.ACT):
         pass
     assert "buckets" in json.dumps(monitor.snapshot())
     assert "buckets" not in json.dumps(without_buckets(monitor.snapshot()))

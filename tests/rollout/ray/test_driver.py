@@ -17,7 +17,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rollout.ray import driver as scale_out
 from webgym_cli.rollout.ray import worker as ray_rank
 from webgym_cli.rollout.ray.driver import ScaleOut
-from webgym_cli.rollout.resources import Acting
+from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.store.run import now
 from webgym_cli.store.status import read_status
 
@@ -42,7 +42,7 @@ class Scaled:
             world.settings,
             self.cluster,
             self.parting.open,
-            Acting(base_urls=("http://policy/v1",), name="scripted"),
+            PolicyEndpoint(base_urls=("http://policy/v1",), name="scripted"),
             "tools",
             sink or world.events.append,
         )
@@ -194,7 +194,7 @@ async def test_a_folder_that_is_not_shared_is_refused(scaled, monkeypatch):
     async def unseen(file, seconds):
         return False
 
-    monkeypatch.setattr(ray_rank, "comes_into_sight", unseen)
+    monkeypatch.setattr(ray_rank, "wait_for_file", unseen)
     with pytest.raises(UsageError, match=r"host0 \(10.0.0.1\) does not see .*run as it is here") as caught:
         await scaled.roll(2)
     assert "every node mounts" in caught.value.hint

@@ -8,7 +8,7 @@ import pytest
 from tests.train.gradient_batch import write_batch
 from tests.train.nodes.node_runs import NAME, ready
 from webgym_cli.errors import JobError, RoleError, UsageError
-from webgym_cli.jobs.ray_cluster import Node, RankLostError
+from webgym_cli.jobs.ray_cluster import ActorLostError, Node
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
@@ -35,7 +35,7 @@ class InProcessCluster:
 
     async def ask(self, method, *arguments, seconds):
         if method.__self__.node in self.dead:
-            raise RankLostError("The node was lost.")
+            raise ActorLostError("The node was lost.")
         if method.__name__ == "put":
             self.sent.append(arguments[0])
         return await method(*arguments)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
-from webgym_cli.jobs.workers import side_by_side
+from webgym_cli.jobs.workers import run_workers
 from webgym_cli.prepare.rl.drop_reasons import Unreplayed
 from webgym_cli.prepare.rl.logprob_cache import KnownLogprobs, digest_of
 from webgym_cli.prepare.rl.perplexity import mean_logprob
@@ -85,7 +85,7 @@ class Weighing:
         waiting = iter(enumerate(self._plan.candidates))
         if self._plan.candidates:
             workers = min(self._plan.how.concurrency, len(self._plan.candidates))
-            await side_by_side(workers, lambda: self._work(waiting))
+            await run_workers(workers, lambda: self._work(waiting))
             self._refuse_nothing()
         self._found.weighed.sort(key=lambda one: (one.candidate, one.step))
         return self._found

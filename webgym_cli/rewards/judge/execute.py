@@ -9,7 +9,7 @@ from typing import Any
 
 from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.errors import WebGymError
-from webgym_cli.jobs.workers import Failures, side_by_side
+from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
@@ -109,7 +109,7 @@ class Judging:
         judge = Judge(self.settings, ScreenshotStore(self.run.screenshots).get)
         waiting = load_owed(self.run, self.plan.owed)
         try:
-            await side_by_side(self._failures.workers, lambda: self._work(judge, waiting))
+            await run_workers(self._failures.workers, lambda: self._work(judge, waiting))
         finally:
             await judge.close()
         seconds = round(time.monotonic() - start, 2)
@@ -126,7 +126,7 @@ class Judging:
 
     def _refuse_hopeless(self, judgement: Judgement) -> None:
         """Raise `WebGymError` when too many in a row have failed, or all that there are."""
-        if self._failures.hopeless(failed=judgement.failure is FailureKind.JUDGE_FAILED):
+        if self._failures.is_too_many(failed=judgement.failure is FailureKind.JUDGE_FAILED):
             limit = self._failures.limit
             count = f"{limit} judgements in a row" if limit > 1 else "the judgement"
             raise WebGymError(

@@ -11,7 +11,7 @@ from webgym_cli.agent.orm_prompt import orm_prompt
 from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import WebGymError
-from webgym_cli.jobs.workers import Failures, side_by_side
+from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.statistics import wilson
@@ -92,7 +92,7 @@ class Scoring:
         client = OrmClient(self.settings) if self.plan.to_ask else None
         waiting = load_owed(self.run, self.plan.owed)
         try:
-            await side_by_side(self._failures.workers, lambda: self._work(client, waiting))
+            await run_workers(self._failures.workers, lambda: self._work(client, waiting))
         finally:
             if client is not None:
                 await client.close()
@@ -139,7 +139,7 @@ class Scoring:
 
     def _refuse_hopeless(self, problem: str) -> None:
         """Raise `WebGymError` when too many in a row have failed, or all that there are."""
-        if self._failures.hopeless(failed=bool(problem)):
+        if self._failures.is_too_many(failed=bool(problem)):
             limit = self._failures.limit
             count = f"{limit} answers in a row" if limit > 1 else "the answer"
             raise WebGymError(

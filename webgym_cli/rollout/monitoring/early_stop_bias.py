@@ -16,7 +16,7 @@ SITES = 5
 
 
 @dataclass(slots=True)
-class Group:
+class OutcomeGroup:
     """Trajectories, as far as the bias concerns them."""
 
     count: int = 0
@@ -28,7 +28,7 @@ class Group:
     sites: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, trajectories: Iterable[Trajectory]) -> Group:
+    def of(cls, trajectories: Iterable[Trajectory]) -> OutcomeGroup:
         """Return the group of these trajectories."""
         group = cls()
         for trajectory in trajectories:
@@ -53,7 +53,7 @@ class Group:
         }
 
 
-def cut_bias(finished: Group, cut: Group) -> dict[str, Any]:
+def cut_bias(finished: OutcomeGroup, cut: OutcomeGroup) -> dict[str, Any]:
     """Return how those that were cut differ from those that finished; `words` says it in a sentence.
 
     The steps and seconds of one that was cut are those until then: whole, it would have been longer. `sites` counts
@@ -72,7 +72,7 @@ def site(task: Task) -> str:
     return (site_of(task.start_url) if "://" in task.start_url else "") or task.environment
 
 
-def _words(finished: Group, cut: Group) -> str:
+def _words(finished: OutcomeGroup, cut: OutcomeGroup) -> str:
     if not cut.count:
         return "nothing was cut"
     begun = f"{cut.count} of {cut.count + finished.count} episodes were cut after {cut.steps / cut.count:.1f} steps"

@@ -38,7 +38,7 @@ class Heartbeat:
             await asyncio.sleep(_BOARD_SECONDS)
 
     @contextmanager
-    def last_word(self) -> Iterator[None]:
+    def record_end(self) -> Iterator[None]:
         """Write at the end of the block how the rollout ended."""
         state = RolloutState.FAILED
         try:

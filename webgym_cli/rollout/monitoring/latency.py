@@ -77,7 +77,7 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class Latency:
+class LatencyWindow:
     """Durations over all, and over the last minutes (between `KEPT - 1` and `KEPT` times `WIDTH` seconds)."""
 
     overall: Histogram = field(default_factory=Histogram)

@@ -13,12 +13,12 @@ from webgym_cli.agent.reply import Servers
 from webgym_cli.records.events import Event
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.monitoring.early_stop_bias import Group, cut_bias, site
+from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias, site
 from webgym_cli.rollout.monitoring.latency import Rate
 from webgym_cli.rollout.monitoring.snapshot import complete, top_sites
 from webgym_cli.rollout.monitoring.stages import EpisodeStage as EpisodeStage
-from webgym_cli.rollout.monitoring.stages import Stages
-from webgym_cli.rollout.plan import Owed, RolloutPlan
+from webgym_cli.rollout.monitoring.stages import StageTimer
+from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.store.run import now
 
 _REASONS = 20
@@ -53,12 +53,12 @@ class Monitor:
     skipped_by_site: Counter[str] = field(default_factory=Counter)
     skip_reasons: Counter[str] = field(default_factory=Counter)
     queues: dict[str, int] = field(default_factory=dict)
-    _stages: Stages = field(init=False)
+    _stages: StageTimer = field(init=False)
     _unjudged: set[str] = field(default_factory=set)
     _withdrawn: int = 0
     """Trajectories of earlier commands whose judgement now failed: their episodes are owed again."""
-    _done: Group = field(default_factory=Group)
-    _cut: Group = field(default_factory=Group)
+    _done: OutcomeGroup = field(default_factory=OutcomeGroup)
+    _cut: OutcomeGroup = field(default_factory=OutcomeGroup)
     _finishing: Rate = field(init=False)
     _acted: float = field(init=False)
     """When the last episode gave its slot back."""
@@ -67,59 +67,59 @@ class Monitor:
         """Start the clock."""
         self.started = self.clock()
         self._acted = self.started
-        self._stages = Stages(self.clock)
+        self._stages = StageTimer(self.clock)
         self._finishing = Rate(self.started, width=60.0, kept=5)
 
-    def begin(self, owed: Owed) -> None:
+    def begin_episode(self, owed: PendingEpisode) -> None:
         """Note that an episode got a slot."""
         self._stages.begin(owed)
 
-    def stage(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
+    def time_stage(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
         """Time a stage of an episode (its planned id), also when it ends in an exception.
 
         An episode that has no slot (not yet, or no more: it is judged) is timed all the same.
         """
         return self._stages.time(episode_id, stage)
 
-    def stepped(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
+    def record_step(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
         """Note that an episode has done `step` steps (1 after the first) and is at this address now."""
-        self._stages.stepped(episode_id, step, max_steps, url)
+        self._stages.record_step(episode_id, step, max_steps, url)
 
-    def queue(self, name: str, depth: int) -> None:
+    def set_queue_depth(self, name: str, depth: int) -> None:
         """Note how many wait in a queue."""
         with self._stages.lock:
             self.queues[name] = depth
 
-    def skipped(self, owed: Owed, reason: str) -> None:
+    def record_skipped(self, owed: PendingEpisode, reason: str) -> None:
         """Note that an episode is not run: its site is on the blocklist."""
         with self._stages.lock:
             self.skipped_by_site[site(owed.episode.task)] += 1
             self.skip_reasons[reason] += 1
 
-    def cut(self, trajectory: Trajectory) -> None:
+    def record_stopped_early(self, trajectory: Trajectory) -> None:
         """Note that the completion threshold cancelled an episode. Beside `take`, in either order."""
         self._stages.end(trajectory.episode)
         self._cut.add(trajectory)
 
-    def take(self, trajectory: Trajectory) -> Event:
+    def record_stored(self, trajectory: Trajectory) -> Event:
         """Count a stored trajectory, whose episode thereby gives its slot back, and return its event."""
         self._stages.end(trajectory.episode)
         self._acted = self.clock()
         outcome = trajectory.outcome
         self.steps += len(trajectory.steps)
         if outcome.failure:
-            self._fail(trajectory)
+            self._count_failure(trajectory)
         else:
             self.finished += 1
             with self._stages.lock:
                 self._finishing.add(1, self.clock())
             self._done.add(trajectory)
-            self._know(trajectory)
+            self._count_reward(trajectory)
             if outcome.success is None:
                 self._unjudged.add(trajectory.id)
         return self._event("trajectory", trajectory)
 
-    def judged(self, trajectory: Trajectory) -> Event:
+    def record_judged(self, trajectory: Trajectory) -> Event:
         """Count a trajectory that now has its judgement in its outcome, and return its event.
 
         Where the judgement failed, or found the site blocked, the episode is owed again.
@@ -128,18 +128,18 @@ class Monitor:
         mine = trajectory.id in self._unjudged
         self._unjudged.discard(trajectory.id)
         if trajectory.outcome.failure:
-            self._fail(trajectory)
+            self._count_failure(trajectory)
             self.finished -= mine
             self._withdrawn += not mine
         else:
-            self._know(trajectory)
+            self._count_reward(trajectory)
         return self._event("judged", trajectory)
 
-    def _know(self, trajectory: Trajectory) -> None:
+    def _count_reward(self, trajectory: Trajectory) -> None:
         self.known += trajectory.outcome.success is not None
         self.successes += bool(trajectory.outcome.success)
 
-    def _fail(self, trajectory: Trajectory) -> None:
+    def _count_failure(self, trajectory: Trajectory) -> None:
         kind = str(trajectory.outcome.failure)
         with self._stages.lock:
             self.failures[kind] += 1
@@ -231,7 +231,7 @@ class Monitor:
             **({"cut_bias": cut_bias(self._done, self._cut)} if self._cut.count else {}),
             "judged": self.judgements,
             "judge_tail_seconds": round(end - self._acted, 2) if self.judgements else 0.0,
-            **({"servers": found} if (found := self.servers()) else {}),
+            **({"servers": servers} if (servers := self.servers()) else {}),
             "stages": self._stages.facts(),
         }
 

@@ -1,4 +1,4 @@
-"""Which episode is in which stage, and how long the stages take."""
+"""The current stage of each running episode, and latency histograms per stage."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from webgym_cli.rollout.monitoring.latency import Latency, Rate
+from webgym_cli.rollout.monitoring.latency import LatencyWindow, Rate
 from webgym_cli.rollout.monitoring.snapshot import oldest
-from webgym_cli.rollout.plan import Owed
+from webgym_cli.rollout.plan import PendingEpisode
 
 _URL_LENGTH = 300
 
 
 class EpisodeStage(StrEnum):
-    """What an episode is busy with."""
+    """A stage of an episode, as the live view and the summary name it."""
 
     ADMISSION = "admission"
     """Waiting until the machine has room."""
@@ -36,8 +36,8 @@ class EpisodeStage(StrEnum):
 
 
 @dataclass(slots=True)
-class _Line:
-    """An episode that runs."""
+class _RunningEpisode:
+    """A running episode as the live view shows it."""
 
     id: str
     task: str
@@ -63,62 +63,61 @@ class _Line:
 
 
 @dataclass(slots=True)
-class Stages:
+class StageTimer:
     """The running episodes, and the latencies of all stages."""
 
     clock: Callable[[], float]
     """Seconds that never go back."""
     lock: threading.RLock = field(default_factory=threading.RLock)
-    """Held while something is counted or told: another thread may ask at any time."""
+    """Guards the counters: the status file is written from another thread."""
     _now: dict[EpisodeStage, int] = field(default_factory=lambda: dict.fromkeys(EpisodeStage, 0))
-    _latencies: dict[EpisodeStage, Latency] = field(
-        default_factory=lambda: {stage: Latency() for stage in EpisodeStage}
+    _latencies: dict[EpisodeStage, LatencyWindow] = field(
+        default_factory=lambda: {stage: LatencyWindow() for stage in EpisodeStage}
     )
-    _lines: dict[str, _Line] = field(default_factory=dict)
+    _running: dict[str, _RunningEpisode] = field(default_factory=dict)
     _stepping: Rate = field(init=False)
 
     def __post_init__(self) -> None:
         """Start counting steps."""
         self._stepping = Rate(self.clock())
 
-    def begin(self, owed: Owed) -> None:
-        """Note that an episode got a slot."""
-        episode, start = owed.episode, self.clock()
-        name = f"{episode.id}.{owed.attempt}" if owed.attempt else episode.id
-        line = _Line(name, episode.task.id, episode.max_steps, start, start)
+    def begin(self, owed: PendingEpisode) -> None:
+        """Record that an episode got a slot."""
+        planned, start = owed.episode, self.clock()
+        episode = _RunningEpisode(owed.trajectory_id, planned.task.id, planned.max_steps, start, start)
         with self.lock:
-            self._lines[episode.id] = line
+            self._running[planned.id] = episode
 
     def end(self, episode_id: str) -> None:
-        """Note that an episode gave its slot back."""
+        """Record that an episode released its slot."""
         with self.lock:
-            self._lines.pop(episode_id, None)
+            self._running.pop(episode_id, None)
 
     def time(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
         """Time a stage, whether or not its episode has a slot."""
-        return _Timing(self, self._lines.get(episode_id), stage)
+        return _Timing(self, self._running.get(episode_id), stage)
 
     def enter(self, stage: EpisodeStage) -> float:
-        """Note that an episode came into a stage, and return when."""
+        """Count an episode into a stage and return the time."""
         self._now[stage] += 1
         return self.clock()
 
     def leave(self, stage: EpisodeStage, start: float) -> None:
-        """Note that the episode that came at `start` left it."""
+        """Count an episode that entered at `start` out of its stage, and add its duration."""
         end = self.clock()
         self._now[stage] -= 1
         with self.lock:
             self._latencies[stage].add(end - start, end)
 
-    def stepped(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
-        """Note how many steps an episode has done, and where it is."""
-        line = self._lines.get(episode_id)
-        if line is None:
+    def record_step(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
+        """Record how many steps an episode has done, and its URL."""
+        episode = self._running.get(episode_id)
+        if episode is None:
             return
         with self.lock:
-            self._stepping.add(max(0, step - line.step), self.clock())
-        line.step, line.max_steps = step, max_steps
-        line.url = url[:_URL_LENGTH].encode(errors="replace").decode()  # half a character can't be written
+            self._stepping.add(max(0, step - episode.step), self.clock())
+        episode.step, episode.max_steps = step, max_steps
+        episode.url = url[:_URL_LENGTH].encode(errors="replace").decode()  # a lone surrogate can't be encoded as UTF-8
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return count, p50, p95 and total of each stage, in seconds."""
@@ -138,29 +137,28 @@ class Stages:
         return {
             "steps_per_second": round(self._stepping.per_second(now), 2),
             "stages": stages,
-            "running": len(self._lines),
-            "episodes": oldest([line.to_json(now) for line in self._lines.values()]),
+            "running": len(self._running),
+            "episodes": oldest([episode.to_json(now) for episode in self._running.values()]),
         }
 
 
 class _Timing(AbstractContextManager[None]):
-    """Times one stage; afterwards its episode is in the stage around it, if there is one.
+    """Context manager that times one stage; on exit the episode returns to the enclosing stage, if there is one."""
 
-    A class, since a generator takes longer and stages are timed several times a step.
-    """
+    # A class instead of a generator: stages are timed several times a step, and a generator is slower.
 
-    __slots__ = ("_before", "_line", "_stage", "_stages", "_start")
+    __slots__ = ("_before", "_episode", "_stage", "_stages", "_start")
 
-    def __init__(self, stages: Stages, line: _Line | None, stage: EpisodeStage) -> None:
-        self._stages, self._line, self._stage = stages, line, stage
+    def __init__(self, stages: StageTimer, episode: _RunningEpisode | None, stage: EpisodeStage) -> None:
+        self._stages, self._episode, self._stage = stages, episode, stage
 
     def __enter__(self) -> None:
         self._start = self._stages.enter(self._stage)
-        if self._line is not None:
-            self._before = self._line.stage, self._line.since
-            self._line.stage, self._line.since = self._stage, self._start
+        if self._episode is not None:
+            self._before = self._episode.stage, self._episode.since
+            self._episode.stage, self._episode.since = self._stage, self._start
 
     def __exit__(self, *exc: object) -> None:
         self._stages.leave(self._stage, self._start)
-        if self._line is not None:
-            self._line.stage, self._line.since = self._before
+        if self._episode is not None:
+            self._episode.stage, self._episode.since = self._before

@@ -13,11 +13,11 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.judging import JudgeLine, TrajectoryJudge
+from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
 from webgym_cli.rollout.monitoring.latency import Histogram
 from webgym_cli.rollout.monitoring.monitor import Monitor
 from webgym_cli.rollout.monitoring.snapshot import complete, ended, merge
-from webgym_cli.rollout.plan import Owed, RolloutPlan, plan_rollout
+from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan, plan_rollout
 from webgym_cli.rollout.ray.assignments import Ledger
 from webgym_cli.rollout.ray.messages import Item, Orders, Report, Ticket
 from webgym_cli.store.blocklist import Blocklist
@@ -49,7 +49,7 @@ class Head:
     judge_down: str = ""
     """Why the judge was given up, once it was."""
     _blocklist: Blocklist = field(init=False)
-    _line: JudgeLine | None = None
+    _line: JudgeQueue | None = None
     _told: set[str] = field(default_factory=set)
     """Ids of the trajectories that were counted."""
     _awaiting: dict[int, set[str]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Head:
         """Start judging what no rank will: what earlier commands left, and later what a lost rank leaves."""
         if judge is None:
             return []
-        self._line = line = JudgeLine(judge, self.run, self.monitor, JUDGE_RANK, self._judged)
+        self._line = line = JudgeQueue(judge, self.run, self.monitor, JUDGE_RANK, self._judged)
         for trajectory in unjudged:
             line.put(trajectory)
         return [group.create_task(line.work()) for _ in range(self.settings.judge.concurrency)]
@@ -111,7 +111,7 @@ class Head:
             self._stored(rank, item.trajectory, cut=cut)
         elif item.trajectory is not None:
             self._awaiting.get(rank, set()).discard(item.trajectory.id)
-            self.sink(self.monitor.judged(item.trajectory))
+            self.sink(self.monitor.record_judged(item.trajectory))
         elif item.ticket is not None and item.kind == "returned":
             self.ledger.give_back(rank, item.ticket.owed(self._episodes))
         elif item.ticket is not None:
@@ -136,7 +136,7 @@ class Head:
             self._stored(None, trajectory, cut=False)
         for trajectory in judged:
             if not trajectory.awaits_judgement:
-                self.sink(self.monitor.judged(trajectory))
+                self.sink(self.monitor.record_judged(trajectory))
         again = self.ledger.reclaim(rank, owed)
         self._progress.set()
         if self._line and not self.judge_down:
@@ -161,34 +161,34 @@ class Head:
         stages = {name: Histogram.from_json(stage).facts() for name, stage in merged["stages"].items()}
         return {"stages": stages, **({"servers": merged["servers"]} if merged["servers"] else {})}
 
-    def _is_shut(self, owed: Owed) -> bool:
+    def _is_shut(self, owed: PendingEpisode) -> bool:
         site = site_of(owed.episode.task.start_url)
         shut = site in self._blocklist.sites()
         if shut:
-            self.monitor.skipped(owed, f"{site} is on the blocklist")
+            self.monitor.record_skipped(owed, f"{site} is on the blocklist")
         return shut
 
     def _stored(self, rank: int | None, trajectory: Trajectory, *, cut: bool) -> None:
         self._told.add(trajectory.id)
-        self.sink(self.monitor.take(trajectory))
+        self.sink(self.monitor.record_stored(trajectory))
         if cut and trajectory.outcome.failure is FailureKind.CANCELLED:
-            self.monitor.cut(trajectory)
+            self.monitor.record_stopped_early(trajectory)
         if rank is not None and self._line and trajectory.awaits_judgement:
             self._awaiting.setdefault(rank, set()).add(trajectory.id)
 
     def _judged(self, trajectory: Trajectory, judgement: Judgement) -> None:
-        self.sink(self.monitor.judged(trajectory))
+        self.sink(self.monitor.record_judged(trajectory))
 
     def _finished(self, rank: int, ticket: Ticket) -> None:
         owed = self.ledger.finish(rank, ticket.episode)
         name = f"{ticket.episode}.{ticket.attempt}" if ticket.attempt else ticket.episode
         if owed is not None and name not in self._told:
-            self.monitor.skipped(owed, f"{site_of(owed.episode.task.start_url)} is on the blocklist")
+            self.monitor.record_skipped(owed, f"{site_of(owed.episode.task.start_url)} is on the blocklist")
         self._progress.set()
 
     def _on_disk(
-        self, held: dict[str, Owed], awaiting: set[str]
-    ) -> tuple[dict[str, Owed], list[Trajectory], list[Trajectory]]:
+        self, held: dict[str, PendingEpisode], awaiting: set[str]
+    ) -> tuple[dict[str, PendingEpisode], list[Trajectory], list[Trajectory]]:
         """Return what is still owed, by episode; what a lost rank stored but did not tell; what it had to judge."""
         plan, count = self.plan, len(self.plan.episodes)
         now = plan_rollout(self.run, self.settings, plan.split, plan.iteration, count, plan.policy)

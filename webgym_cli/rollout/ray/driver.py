@@ -19,15 +19,15 @@ from uuid import uuid4
 import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, RoleError, StoreError, UsageError, WebGymError
-from webgym_cli.jobs.ray_cluster import Node, RankLostError, RayCluster, comes_into_sight
+from webgym_cli.jobs.ray_cluster import ActorLostError, Node, RayCluster, wait_for_file
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.engine import LAST_WORD, summarise
+from webgym_cli.rollout.engine import WATCH_GRACE, summarize
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.ray.coordinator import Head
 from webgym_cli.rollout.ray.messages import Arrival, Posting, Report, Ticket
 from webgym_cli.rollout.ray.worker import LEASE, MARKER_SECONDS, RolloutRank
-from webgym_cli.rollout.resources import POLICY_KEY, Acting, Opener
+from webgym_cli.rollout.resources import POLICY_KEY, PolicyEndpoint, ResourceFactory
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import write_atomic
 
@@ -71,9 +71,9 @@ class ScaleOut:
     run: RunDir
     settings: Settings
     cluster: RayCluster
-    opener: Opener
+    opener: ResourceFactory
     """Opens an engine's parts; a function that each node can import."""
-    acting: Acting
+    acting: PolicyEndpoint
     environment: str
     sink: EventSink
     head: Head = field(init=False)
@@ -97,7 +97,10 @@ class ScaleOut:
         Raises `UsageError` when a node can't take part, `JobError` when all ranks are lost.
         """
         try:
-            async with self.opener(self.run, self.settings, Acting(), "") as parts, asyncio.TaskGroup() as group:
+            async with (
+                self.opener(self.run, self.settings, PolicyEndpoint(), "") as parts,
+                asyncio.TaskGroup() as group,
+            ):
                 beside = [*self.head.judges(group, parts.judge, unjudged), group.create_task(self._show())]
                 if watch is not None:
                     beside.append(group.create_task(_watch(watch)))
@@ -110,7 +113,7 @@ class ScaleOut:
         finally:
             await self._dismiss()
         head = self.head
-        summary = summarise(self.run, self.plan, self.acting.name, head.monitor, head.judge_down)
+        summary = summarize(self.run, self.plan, self.acting.name, head.monitor, head.judge_down)
         return {**summary, **head.facts(), "ranks": len(self._met), "ranks_lost": head.lost}
 
     async def _work(self, group: asyncio.TaskGroup, beside: list[asyncio.Task[None]], *, watched: bool) -> None:
@@ -131,7 +134,7 @@ class ScaleOut:
                 talks |= await self._recruit(group)
             if not talks and not self._over:
                 if watched:
-                    await asyncio.sleep(LAST_WORD)
+                    await asyncio.sleep(WATCH_GRACE)
                 raise self._deserted()
 
     @property
@@ -182,7 +185,7 @@ class ScaleOut:
             arrival = Arrival.model_validate_json(answer)
             await self._check(rank, arrival, marker)
             await self.cluster.ask(rank.handle.begin, self.opener, self._secrets(), seconds=ARRIVAL)
-        except RankLostError as error:
+        except ActorLostError as error:
             self._say(rank, f"did not begin: {error}")
             await self._part(rank)
             return None
@@ -215,7 +218,7 @@ class ScaleOut:
                 hint=f'pip install "webgym[ray]=={webgym_cli.__version__}" on {rank.node.name}',
             )
         answer = self.run.status().parent / f"{marker}.{rank.number}"
-        if arrival.fault is not None or not await comes_into_sight(answer, MARKER_SECONDS):
+        if arrival.fault is not None or not await wait_for_file(answer, MARKER_SECONDS):
             raise UsageError(
                 f"{rank.node.name} ({rank.node.address}) does not see {self.run.root} as it is here",
                 hint="put the run on a file system that every node mounts at the same path",
@@ -242,7 +245,7 @@ class ScaleOut:
                 if report.ended:
                     break
             error = report.fault.error(rank.name) if report.fault else None
-        except RankLostError as lost:
+        except ActorLostError as lost:
             error = JobError(f"{rank.name}: {lost}", hint=_AGAIN)
         if isinstance(error, UsageError | StoreError) and not isinstance(error, RoleError):
             raise error
@@ -289,7 +292,7 @@ class ScaleOut:
 
     async def _send_home(self, rank: Rank) -> None:
         try:
-            with suppress(RankLostError, OSError):  # OSError: the reader of our events is gone
+            with suppress(ActorLostError, OSError):  # OSError: the reader of our events is gone
                 answer = await self.cluster.ask(rank.handle.dismiss, rank.heard, seconds=_FAREWELL)
                 self._take(rank, Report.model_validate_json(answer))
         finally:

@@ -17,8 +17,8 @@ from webgym_cli.records.base import Record
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Generation, Trajectory
-from webgym_cli.rollout.plan import Owed
-from webgym_cli.rollout.resources import Acting
+from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.rollout.resources import PolicyEndpoint
 
 
 class Ticket(Record):
@@ -29,13 +29,13 @@ class Ticket(Record):
     failures: int = Field(default=0, ge=0)
 
     @classmethod
-    def of(cls, owed: Owed) -> Ticket:
+    def of(cls, owed: PendingEpisode) -> Ticket:
         """Return the ticket of an owed episode."""
         return cls(episode=owed.episode.id, attempt=owed.attempt, failures=owed.failures)
 
-    def owed(self, episodes: dict[str, Episode]) -> Owed:
+    def owed(self, episodes: dict[str, Episode]) -> PendingEpisode:
         """Return the owed episode, by the plan."""
-        return Owed(episodes[self.episode], self.attempt, self.failures)
+        return PendingEpisode(episodes[self.episode], self.attempt, self.failures)
 
 
 class Posting(Record):
@@ -53,7 +53,7 @@ class Posting(Record):
     given_up: int
     share: tuple[Ticket, ...]
     """The rank's share of what is owed, for its status; which episodes it gets is decided one by one."""
-    acting: Acting
+    acting: PolicyEndpoint
     environment: str
 
 

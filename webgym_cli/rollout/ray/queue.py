@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webgym_cli.records.episode import Episode
-from webgym_cli.rollout.plan import Owed
+from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.ray.messages import Item, Orders, Report, Ticket
 
 
@@ -48,8 +48,8 @@ class RankQueue:
         """`episodes`: the plan's, by id."""
         self._episodes = episodes
         self._outbox = outbox
-        self._ready: deque[Owed] = deque()
-        self._takers: deque[asyncio.Future[Owed | None]] = deque()
+        self._ready: deque[PendingEpisode] = deque()
+        self._takers: deque[asyncio.Future[PendingEpisode | None]] = deque()
         self._over = False
         self._depth = 0
 
@@ -58,22 +58,22 @@ class RankQueue:
         """How many takers wait."""
         return sum(not taker.done() for taker in self._takers)
 
-    async def take(self) -> Owed | None:
+    async def take(self) -> PendingEpisode | None:
         """Return the next episode that the driver gives; None once it says that nothing more will come."""
         if self._ready:
             return self._ready.popleft()
         if self._over:
             return None
-        taker: asyncio.Future[Owed | None] = asyncio.get_running_loop().create_future()
+        taker: asyncio.Future[PendingEpisode | None] = asyncio.get_running_loop().create_future()
         self._takers.append(taker)
         self._outbox.news.set()
         return await taker
 
-    async def give_back(self, owed: Owed) -> None:
+    async def give_back(self, owed: PendingEpisode) -> None:
         """Tell the driver that an episode is to be tried again, by whoever is free."""
         self._outbox.put(Item(kind="returned", ticket=Ticket.of(owed)))
 
-    async def finish(self, owed: Owed) -> None:
+    async def finish(self, owed: PendingEpisode) -> None:
         """Tell the driver that an episode needs nothing more."""
         self._outbox.put(Item(kind="finished", ticket=Ticket.of(owed)))
 
@@ -94,13 +94,13 @@ class RankQueue:
             while self._takers:
                 self._answer(self._takers.popleft(), None)
 
-    def _hand(self, owed: Owed) -> None:
+    def _hand(self, owed: PendingEpisode) -> None:
         while self._takers:
             if self._answer(self._takers.popleft(), owed):
                 return
         self._ready.append(owed)
 
-    def _answer(self, taker: asyncio.Future[Owed | None], owed: Owed | None) -> bool:
+    def _answer(self, taker: asyncio.Future[PendingEpisode | None], owed: PendingEpisode | None) -> bool:
         if taker.done():  # cancelled
             return False
         taker.set_result(owed)

@@ -18,15 +18,15 @@ from typing import Any
 
 import webgym_cli
 from webgym_cli.errors import RoleError, UsageError, WebGymError
-from webgym_cli.jobs.ray_cluster import comes_into_sight
+from webgym_cli.jobs.ray_cluster import wait_for_file
 from webgym_cli.records.events import Event
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.engine import Rollout
+from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, read_plan
 from webgym_cli.rollout.ray.messages import Arrival, Fault, Item, Orders, Posting, Report, lean
 from webgym_cli.rollout.ray.queue import Outbox, RankQueue
-from webgym_cli.rollout.resources import Opener
+from webgym_cli.rollout.resources import ResourceFactory
 from webgym_cli.store.run import RunDir
 
 LEASE = 60.0
@@ -41,7 +41,7 @@ _OWN_WORDS = ("status", "trajectory", "judged")
 """Events of the engine that the driver makes itself, for all ranks together."""
 
 
-class RankEngine(Rollout):
+class RankEngine(RolloutEngine):
     """An engine that also tells of each trajectory once it is on disk."""
 
     def __init__(self, *args: Any, tell: Callable[[Item], None], **others: Any) -> None:
@@ -52,8 +52,8 @@ class RankEngine(Rollout):
         super()._store(trajectory)
         self._tell(Item(kind="stored", trajectory=lean(trajectory)))
 
-    def _judged(self, trajectory: Trajectory, judgement: Judgement) -> None:
-        super()._judged(trajectory, judgement)
+    def _on_judged(self, trajectory: Trajectory, judgement: Judgement) -> None:
+        super()._on_judged(trajectory, judgement)
         self._tell(Item(kind="judged", trajectory=lean(trajectory)))
 
 
@@ -76,7 +76,7 @@ class RolloutRank:
         self._posting = Posting.model_validate_json(posting)
         self._outbox = Outbox()
         fault = None
-        if not await comes_into_sight(Path(self._posting.marker), MARKER_SECONDS):
+        if not await wait_for_file(Path(self._posting.marker), MARKER_SECONDS):
             fault = Fault(name=UsageError.__name__, message=f"{self._posting.root} is not the driver's folder")
         else:
             await asyncio.to_thread(Path(f"{self._posting.marker}.{self._posting.rank}").touch)
@@ -89,7 +89,7 @@ class RolloutRank:
         )
         return arrival.model_dump_json()
 
-    async def begin(self, opener: Opener, secrets: dict[str, str]) -> None:
+    async def begin(self, opener: ResourceFactory, secrets: dict[str, str]) -> None:
         """Start the engine. `secrets`: values of environment variables that this node may lack."""
         for name, value in secrets.items():
             os.environ.setdefault(name, value)
@@ -132,7 +132,7 @@ class RolloutRank:
         if self._queue is not None:
             self._queue.follow(orders)
         if orders.cut and self._engine is not None:
-            self._engine.cut()
+            self._engine.stop_early()
 
     def _report(self) -> Report:
         engine, wanting = self._engine, self._queue.wanting if self._queue else 0
@@ -145,7 +145,7 @@ class RolloutRank:
             fault=self._fault,
         )
 
-    async def _run(self, opener: Opener) -> None:
+    async def _run(self, opener: ResourceFactory) -> None:
         posting, run = self._posting, RunDir(Path(self._posting.root))
         try:
             plan = await asyncio.to_thread(_plan, posting, run)
@@ -155,7 +155,7 @@ class RolloutRank:
                     plan,
                     run,
                     posting.settings,
-                    parts.actor,
+                    parts.agent,
                     parts.pool,
                     self._note,
                     parts.judge,

@@ -18,7 +18,7 @@ import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, RoleError, UsageError
 from webgym_cli.jobs.process import KILL_MARGIN
-from webgym_cli.jobs.ray_cluster import Node, RankLostError, RayCluster, open_cluster
+from webgym_cli.jobs.ray_cluster import ActorLostError, Node, RayCluster, open_cluster
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.nodes.coordinator import LedCrew
@@ -107,7 +107,7 @@ class RayCrew(LedCrew):
             try:
                 report = Report.model_validate_json(await self._ask(member, "report"))
                 await self._collect(member, report.made)
-            except RankLostError as error:
+            except ActorLostError as error:
                 raise JobError(f"{member.name} was lost with its last files: {error}", hint=self.hint) from error
 
     async def dismiss(self) -> None:
@@ -156,7 +156,7 @@ class RayCrew(LedCrew):
                 seconds=BEGIN_SECONDS,
             )
             self._talks.append(asyncio.create_task(self._talk(member)))
-        except RankLostError as error:
+        except ActorLostError as error:
             raise JobError(f"{member.name} did not begin: {error}", hint=self.hint) from error
 
     async def _arrive(self, member: Member) -> Arrival:
@@ -208,7 +208,7 @@ class RayCrew(LedCrew):
                 member.ear.take(report.word)
                 await self._collect(member, report.made)
                 await asyncio.sleep(ASK_SECONDS)
-        except (RankLostError, OSError) as error:
+        except (ActorLostError, OSError) as error:
             last = member.ear.hear() or NodeWord(
                 command="", host=member.node.name, pid=0, rank=member.rank, training=self.training
             )
@@ -247,6 +247,6 @@ class RayCrew(LedCrew):
     async def _send_home(self, member: Member) -> None:
         word = member.ear.hear()
         if word is None or not word.gone:
-            with suppress(RankLostError):  # its process is gone, and its trainer with it
+            with suppress(ActorLostError):  # its process is gone, and its trainer with it
                 await self._ask(member, "end", seconds=self._settings.train.stop_grace + KILL_MARGIN)
         await self._cluster.kill(member.handle)

@@ -17,7 +17,7 @@ import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.process import Job
-from webgym_cli.jobs.ray_cluster import comes_into_sight
+from webgym_cli.jobs.ray_cluster import wait_for_file
 from webgym_cli.records.base import Record
 from webgym_cli.train import working_dir as partial
 from webgym_cli.train.failure import failed, peer_lost
@@ -90,7 +90,7 @@ class TrainNode:
             self._python = role_python(given.settings, "train")
         except WebGymError as error:
             fault = f"{error}; {error.hint}" if error.hint else str(error)
-        sees = bool(given.marker) and await comes_into_sight(Path(given.marker), MARKER_SECONDS)
+        sees = bool(given.marker) and await wait_for_file(Path(given.marker), MARKER_SECONDS)
         if not sees:
             key = hashlib.sha256(f"{given.root} {given.rank}".encode()).hexdigest()[:16]
             self._depot = await asyncio.to_thread(Depot, role_home() / "nodes" / key)
