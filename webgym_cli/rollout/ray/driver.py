@@ -39,7 +39,6 @@ NEW_NODES = 10.0
 """Seconds between two looks for nodes that joined."""
 _FAREWELL = 40.0
 """Seconds for a rank to store what runs as cancelled and to close its browsers."""
-_BOARD_SECONDS = 0.5
 _AGAIN = "run the same command again: what is stored stays"
 
 
@@ -86,7 +85,6 @@ class ScaleOut:
     """Why the last rank that is out is out."""
 
     def __post_init__(self) -> None:
-        """Open the book."""
         self.head = Head(self.plan, self.run, self.settings, self.sink)
 
     async def execute(
@@ -284,7 +282,7 @@ class ScaleOut:
         while True:
             if snapshot := self.head.snapshot():
                 self.sink({"event": "status", "transient": True, **snapshot})
-            await asyncio.sleep(_BOARD_SECONDS)
+            await asyncio.sleep(0.5)
 
     async def _dismiss(self) -> None:
         """Have the ranks that are left store what runs as cancelled, close their browsers and end."""
