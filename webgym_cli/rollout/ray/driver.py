@@ -36,7 +36,6 @@ SILENCE = LEASE + 30.0
 ARRIVAL = 120.0
 """Seconds in which a node must have begun a rank: Ray may have to start a process, or to wait for a free CPU."""
 NEW_NODES = 10.0
-"""Seconds between two looks for nodes that joined."""
 _FAREWELL = 40.0
 """Seconds for a rank to store what runs as cancelled and to close its browsers."""
 _AGAIN = "run the same command again: what is stored stays"
@@ -50,7 +49,6 @@ class Rank:
     node: Node
     handle: Any
     sent: int = 0
-    """How many orders it got."""
     heard: int = 0
     """How many of its items arrived."""
     wanting: int = 0
