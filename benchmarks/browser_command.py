@@ -7,7 +7,7 @@ import psutil
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.miniwob.environment import browser_for_pages
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 
 _OWN = ("--user-data-dir=", "--remote-debugging-pipe")
 """What each start has for itself."""
@@ -22,4 +22,4 @@ async def browser_command() -> list[str]:
                 argument.startswith("--type=") for argument in arguments
             ):
                 return [argument for argument in arguments if not argument.startswith(_OWN)]
-    raise RoleError("the browser's command line can't be read", hint="webgym doctor")
+    raise VenvError("the browser's command line can't be read", hint="webgym doctor")

@@ -27,7 +27,7 @@ Sizes = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bench:
-    """Runs jobs in processes of their own. Its methods raise `JobError`, and `RoleError` without the role."""
+    """Runs jobs in processes of their own. Its methods raise `JobError`, and `VenvError` without the role."""
 
     folder: Path
     steps: int

@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from webgym_cli.config.rollout import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -17,7 +17,7 @@ async def chromium():
 
     try:
         executable = find_chromium(BrowserSettings())
-    except RoleError as error:
+    except VenvError as error:
         pytest.skip(str(error))
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=str(executable), args=["--no-sandbox"])

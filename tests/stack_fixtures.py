@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model
 from webgym_cli.venvs.locate import device, role_python
 
@@ -24,7 +24,7 @@ def needs(role: str) -> Path:
     """Return a role's interpreter; skip the test where the role has not been set up."""
     try:
         return role_python(load(), role)
-    except RoleError as error:
+    except VenvError as error:
         pytest.skip(str(error))
 
 

@@ -8,7 +8,7 @@
     ├── BelowThresholdError           5   finished, but below --min-success
     ├── StoreError                    1   the run directory can't be read or written
     ├── RunLockedError               75   another webgym works on the run
-    ├── RoleError                     2   a role environment or the browser is missing or broken
+    ├── VenvError                     2   a role environment or the browser is missing or broken
     └── BoundaryError                 1   a boundary (browser, policy, judge) failed: an episode stores it as a failure
 
 `BoundaryError` carries a `FailureKind`; a rollout turns it into data, every other command into exit code 1.
@@ -54,7 +54,7 @@ class SettingsError(UsageError):
     """A settings key is unknown, or its value is not allowed."""
 
 
-class RoleError(UsageError):
+class VenvError(UsageError):
     """A role environment or the browser is missing or broken."""
 
 

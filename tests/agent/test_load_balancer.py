@@ -30,7 +30,7 @@ async def over():
     policies = []
 
     def make(*hosts, **limits):
-        policies.append(balanced(*hosts, **{"policy_failures": 1, "policy_pause": 60, **limits}))
+        policies.append(balanced(*hosts, **{"policy_failures": 1, "policy_cooldown": 60, **limits}))
         return policies[-1]
 
     yield make
@@ -178,7 +178,7 @@ async def test_the_servers_of_many_episodes_are_forgotten(hosts, over, monkeypat
 
 async def test_a_server_that_dies_loses_no_request_and_comes_back(hosts, over):
     stays, dies = hosts[:2]
-    policy = over(stays, dies, policy_pause=0.01, policy_pause_max=0.02)
+    policy = over(stays, dies, policy_cooldown=0.01, policy_cooldown_max=0.02)
     stays.gate.clear()
     dies.gate.clear()
     under_way = asyncio.create_task(together(policy, 8))
@@ -275,7 +275,7 @@ async def test_when_none_is_left_all_are_named_and_no_key(hosts, over):
 
 
 async def test_a_request_waits_for_the_first_that_comes_back(hosts, over):
-    policy = over(*hosts[:2], policy_pause=0.01, policy_pause_max=0.02)
+    policy = over(*hosts[:2], policy_cooldown=0.01, policy_cooldown_max=0.02)
     for host in hosts[:2]:
         host.status = host.health = 500
     waiting = asyncio.create_task(together(policy, 5))
@@ -288,7 +288,7 @@ async def test_a_request_waits_for_the_first_that_comes_back(hosts, over):
 
 async def test_a_server_that_looks_healthy_but_fails_is_opened_again(hosts, over):
     works, fails = hosts[:2]
-    policy = over(works, fails, policy_pause=0.01, policy_pause_max=0.02)
+    policy = over(works, fails, policy_cooldown=0.01, policy_cooldown_max=0.02)
     fails.status = 500
     async with asyncio.timeout(30):
         while counted(policy, fails, "opened") < (3,):
@@ -311,7 +311,7 @@ async def test_a_cancelled_request_gives_its_place_back(hosts, over):
 
 
 async def test_a_cancelled_trial_lets_another_request_try(hosts, over):
-    policy = over(hosts[0], policy_pause=0.01, policy_retries=0)
+    policy = over(hosts[0], policy_cooldown=0.01, policy_retries=0)
     hosts[0].statuses = [500]
     await failure(policy.reply(PROMPT))
     hosts[0].gate.clear()
@@ -338,7 +338,7 @@ async def test_one_who_waits_for_a_server_can_be_cancelled(hosts, over):
 
 
 async def test_closing_ends_the_probes(hosts):
-    policy = balanced(*hosts[:2], policy_failures=1, policy_pause=0.01, policy_pause_max=0.01)
+    policy = balanced(*hosts[:2], policy_failures=1, policy_cooldown=0.01, policy_cooldown_max=0.01)
     hosts[0].status = hosts[0].health = 500
     await policy.reply(PROMPT)
     await hosts[0].until(lambda: hosts[0].probed >= 2)

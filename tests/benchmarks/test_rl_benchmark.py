@@ -11,7 +11,7 @@ from benchmarks.rl_bench import Bench
 from benchmarks.rl_data import Conversations
 from benchmarks.rl_gpu import MODELS, peak, step_flops
 from tests.stack_fixtures import needs
-from webgym_cli.errors import JobError, RoleError
+from webgym_cli.errors import JobError, VenvError
 
 SMALL = Conversations(groups=2, size=4, prompt=12, answer=20, longest=60, vocabulary=50)
 TINY = replace(
@@ -201,10 +201,10 @@ def test_an_unknown_gpu_has_no_share(tmp_path, jobs):
 
 def test_without_the_role_the_next_command_is_named(monkeypatch, capsys):
     def missing(*_):
-        raise RoleError("the train environment has not been set up", hint="webgym setup --role train")
+        raise VenvError("the train environment has not been set up", hint="webgym setup --role train")
 
     monkeypatch.setattr(rl_bench, "role_python", missing)
-    assert rl.main(["--quick", "--only", "packing"]) == RoleError.exit_code
+    assert rl.main(["--quick", "--only", "packing"]) == VenvError.exit_code
     assert "next: webgym setup --role train" in capsys.readouterr().err
 
 

@@ -46,7 +46,7 @@ def filled(folder: Path) -> RunDir:
         "algorithm_config.bf16=false",
         "algorithm_config.deepspeed_config_filename=null",
         "algorithm_config.min_token_length=1",
-        "roles.device=cpu",
+        "venvs.device=cpu",
         "policy_config.template=qwen3_vl_nothink",
     ]
     create_or_open(run, load(overrides=overrides))

@@ -20,8 +20,8 @@ from webgym_cli.store.run import RunDir, create_or_open
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 SHOW = "\x01printf '<%s>' \r"
 """Keys that have the line printed, a word each, in place of running it."""
-KEYS = f"webgym comp\tgam\truns/a\t{SHOW}webgym roll\tgam\t-s roles.dev\tcp\t{SHOW}exit\r"
-COMPLETED = ("<webgym><compare><gamma><runs/alpha>", "<webgym><rollout><gamma><-s><roles.device=cpu>")
+KEYS = f"webgym comp\tgam\truns/a\t{SHOW}webgym roll\tgam\t-s venvs.dev\tcp\t{SHOW}exit\r"
+COMPLETED = ("<webgym><compare><gamma><runs/alpha>", "<webgym><rollout><gamma><-s><venvs.device=cpu>")
 SILENCE = 30
 """Seconds without a word after which an interactive bash is given up."""
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
@@ -116,13 +116,13 @@ NEEDED = ('tasks.difficulty_ratio={"easy": 1}', "rl.actor.loss_scale_factor=1", 
 
 def test_settings_are_offered_and_their_values(place):
     assert complete.settings("") == [f"{key}=" for key in known_keys()]
-    assert complete.settings("roles.dev") == [
-        "roles.device=",
-        "roles.device=auto",
-        "roles.device=cpu",
-        "roles.device=cuda",
+    assert complete.settings("venvs.dev") == [
+        "venvs.device=",
+        "venvs.device=auto",
+        "venvs.device=cpu",
+        "venvs.device=cuda",
     ]
-    assert complete.settings("roles.device=c") == complete.settings("roles.dev")
+    assert complete.settings("venvs.device=c") == complete.settings("venvs.dev")
     assert complete.settings("tasks.no_rep") == ["tasks.no_repeats=", "tasks.no_repeats=true", "tasks.no_repeats=false"]
     assert complete.settings("seed=") == ["seed=", "seed=0"]
     assert complete.settings("nosuch") == []
@@ -151,7 +151,7 @@ def test_ids_are_offered_of_the_run_that_is_named(place):
         (["webgym", "rollout", "gamma", "--policy", "o"], ["oracle"]),
         (["webgym", "tasks", "sample", "si"], ["sites:all"]),
         (["webgym", "tasks", "sample", "weba"], ["webarena:fixture"]),
-        (["webgym", "rollout", "-s", "roles.device=cu"], ["roles.device=cuda"]),
+        (["webgym", "rollout", "-s", "venvs.device=cu"], ["venvs.device=cuda"]),
         (["webgym", "config", "show", "--run", "ga"], ["gamma"]),
     ],
     ids=lambda part: " ".join(part),
@@ -172,8 +172,8 @@ def test_each_shell_is_answered(place, shell, words, offered):
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["rollout", "gamma", "-s", "roles.device", "="], ["auto", "cpu", "cuda"]),
-        (["rollout", "gamma", "-s", "roles.device", "=", "cu"], ["cuda"]),
+        (["rollout", "gamma", "-s", "venvs.device", "="], ["auto", "cpu", "cuda"]),
+        (["rollout", "gamma", "-s", "venvs.device", "=", "cu"], ["cuda"]),
         (["rollout", "gamma", "--split", "=", "tr"], ["train"]),
         (["tasks", "sample", "miniwob", ":"], ["all"]),
         (["rollout", "-s", "seed", "=", "3", "gam"], ["gamma"]),
@@ -231,11 +231,11 @@ def test_it_works_in_an_interactive_zsh(place):
 def test_it_works_in_fish(place):
     script = "source (_WEBGYM_COMPLETE=source_fish webgym | psub)\n" + "\n".join(
         f'complete -C "webgym {words}"'
-        for words in ("comp", "gc gam", "rollout gamma -s roles.device=", "rollout x --split ")
+        for words in ("comp", "gc gam", "rollout gamma -s venvs.device=", "rollout x --split ")
     )
     said = subprocess.run(["fish", "-c", script], capture_output=True, text=True, timeout=60, check=True)
     offered = [line.partition("\t")[0] for line in said.stdout.splitlines()]
-    values = [f"roles.device={value}" for value in ("", "auto", "cpu", "cuda")]
+    values = [f"venvs.device={value}" for value in ("", "auto", "cpu", "cuda")]
     assert offered == ["compare", "gamma", *values, "test", "train"]
 
 

@@ -21,7 +21,7 @@ PLANS = {
     "loop": (["loop", "new", "-c", "demo", "-s", "policy_config.base_model={model}"], "loop"),
     "curriculum": (["curriculum", "new", "-c", "demo-webrl", "-s", "policy_config.base_model={model}"], "curriculum"),
     "resume": (["resume", "run"], "prepare"),
-    "serve": (["serve", "run", "-s", "roles.serve={python}"], "serve"),
+    "serve": (["serve", "run", "-s", "venvs.serve={python}"], "serve"),
     "report": (["report", "run", "--json"], "report"),
     "import": (["import", "agentlab", "lab", "run"], "import"),
     "export-sharegpt": (["export-sharegpt", "run", "-o", "out", "--format", "hf"], "export-sharegpt"),
@@ -29,7 +29,7 @@ PLANS = {
     "gc": (["gc", "run", "--json", "--recode", "webp"], None),
     "init-model": (["init-model", "tiny", "tiny", "--json"], "init-model"),
     "setup": (["setup", "--role", "train", "--device", "cpu"], None),
-    "train": (["train", "run", "-s", "roles.train={python}"], None),
+    "train": (["train", "run", "-s", "venvs.train={python}"], None),
 }
 
 
@@ -86,7 +86,7 @@ def test_a_dry_training_writes_nothing(place):
     """Its plan reads what `prepare` wrote."""
     assert webgym("prepare", "run", cwd=place).returncode == 0
     before = tree(place)
-    said = webgym("train", "run", "-s", f"roles.train={place / 'python'}", "--dry-run", cwd=place)
+    said = webgym("train", "run", "-s", f"venvs.train={place / 'python'}", "--dry-run", cwd=place)
     assert said.returncode == 0, said.stderr
     assert tree(place) == before
     (plan,) = map(json.loads, said.stdout.splitlines())

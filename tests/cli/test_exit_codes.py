@@ -27,7 +27,7 @@ def failed(run):
 
 
 def wrong(run):
-    return webgym("prepare", run.root, "-s", "roles.devise=cpu", cwd=run.root.parent)
+    return webgym("prepare", run.root, "-s", "venvs.devise=cpu", cwd=run.root.parent)
 
 
 def missing(run):
@@ -38,7 +38,7 @@ def child_failed(run):
     python = run.root.parent / "python"
     python.write_text("#!/bin/sh\necho 'ValueError: no such device'\nexit 3\n")
     python.chmod(0o755)
-    return webgym("serve", run.root, "-s", f"roles.serve={python}", "-s", "serve.port=0", cwd=run.root.parent)
+    return webgym("serve", run.root, "-s", f"venvs.serve={python}", "-s", "serve.port=0", cwd=run.root.parent)
 
 
 def below(run):
@@ -68,7 +68,7 @@ def signalled(number):
 CASES = {
     0: (done, ""),
     1: (failed, "not all is as it was written"),
-    2: (wrong, "did you mean 'roles.device'?"),
+    2: (wrong, "did you mean 'venvs.device'?"),
     3: (missing, "did you mean {run}?"),
     4: (child_failed, "no such device"),
     5: (below, "success rate 0.8 is below --min-success 0.9"),

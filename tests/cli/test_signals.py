@@ -143,7 +143,7 @@ def test_serve_ends_its_server(run, number, code):
     python.write_text(f"#!/bin/sh\necho $$ > {fifo}\nexec sleep 600\n")
     python.chmod(0o755)
     told = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    child = begun(run, "serve", run.root, "-s", f"roles.serve={python}", "-s", "serve.port=0")
+    child = begun(run, "serve", run.root, "-s", f"venvs.serve={python}", "-s", "serve.port=0")
     assert select.select([told], [], [], LIMIT)[0], "no server was started"
     server = int(os.read(told, 100))
     os.close(told)

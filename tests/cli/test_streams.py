@@ -23,7 +23,7 @@ JSON = {
     "report": ["report", "run", "--json"],
     "gc": ["gc", "run", "--json"],
     "config show": ["config", "show", "--json"],
-    "doctor": ["doctor", "-s", "roles.serve=python", "-s", "roles.train=python", "--json"],
+    "doctor": ["doctor", "-s", "venvs.serve=python", "-s", "venvs.train=python", "--json"],
     "prepare": ["prepare", "run"],
     "judge": ["judge", "run", "--all", "-s", "judge.base_url=scripted"],
     "import": ["import", "agentlab", "lab", "new"],

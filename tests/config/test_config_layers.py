@@ -5,9 +5,10 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from webgym_cli.config.load import load, load_with_sources
+from webgym_cli.config.load import flatten, known_keys, load, load_with_sources, parse_saved
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
+from webgym_cli.config.renamed import RENAMED, RenamedSettingWarning, current_name
 from webgym_cli.errors import SettingsError
 
 
@@ -224,3 +225,66 @@ def test_loading_leaves_the_machine_learning_stack_alone():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+OLD_NAMES = {
+    "browser.settle_seconds": 1.5,
+    "filters.bands": ["easy"],
+    "roles.device": "cpu",
+    "rollout.policy_pause": 2.0,
+    "serve.between_phases": "stop",
+    "train.file_systems": "separate",
+}
+
+
+def test_every_old_name_has_a_setting_and_none_is_one():
+    assert {current_name(key) for key in OLD_NAMES} <= known_keys().keys()
+    for old, new in RENAMED.items():
+        assert old not in known_keys()
+        assert any(key == new or key.startswith(f"{new}.") for key in known_keys())
+
+
+@pytest.mark.parametrize("key", OLD_NAMES)
+def test_old_names_work_in_every_layer_with_a_note(key, written, monkeypatch):
+    section, name = key.split(".")
+    value, new = OLD_NAMES[key], current_name(key)
+    file, text = written("a.json", json.dumps({section: {name: value}})), json.dumps(value)
+    variable = f"WEBGYM_{section}__{name}".upper()
+    plain = value if isinstance(value, str) else text
+    for layer in ({"files": [file]}, {"run_config": file}, {"overrides": [f"{key}={text}"]}, {}):
+        with monkeypatch.context() as patch, pytest.warns(RenamedSettingWarning, match=f"{key} is called {new} now"):
+            if not layer:
+                patch.setenv(variable, plain)
+            assert flatten(load(**layer).model_dump(mode="json"))[new] == value
+
+
+def test_the_new_name_wins_over_the_old_one_beside_it(written):
+    file = written("a.yaml", "roles: {device: cuda, serve: /a}\nvenvs: {device: cpu}")
+    with pytest.warns(RenamedSettingWarning):
+        settings = load([file])
+    assert (settings.venvs.device, settings.venvs.serve) == ("cpu", "/a")
+
+
+def test_a_section_under_its_old_name_may_be_empty_or_json_in_the_environment(written, monkeypatch):
+    load([written("a.yaml", "roles:\n")])
+    monkeypatch.setenv("WEBGYM_ROLES", '{"device": "cpu"}')
+    with pytest.warns(RenamedSettingWarning):
+        assert load().venvs.device == "cpu"
+
+
+def test_an_unknown_key_of_a_renamed_section_gets_the_nearest_name():
+    with pytest.warns(RenamedSettingWarning), pytest.raises(SettingsError, match=r"did you mean 'venvs.device'"):
+        load(overrides=["roles.devise=cpu"])
+
+
+def test_a_run_keeps_its_settings_whatever_they_are_called():
+    assert parse_saved({"roles": {"device": "cpu"}, "train": {"extra": {"a": {"b": 1}}}}) == Settings.model_validate(
+        {"venvs": {"device": "cpu"}, "train": {"extra": {"a": {"b": 1}}}}
+    )
+
+
+def test_the_note_comes_once_and_on_stderr():
+    told = [sys.executable, "-m", "webgym_cli", "config", "show", "--json"]
+    done = subprocess.run([*told, "-s", "roles.device=cpu"], capture_output=True, text=True, check=True)
+    assert done.stderr == "note: -s roles.device: roles.device is called venvs.device now (the old name still works)\n"
+    assert '"venvs.device", "value": "cpu"' in done.stdout

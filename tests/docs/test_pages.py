@@ -20,6 +20,7 @@ from tests.docs.pages import (
 from webgym_cli.cli.app import app
 from webgym_cli.config.load import known_keys, load
 from webgym_cli.config.model import Settings
+from webgym_cli.config.renamed import RENAMED
 from webgym_cli.config.shipped import shipped_root
 
 COMMANDS = [(page, line, args) for page in PAGES for line in shell_lines(page) for args in webgym_commands(line)]
@@ -57,7 +58,10 @@ def test_there_are_commands_in_blocks():
         ("webgym show runs/a x --open   # one page", [["show", "runs/a", "x", "--open"]]),
         ("A=1 .venv/bin/webgym config reference > x.md && ls", [["config", "reference"]]),
         ("webgym inspect-buffer r -q | webgym judge r -", [["inspect-buffer", "r", "-q"], ["judge", "r", "-"]]),
-        ("webgym rollout r -s 'filters.bands=[\"easy\"]'", [["rollout", "r", "-s", 'filters.bands=["easy"]']]),
+        (
+            "webgym rollout r -s 'tasks.x=[\"easy\"]'",
+            [["rollout", "r", "-s", 'tasks.x=["easy"]']],
+        ),
         ("echo webgym", []),
     ],
 )
@@ -88,7 +92,7 @@ def test_a_command_in_the_text_is_one(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_setting_in_the_text_is_one(page):
-    keys = known_keys()
+    keys = {*known_keys(), *(RENAMED if name(page) == "docs/settings.md" else ())}
     for code in inline_code(page):
         found = SETTING.match(code)
         if not found or found[1].split(".")[0] not in Settings.model_fields or found[1].endswith(FILE_ENDS):

@@ -13,6 +13,7 @@ from webgym_cli.cli.app import app
 from webgym_cli.config.load import flatten, known_keys
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.reference import fields_table, settings_reference
+from webgym_cli.config.renamed import RENAMED
 from webgym_cli.store.index.schema import TABLES
 
 AGAIN = "write it anew: .venv/bin/python -m tests.docs.generated"
@@ -66,10 +67,12 @@ def test_the_command_prints_the_page():
 
 
 def test_every_setting_has_its_row_with_default_and_meaning():
-    rows = [line.split(" | ") for line in settings_reference().splitlines() if line.startswith("| `")]
+    page, _, old_names = settings_reference().partition("## Old names")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
     by_key = {row[0].removeprefix("| ").strip("`"): row for row in rows}
     defaults = flatten(Settings().model_dump(mode="json"))
     assert list(by_key) == list(known_keys())
+    assert all(f"| `{old}` | `{new}` |" in old_names for old, new in RENAMED.items())
     for key, row in by_key.items():
         assert row[2] == f"`{json.dumps(defaults[key])}`"
         assert row[3].removesuffix("*kept* |").removesuffix("|").strip(), f"{key} has no docstring"

@@ -11,7 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.miniwob.environment import MiniWobPool
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.records.action import InteractionMode
 
 
@@ -19,7 +19,7 @@ from webgym_cli.records.action import InteractionMode
 def chromium() -> str:
     try:
         return str(find_chromium(Settings().browser))
-    except RoleError as error:
+    except VenvError as error:
         pytest.skip(str(error))
 
 

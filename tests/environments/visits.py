@@ -14,7 +14,7 @@ from webgym_cli.environments.web.environment import WebEnvironment, WebPool
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
 
-HASTY = ("browser.settle_seconds=0.5", "browser.navigation_timeout=3", "browser.action_timeout=3")
+HASTY = ("browser.max_idle_wait=0.5", "browser.navigation_timeout=3", "browser.action_timeout=3")
 """Short limits: what is waited for here is local."""
 
 

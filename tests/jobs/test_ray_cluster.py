@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.errors import RoleError, StoreError, UsageError
+from webgym_cli.errors import StoreError, UsageError, VenvError
 from webgym_cli.jobs.ray_cluster import Node, open_cluster
 from webgym_cli.jobs.ray_connection import one_line
 from webgym_cli.records.episode import Episode
@@ -81,7 +81,7 @@ async def test_without_ray_the_command_to_type_is_named(monkeypatch):
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(RoleError, match="No module named 'ray'") as caught:
+    with pytest.raises(VenvError, match="No module named 'ray'") as caught:
         async with open_cluster(load().rollout):
             raise AssertionError("it opened")
     assert "webgym[ray]" in caught.value.hint

@@ -19,7 +19,7 @@ async def serving(tmp_path, monkeypatch):
 
     def make(*overrides):
         base, python = weights(tmp_path / "base", b"one"), fake_python(tmp_path)
-        given = ["serve.port=0", f"policy_config.base_model={base}", f"roles.serve={python}", *overrides]
+        given = ["serve.port=0", f"policy_config.base_model={base}", f"venvs.serve={python}", *overrides]
         run, settings = RunDir(tmp_path / "run"), load(overrides=given)
         create_or_open(run, settings)
         made.append(Serving(run, settings, tmp_path / "logs", lambda event: None))
@@ -42,7 +42,7 @@ def kept(run):
 
 
 async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
-    one = serving("roles.device=cuda", "serve.replicas=1")
+    one = serving("venvs.device=cuda", "serve.replicas=1")
     urls = await one.current()
     pid = (await look(urls[0]))["pid"]
     await one.make_room()
@@ -58,7 +58,7 @@ async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
 
 
 async def test_on_a_cpu_the_server_stays_up(serving):
-    one = serving("roles.device=cpu")
+    one = serving("venvs.device=cpu")
     urls = await one.current()
     await one.make_room()
     assert await one.current() == urls

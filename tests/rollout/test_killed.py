@@ -17,7 +17,7 @@ from webgym_cli.rewards.judge.scripted_server import JudgeServer
 
 pytestmark = pytest.mark.browser
 
-QUICK = ("-s", "browser.settle_seconds=0.5", "-s", "rollout.concurrency=3")
+QUICK = ("-s", "browser.max_idle_wait=0.5", "-s", "rollout.concurrency=3")
 SITES = ("-s", "tasks.train=sites:all", *QUICK)
 
 

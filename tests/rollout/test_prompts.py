@@ -16,7 +16,7 @@ from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.observe import draw_marks, list_elements
 from webgym_cli.environments.miniwob.environment import MiniWobPool
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import IMAGE
@@ -57,7 +57,7 @@ async def pages(request):
     """MiniWoB in a real browser, in one interaction mode."""
     try:
         find_chromium(Settings().browser)
-    except RoleError as error:
+    except VenvError as error:
         pytest.skip(str(error))
     async with MiniWobPool(Settings(), request.param) as pool:
         yield pool

@@ -89,7 +89,7 @@ def test_a_question_without_workings_is_named_before_anything_runs(tmp_path):
 
 def test_demonstrations_become_the_dataset_with_the_messages_of_a_chat_request(tmp_path):
     folder = model(tmp_path / "model")
-    told = ["-c", "arithmetic", "-s", f"policy_config.base_model={folder}", "-s", "roles.device=cpu"]
+    told = ["-c", "arithmetic", "-s", f"policy_config.base_model={folder}", "-s", "venvs.device=cpu"]
     told += ["-s", "algorithm_config.bf16=false", "-s", "algorithm_config.deepspeed_config_filename=null"]
     said = webgym("rollout", "run", *told, "--policy", "oracle", "--episodes", 40, "--min-success", 1, cwd=tmp_path)
     assert said.returncode == 0, said.stderr

@@ -289,7 +289,7 @@ def test_nothing_outlives_the_command(policy_server, tmp_path, number, status):
     argv = [sys.executable, "-m", "webgym_cli", "serve", str(run), "--model", policy_server.model]
     with (tmp_path / "out").open("wb") as out:
         command = subprocess.Popen(
-            [*argv, "-s", "serve.port=0", "-s", f"roles.serve={python}"], stdout=out, stderr=out, env=dict(os.environ)
+            [*argv, "-s", "serve.port=0", "-s", f"venvs.serve={python}"], stdout=out, stderr=out, env=dict(os.environ)
         )
     wait_until(lambda: any(log.stat().st_size for log in run.glob("logs/serve_*/vllm.log")))  # vLLM itself has spoken
     tree = descendants(command.pid)

@@ -127,11 +127,11 @@ def test_replicas_on_a_cpu_share_its_cores():
         ("cuda", [], "sleep"),
         ("cuda", ["serve.host=0.0.0.0"], "stop"),
         ("cpu", [], "keep"),
-        ("cpu", ["serve.between_phases=stop"], "stop"),
-        ("cuda", ["serve.between_phases=keep"], "keep"),
+        ("cpu", ["serve.during_training=stop"], "stop"),
+        ("cuda", ["serve.during_training=keep"], "keep"),
     ],
 )
-def test_what_a_server_does_between_phases(device, overrides, how):
+def test_what_a_server_does_during_training(device, overrides, how):
     plan = planned(*overrides, device=device, gpus=(), phases=True)
     assert plan.rest.how == how
     assert ("--enable-sleep-mode" in plan.argv()) == (how == "sleep")
@@ -143,8 +143,8 @@ def test_what_a_server_does_between_phases(device, overrides, how):
     [("cpu", "127.0.0.1", "vLLM sleeps on GPUs only"), ("cuda", "0.0.0.0", "0.0.0.0 is no loopback address")],
 )
 def test_a_sleep_that_is_not_possible_is_refused(device, host, why):
-    with pytest.raises(SettingsError, match=f"serve.between_phases: sleep is not possible here: {why}"):
-        planned("serve.between_phases=sleep", f"serve.host={host}", device=device, gpus=(), phases=True)
+    with pytest.raises(SettingsError, match=f"serve.during_training: sleep is not possible here: {why}"):
+        planned("serve.during_training=sleep", f"serve.host={host}", device=device, gpus=(), phases=True)
 
 
 def test_logprobs_are_those_of_the_sampled_distribution():

@@ -232,7 +232,7 @@ async def test_a_little_memory_is_no_reason(fleet, models):
 
 
 async def test_stop_and_keep_are_what_they_say(fleet, models):
-    stops, keeps = fleet("serve.between_phases=stop"), fleet("serve.between_phases=keep")
+    stops, keeps = fleet("serve.during_training=stop"), fleet("serve.during_training=keep")
     for one in (stops, keeps):
         await one.serve(models[0])
         assert "--enable-sleep-mode" not in (await look(one.base_urls[0]))["argv"]

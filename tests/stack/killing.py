@@ -18,7 +18,7 @@ import pytest
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 
 ARGV = (sys.executable, "-m", "webgym_cli")
 PATIENCE = 300.0
@@ -164,7 +164,7 @@ def events(run: Path, name: str) -> list[dict]:
 def needs_chromium() -> str:
     try:
         return str(find_chromium(Settings().browser))
-    except RoleError as error:
+    except VenvError as error:
         pytest.skip(str(error))
 
 

@@ -190,7 +190,7 @@ def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
 
 @pytest.mark.stack
 def test_a_server_that_dies_ends_the_rollout_and_loses_nothing(policy_server, tiny_model_dir, tmp_path, run):
-    model = ("-s", f"policy_config.base_model={tiny_model_dir}", "-s", f"roles.serve={policy_server.plan.python}")
+    model = ("-s", f"policy_config.base_model={tiny_model_dir}", "-s", f"venvs.serve={policy_server.plan.python}")
     command = Command(tmp_path, "rollout", run, *DEMO, *model, "--policy", "vllm", "--episodes", 60)
     command.until(lambda: stored(run).count(b"\n") >= 6)
     servers = [child for child in command.tree() if "api_server" in " ".join(child.cmdline()[:3])]

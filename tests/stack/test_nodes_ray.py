@@ -62,7 +62,7 @@ def trainers(run: RunDir, home) -> list[psutil.Process]:
 
 
 async def test_a_node_dies_and_the_training_goes_on_with_another(cluster, run, role, tmp_path, monkeypatch):
-    settings = ready(run, role, tmp_path / "images", 20, executor="ray", nodes=2, file_systems="separate")
+    settings = ready(run, role, tmp_path / "images", 20, executor="ray", nodes=2, node_storage="separate")
     address = settings.rollout.model_copy(update={"ray_address": cluster.address})
     settings = settings.model_copy(update={"rollout": address})
     events = []

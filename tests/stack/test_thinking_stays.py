@@ -20,7 +20,7 @@ from webgym_cli.store.run import RunDir, create_or_open
 pytestmark = pytest.mark.stack
 ASKS = "'<|im_start|>assistant\\n'"
 THINKS = "'<|im_start|>assistant\\n<think>\\n'"
-SERVED = ("serve.port=0", "serve.max_model_len=2048", "policy_config.max_new_tokens=24", "roles.device=cpu")
+SERVED = ("serve.port=0", "serve.max_model_len=2048", "policy_config.max_new_tokens=24", "venvs.device=cpu")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def settings(thinker):
     small = [text.replace("False", "false") for text in small]
     none = ["algorithm_config.deepspeed_config_filename=null", "algorithm_config.num_train_epochs=1"]
     return load(
-        overrides=[f"policy_config.base_model={thinker}", *small, *none, *SERVED, f"roles.train={needs('train')}"]
+        overrides=[f"policy_config.base_model={thinker}", *small, *none, *SERVED, f"venvs.train={needs('train')}"]
     )
 
 

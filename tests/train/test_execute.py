@@ -14,7 +14,7 @@ import yaml
 
 from tests.train.fake_checkpoints import published, weights
 from tests.train.train_data import prepare, rows, settings_for
-from webgym_cli.errors import JobError, RoleError, StoreError
+from webgym_cli.errors import JobError, StoreError, VenvError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
@@ -264,7 +264,7 @@ async def test_a_disk_that_is_too_small_stops_it_before_it_starts(ready, run, tm
 
 async def test_an_optimizer_that_can_not_be_built_stops_it_before_it_starts(ready, run, role, tmp_path):
     (role / "bin/python").write_text("#!/bin/sh\necho 'RuntimeError: g++ not found' >&2\nexit 1\n")
-    with pytest.raises(RoleError, match=r"CPU optimizer.*g\+\+ not found") as caught:
+    with pytest.raises(VenvError, match=r"CPU optimizer.*g\+\+ not found") as caught:
         await ready(deepspeed_config_filename="ds_config_h100_zero2_offload.json")
     assert "without offload" in caught.value.hint
     assert not named(ready.events, "train")

@@ -7,7 +7,7 @@ import pytest
 from tests.train.fake_checkpoints import checkpoint, published
 from tests.train.train_data import settings_for
 from webgym_cli.config.rl import RlSettings
-from webgym_cli.errors import MissingStageError, RoleError, SettingsError, UsageError
+from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.sampling import Sampling
@@ -127,7 +127,7 @@ def test_a_missing_file_or_role_is_refused(planned, run, role):
     with pytest.raises(SettingsError, match=r"rl\.trainer\.deepspeed: no file 'none\.json'"):
         planned(trainer={"deepspeed": "none.json"})
     (role / "bin/python").unlink()
-    with pytest.raises(RoleError, match="does not exist"):
+    with pytest.raises(VenvError, match="does not exist"):
         planned()
 
 

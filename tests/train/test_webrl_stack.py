@@ -27,7 +27,7 @@ SMALL = (
     "rl.critic.optim.lr=0.001",
     "rl.model.enable_gradient_checkpointing=false",
     "rl.webrl.objective=released",
-    "roles.device=cpu",
+    "venvs.device=cpu",
 )
 
 
@@ -36,7 +36,7 @@ def first(train_python, tiny_model_dir, tmp_path_factory) -> Trained:
     """The phase after an imitation: four actions of its own, and those of earlier successes."""
     shown = demonstrations(RunDir(tmp_path_factory.mktemp("shown") / "run"), tiny_model_dir)
     run = RunDir(tmp_path_factory.mktemp("webrl") / "a run")
-    settings = second_phase(run, tiny_model_dir, experience(shown), f"roles.train={train_python}", *SMALL)
+    settings = second_phase(run, tiny_model_dir, experience(shown), f"venvs.train={train_python}", *SMALL)
     asyncio.run(prepared(run, settings, Scorer()))
     return train(run, settings)
 

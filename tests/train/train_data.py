@@ -32,7 +32,7 @@ def settings_for(model="tiny", role="", seed=7, train=None, **algorithm) -> Sett
             "policy_config": {"base_model": str(model), "template": "qwen3_vl_nothink"},
             "algorithm_config": SMALL | algorithm,
             "train": {"stop_grace": 5} | (train or {}),
-            "roles": {"train": str(role), "device": "cpu"},
+            "venvs": {"train": str(role), "device": "cpu"},
         }
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.venvs import browser
 from webgym_cli.venvs.browser import execute_browser, plan_browser
 
@@ -25,7 +25,7 @@ class Machine:
     def find(self):
         if any(self.needs in command for command in self.commands):
             return self.path
-        raise RoleError("no Chromium was found")
+        raise VenvError("no Chromium was found")
 
     def run(self, command, log):
         self.commands.append(list(command))
@@ -51,7 +51,7 @@ def test_the_next_way_is_tried_when_one_fails(tmp_path, needs, commands):
 
 def test_when_all_fail_the_command_for_a_person_is_told(tmp_path):
     machine = Machine(tmp_path, "nothing")
-    with pytest.raises(RoleError) as caught:
+    with pytest.raises(VenvError) as caught:
         execute_browser(plan_browser(machine.find), lambda line: None, machine.run, machine.find)
     assert "apt-get install -y chromium-headless-shell fonts-liberation" in caught.value.hint
 

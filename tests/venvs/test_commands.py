@@ -38,7 +38,7 @@ def test_an_unknown_role_is_wrong_usage():
 
 
 def test_the_doctor_fails_when_something_is_missing_and_says_what():
-    result = typed("doctor", "--json", "-s", "roles.device=cpu")
+    result = typed("doctor", "--json", "-s", "venvs.device=cpu")
     assert result.exit_code == 1
     parts = {part["name"]: part for part in map(json.loads, result.stdout.splitlines())}
     assert parts["train"]["fix"] == "webgym setup --role train"

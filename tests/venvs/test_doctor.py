@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.venvs import doctor
 from webgym_cli.venvs.doctor import diagnose
 from webgym_cli.venvs.locate import interpreter, role_environment
@@ -22,10 +22,10 @@ def machine(tmp_path, monkeypatch):
 def examine(*overrides, chromium="/usr/bin/chromium"):
     def find():
         if chromium is None:
-            raise RoleError("no Chromium", hint="webgym setup --role browser")
+            raise VenvError("no Chromium", hint="webgym setup --role browser")
         return chromium
 
-    parts = diagnose(load((), ["roles.device=cpu", *overrides]), find, lambda path: "156.0")
+    parts = diagnose(load((), ["venvs.device=cpu", *overrides]), find, lambda path: "156.0")
     return {part.name: part for part in parts}
 
 
@@ -55,23 +55,23 @@ def test_versions_are_read_without_starting_the_interpreter():
 
 def test_an_environment_of_ones_own_is_looked_into(tmp_path):
     install(tmp_path / "own", torch="2.13.0")
-    part = examine(f"roles.train={tmp_path / 'own'}")["train"]
+    part = examine(f"venvs.train={tmp_path / 'own'}")["train"]
     assert part.status == "missing"
     assert "llamafactory is not in it" in part.fix
     interpreter(tmp_path / "bare").parent.mkdir(parents=True)
     interpreter(tmp_path / "bare").write_text("")
-    assert examine(f"roles.train={tmp_path / 'bare'}")["train"].status == "warn"
+    assert examine(f"venvs.train={tmp_path / 'bare'}")["train"].status == "warn"
 
 
 def test_a_wrong_path_is_told(tmp_path):
-    part = examine(f"roles.train={tmp_path / 'nowhere'}")["train"]
+    part = examine(f"venvs.train={tmp_path / 'nowhere'}")["train"]
     assert part.status == "missing"
     assert "nowhere" in part.fix
 
 
 def test_a_driver_is_needed_only_for_cuda():
     assert examine()["gpu driver"].status == "ok"
-    assert examine("roles.device=cuda")["gpu driver"].status == "missing"
+    assert examine("venvs.device=cuda")["gpu driver"].status == "missing"
 
 
 def test_the_key_is_never_shown(monkeypatch):

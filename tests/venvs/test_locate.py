@@ -6,7 +6,7 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import requirements_file
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.venvs import cpu_fixes, locate
 from webgym_cli.venvs.locate import ROLES, interpreter, resolve_device, role_environment, role_home, role_python
 
@@ -25,7 +25,7 @@ def make_environment(path):
 
 
 def settings(**roles):
-    return load((), [f"roles.{key}={value}" for key, value in {"device": "cpu", **roles}.items()])
+    return load((), [f"venvs.{key}={value}" for key, value in {"device": "cpu", **roles}.items()])
 
 
 def test_home_is_the_users_data_folder_unless_named(home, monkeypatch):
@@ -51,7 +51,7 @@ def test_a_linked_interpreter_is_not_followed_out_of_its_environment(tmp_path):
 @pytest.mark.parametrize("role", ROLES)
 def test_a_missing_environment_names_the_command(role, tmp_path):
     for chosen in (settings(), settings(**{role: str(tmp_path / "nowhere")})):
-        with pytest.raises(RoleError) as caught:
+        with pytest.raises(VenvError) as caught:
             role_python(chosen, role)
         assert caught.value.hint == f"webgym setup --role {role}"
         assert caught.value.exit_code == 2
@@ -61,7 +61,7 @@ def test_only_a_marked_environment_is_complete():
     environment = role_environment("train", "cpu")
     make_environment(environment.path)
     assert not environment.complete
-    with pytest.raises(RoleError):
+    with pytest.raises(VenvError):
         role_python(settings(), "train")
     environment.marker.write_text("{}")
     assert role_python(settings(), "train") == environment.python

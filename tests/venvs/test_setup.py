@@ -10,7 +10,7 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import requirements_file
-from webgym_cli.errors import JobError, RoleError, UsageError
+from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.venvs import setup as room
 from webgym_cli.venvs.locate import interpreter
 from webgym_cli.venvs.setup import execute_setup, plan_setup, reason
@@ -43,7 +43,7 @@ class Runner:
 
 
 def plan(*roles, device="cpu", **named):
-    return plan_setup(load((), [f"roles.{key}={value}" for key, value in named.items()]), roles, device)
+    return plan_setup(load((), [f"venvs.{key}={value}" for key, value in named.items()]), roles, device)
 
 
 def test_the_plan_is_plain_data_and_changes_nothing(home):
@@ -139,6 +139,6 @@ def test_an_environment_of_ones_own_is_left_alone(tmp_path):
 
 def test_without_ensurepip_the_package_is_named(monkeypatch):
     monkeypatch.setattr(room, "find_spec", lambda name: None)
-    with pytest.raises(RoleError) as caught:
+    with pytest.raises(VenvError) as caught:
         execute_setup(plan("train"), lambda line: None, Runner())
     assert "python3-venv" in caught.value.hint

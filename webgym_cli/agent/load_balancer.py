@@ -71,7 +71,7 @@ class BalancedPolicy:
         """`policies`: one at least, each at another address; their own repeats would only hold a request up."""
         self.name = policies[0].name
         self._servers = [
-            _Server(policy, Breaker(limits.policy_failures, limits.policy_pause, limits.policy_pause_max))
+            _Server(policy, Breaker(limits.policy_failures, limits.policy_cooldown, limits.policy_cooldown_max))
             for policy in policies
         ]
         self._repeats = limits.policy_retries

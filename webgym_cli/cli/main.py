@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from webgym_cli.cli.output import discard_stdout, fail
+from webgym_cli.cli.output import Output, discard_stdout, fail
 from webgym_cli.errors import Terminated, WebGymError
 
 COMPLETE = "_WEBGYM_COMPLETE"
@@ -19,6 +21,7 @@ AGAIN = "the same command goes on where this stopped (webgym resume RUN does so 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
     signal.signal(signal.SIGTERM, _terminated)
+    warnings.showwarning = partial(_show_warning, warnings.showwarning)
     try:
         code = _run()
         sys.stdout.flush()
@@ -63,6 +66,14 @@ def _click_error(error: Exception) -> int:
         raise error
     show()
     return int(getattr(error, "exit_code", 1))
+
+
+def _show_warning(usual: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
+    """Show a warning: ours are meant for users, so they come without the place in the code."""
+    if type(message).__name__ == "RenamedSettingWarning":  # its class is not imported until settings are
+        Output().note(f"note: {message}")
+    else:
+        usual(message, *where, **more)
 
 
 def _terminated(*_: Any) -> NoReturn:

@@ -16,6 +16,7 @@ from pydantic_settings import SettingsError as SourceError
 
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT, resolve_model_defaults
+from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.suggest import explain, keys_of, suggest
 from webgym_cli.errors import SettingsError
@@ -49,8 +50,8 @@ def load_with_sources(
     layers = list(_layers(files, overrides, run_config))
     merged = Settings().model_dump(mode="json")  # a nested section that is set in part keeps its other defaults
     sources = dict.fromkeys(flatten(Settings().model_dump(mode="json")), "default")
-    for source, flat in layers:
-        for key, value in flat.items():
+    for source, layer in layers:
+        for key, value in rename_keys(layer, source).items():
             _refuse_unknown(key, source)
             _put(merged, key, value)
             sources[key] = source
@@ -63,6 +64,14 @@ def load_with_sources(
     known, before = (flatten(found.model_dump(mode="json")) for found in (settings, told))
     sources |= {key: f"model {told.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}
+
+
+def parse_saved(values: Mapping[str, Any]) -> Settings:
+    """Return the settings that a run has saved. Old names are taken for today's."""
+    merged: dict[str, Any] = {}
+    for key, value in rename_keys(flatten(values)).items():
+        _put(merged, key, value)
+    return Settings.model_validate(merged)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Flat:
@@ -109,12 +118,20 @@ def _layers(
 
 
 def _environment() -> dict[str, Any]:
-    for name in os.environ:  # the library ignores unknown sections in silence
-        section = name.removeprefix(PREFIX).lower().split("__")[0]
-        if name.startswith(PREFIX) and name not in RESERVED_VARIABLES and section not in Settings.model_fields:
-            _refuse_unknown(name.removeprefix(PREFIX).lower().replace("__", "."), f"environment {name}")
+    source = EnvSettingsSource(_Sources)
+    variables = dict(source.env_vars)
+    for name in os.environ:
+        if not name.startswith(PREFIX) or name in RESERVED_VARIABLES:
+            continue
+        key = name.removeprefix(PREFIX).lower().replace("__", ".")
+        if (new := current_name(key)) != key:  # the library reads, and parses as JSON, only fields of the model
+            rename_keys({key: None}, f"environment {name}")
+            variables.setdefault(f"{PREFIX}{new.replace('.', '__')}".lower(), variables.pop(name.lower()))
+        elif key.split(".")[0] not in Settings.model_fields:  # the library ignores unknown sections in silence
+            _refuse_unknown(key, f"environment {name}")
+    source.env_vars = variables
     try:
-        return EnvSettingsSource(_Sources)()
+        return source()
     except SourceError as error:
         raise SettingsError(f"environment: {error}") from None
 
@@ -165,7 +182,8 @@ def _free_form() -> frozenset[str]:
 @cache
 def _sections() -> frozenset[str]:
     keys = (key.split(".")[:-1] for key in known_keys())
-    return frozenset(".".join(parts[:depth]) for parts in keys for depth in range(1, len(parts) + 1))
+    known = {".".join(parts[:depth]) for parts in keys for depth in range(1, len(parts) + 1)}
+    return frozenset(known | {old for old in RENAMED if "." not in old})
 
 
 def _refuse_unknown(key: str, source: str) -> None:

@@ -27,9 +27,9 @@ from webgym_cli.config.train import (
     FilterSettings,
     LogSettings,
     LoopSettings,
-    RolesSettings,
     ServeSettings,
     TrainSettings,
+    VenvsSettings,
 )
 from webgym_cli.config.webarena import WebArenaSettings
 
@@ -59,7 +59,7 @@ class Settings(ConfigSection):
     filters: FilterSettings = FilterSettings()
     train: TrainSettings = TrainSettings()
     rl: RlSettings = RlSettings()
-    roles: RolesSettings = RolesSettings()
+    venvs: VenvsSettings = VenvsSettings()
     loop: LoopSettings = LoopSettings()
     curriculum: CurriculumSettings = CurriculumSettings()
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from webgym_cli.config.load import flatten
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
+from webgym_cli.config.renamed import RENAMED
 
 Node = Mapping[str, Any]
 """A part of a JSON schema."""
@@ -30,7 +31,7 @@ ways:
 | command line | `-s rollout.episodes=64` |
 | the run's `config.json` | written by the first command on the run |
 
-Values on the command line are JSON where they can be read as such, else text: `-s 'filters.bands=["easy"]'`,
+Values on the command line are JSON where they can be read as such, else text: `-s 'filters.difficulties=["easy"]'`,
 `-s algorithm_config.deepspeed_config_filename=null`. Settings that are marked *kept* can't change within a run: its
 data would no longer be comparable.
 """
@@ -53,6 +54,8 @@ def settings_reference() -> str:
         if section:
             pages.append(f"## {section}\n\n{_line(_target(schema['properties'][section], schema['$defs']))}\n")
         pages.append(f"{_table(('setting', 'value', 'default', 'meaning'), rows)}\n")
+    old_names = [_row(f"`{old}`", f"`{new}`") for old, new in RENAMED.items()]
+    pages.append(f"## Old names\n\nThese still work, with a note.\n\n{_table(('old name', 'now'), old_names)}\n")
     return "\n".join(pages).rstrip()
 
 

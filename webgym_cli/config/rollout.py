@@ -109,7 +109,7 @@ class BrowserSettings(ConfigSection):
     """Width of the viewport of web pages in CSS pixels (MiniWoB pages have their own)."""
     height: int = Field(default=768, ge=64, le=8192)
     """Height of the viewport of web pages in CSS pixels."""
-    settle_seconds: float = Field(default=3.0, ge=0, le=60)
+    max_idle_wait: float = Field(default=3.0, ge=0, le=60)
     """How long an observation waits at most for a page that still loads or moves."""
     screenshots: bool = True
     """`webarena`: take a picture of every page, for judges and reports; the policy is never sent it."""
@@ -164,9 +164,9 @@ class RolloutSettings(ConfigSection):
     """Repeats of a policy call that the server failed to answer; of several servers, another one is asked."""
     policy_failures: int = Field(default=3, ge=1)
     """Failures in a row after which one of several policy servers is left alone for a while."""
-    policy_pause: float = Field(default=5.0, gt=0)
+    policy_cooldown: float = Field(default=5.0, gt=0)
     """How long it is left alone, in seconds; twice as long each time that it fails again before it has worked."""
-    policy_pause_max: float = Field(default=120.0, gt=0)
+    policy_cooldown_max: float = Field(default=120.0, gt=0)
     """Longest time that a policy server is left alone before it is probed, in seconds."""
     episode_timeout: float = Field(default=1800.0, gt=0)
     """Deadline of an episode, in seconds."""

@@ -45,7 +45,7 @@ class ServeSettings(ConfigSection):
     as many as the GPUs carry, one on a CPU."""
     restarts: int = Field(default=2, ge=0)
     """How often a replica that dies in a rollout is started again, while the others go on; then it is left out."""
-    between_phases: Literal["auto", "sleep", "stop", "keep"] = "auto"
+    during_training: Literal["auto", "sleep", "stop", "keep"] = "auto"
     """What the server does while a training needs the GPUs. `sleep`: it gives its memory back and keeps its process;
     `stop`: it ends; `keep`: it stays, where the trainer has GPUs of its own. `auto`: `sleep` on GPUs, where new weights
     can be loaded in place, else `stop`; `keep` on a CPU."""
@@ -200,7 +200,7 @@ class FilterSettings(ConfigSection):
     address (`miniwob`). Empty: every site."""
     exclude_sites: tuple[str, ...] = ()
     """No task of these sites."""
-    bands: tuple[Band, ...] = ()
+    difficulties: tuple[Band, ...] = ()
     """Only tasks of these difficulty bands: `easy`, `medium`, `hard`. Empty: every band."""
     max_age_hours: float | None = Field(default=None, gt=0)
     """Oldest trajectories, in hours before the newest of the training split started: the same whenever it is run.
@@ -240,7 +240,7 @@ class TrainSettings(ConfigSection):
     and on others of the Ray cluster (`rollout.ray_address`)."""
     nodes: int = Field(default=1, ge=1)
     """Nodes that train together with `executor: ray`, this one included."""
-    file_systems: Literal["auto", "separate"] = "auto"
+    node_storage: Literal["auto", "separate"] = "auto"
     """`auto`: a node that Ray placed works in the run's folder where it sees it, else it is sent what it needs;
     `separate`: it is sent what it needs in any case."""
     node_timeout: float = Field(default=120.0, ge=1)
@@ -257,8 +257,8 @@ class TrainSettings(ConfigSection):
     """More LLaMA-Factory settings, written into `train_config.yaml` as they stand."""
 
 
-class RolesSettings(ConfigSection):
-    """Where the role environments are."""
+class VenvsSettings(ConfigSection):
+    """The Python environments of vLLM and LLaMA-Factory (`webgym setup`)."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Flavour of the environments; `auto`: cuda where an NVIDIA driver answers."""

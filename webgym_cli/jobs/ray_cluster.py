@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.rollout import RolloutSettings
-from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
 
 _ASK_AGAIN = 0.5
@@ -106,7 +106,7 @@ class RayCluster:
 async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
     """Connect to the cluster that the settings or `RAY_ADDRESS` name; without one, start Ray here and end it after.
 
-    Raises `RoleError` when Ray is not installed, `UsageError` when the cluster can't be reached.
+    Raises `VenvError` when Ray is not installed, `UsageError` when the cluster can't be reached.
     """
     address = settings.ray_address or os.environ.get("RAY_ADDRESS", "") or OWN
     ray = _require_ray(address)
@@ -135,7 +135,7 @@ def _require_ray(address: str) -> Any:
     try:
         ray = _ray()
     except ImportError as error:
-        raise RoleError(f"executor=ray: {error}", hint='pip install "webgym[ray]", on each node') from error
+        raise VenvError(f"executor=ray: {error}", hint='pip install "webgym[ray]", on each node') from error
     if address.startswith("ray://"):
         raise UsageError(
             f"{address}: Ray's client addresses don't suffice: the driver shares the run's folder with the nodes",

@@ -41,7 +41,7 @@ async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[Or
     if orm.base_url or not needed:
         yield orm
         return
-    python, device = role_python(settings, "serve"), resolve_device(settings.roles.device)
+    python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
     logs = pipeline.logs / "orm"  # the policy's server may run, too, and has a log of the same name
     logs.mkdir(parents=True, exist_ok=True)
     fleet = Fleet(plan_servers(serving_orm(settings), orm.model, python, device), logs, pipeline.sink)

@@ -36,7 +36,7 @@ class Serving:
         model = policy_path(self.run, self.settings)
         weights = str(model.resolve() if model.is_dir() else model)
         if self._fleet is None:
-            python, device = role_python(self.settings, "serve"), resolve_device(self.settings.roles.device)
+            python, device = role_python(self.settings, "serve"), resolve_device(self.settings.venvs.device)
             plans = plan_servers(self.settings, weights, python, device, phases=True)
             nvml = open_nvml() if device == "cuda" else None
             self._fleet = Fleet(plans, self.logs, self._note, restarts=self.settings.serve.restarts, nvml=nvml)
@@ -48,7 +48,7 @@ class Serving:
         return self._fleet.watch() if self._fleet else None
 
     async def make_room(self) -> None:
-        """Give the GPUs to the trainer, as `serve.between_phases` says."""
+        """Give the GPUs to the trainer, as `serve.during_training` says."""
         if self._fleet is not None:
             await self._fleet.rest()
 

@@ -170,12 +170,12 @@ def _plan_server(
 
 def _rest(settings: Settings, device: str) -> Rest:
     """Return how the servers make room. Raises `SettingsError` for a sleep that is not possible."""
-    asked, host = settings.serve.between_phases, settings.serve.host
+    asked, host = settings.serve.during_training, settings.serve.host
     usual: How = "keep" if device == "cpu" else "sleep" if is_loopback(host) else "stop"
     how = usual if asked == "auto" else asked
     if how == "sleep" and (device == "cpu" or not is_loopback(host)):
         why = "vLLM sleeps on GPUs only" if device == "cpu" else f"{host} is no loopback address"
-        raise SettingsError(f"serve.between_phases: sleep is not possible here: {why}", hint="leave it auto")
+        raise SettingsError(f"serve.during_training: sleep is not possible here: {why}", hint="leave it auto")
     return _rested(how, settings)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import webgym_cli
-from webgym_cli.config.load import changed_frozen_keys, load
+from webgym_cli.config.load import changed_frozen_keys, load, parse_saved
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
@@ -204,7 +204,7 @@ def _nearby(path: Path) -> str:
 
 def saved_settings(run: RunDir) -> Settings:
     """Return a run's settings as they were saved, whatever the environment says now. Raises `StoreError`."""
-    return Settings.model_validate(read_json(run.config))
+    return parse_saved(read_json(run.config))
 
 
 def refuse_changes(run: RunDir, settings: Settings) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
 from webgym_cli.train import failure
@@ -25,7 +25,7 @@ def offloads(deepspeed: dict[str, Any] | None) -> bool:
 
 
 async def require_optimizer(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> None:
-    """Have DeepSpeed's CPU optimizer built where this training needs it. Raises `RoleError` when it can't be."""
+    """Have DeepSpeed's CPU optimizer built where this training needs it. Raises `VenvError` when it can't be."""
     if not offloads(plan.deepspeed):
         return
     sink({"event": "train_note", "message": "DeepSpeed builds its CPU optimizer, some minutes the first time"})
@@ -36,7 +36,7 @@ async def require_optimizer(plan: TrainPlan, settings: Settings, log: Path, sink
     finally:
         await asyncio.shield(job.stop())
     if code != 0:
-        raise RoleError(
+        raise VenvError(
             f"DeepSpeed can't build its CPU optimizer, which offloading needs: {failure.reason(log)}; log: {log}",
             hint="install g++ (with CUDA also nvcc, of the version of torch's CUDA), or take a configuration without "
             "offload: -s algorithm_config.deepspeed_config_filename=ds_config_h100_zero3.json",

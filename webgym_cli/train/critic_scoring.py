@@ -32,7 +32,7 @@ def outcome_critic(run: RunDir) -> Path | None:
 async def success_probabilities(
     critic: Path, prompts: Sequence[Sequence[int]], settings: Settings, log: Path
 ) -> list[float]:
-    """Return V of each prompt, given as token ids. Raises `RoleError` without the role, `JobError` where it fails."""
+    """Return V of each prompt, given as token ids. Raises `VenvError` without the role, `JobError` where it fails."""
     python = role_python(settings, "train")
     with tempfile.TemporaryDirectory(prefix="webgym-values-") as folder:
         states, values = Path(folder) / "states.jsonl", Path(folder) / "values"

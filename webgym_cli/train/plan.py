@@ -16,7 +16,7 @@ from webgym_cli.train.training_plan import TrainPlan
 def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> TrainPlan:
     """Return how the current policy will be trained on what was prepared for it.
 
-    Raises `MissingStageError` where nothing was, `RoleError` without the trainer, `UsageError` for damaged files.
+    Raises `MissingStageError` where nothing was, `VenvError` without the trainer, `UsageError` for damaged files.
     `environ` is this process's environment unless given.
     """
     plan = plan_imitation if algorithm(run, settings) == "sft" else plan_gradients

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.jobs import devices
 from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
 
@@ -51,9 +51,9 @@ def trainer_env(
     if torchrun:
         env |= {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": str(processes)}
         if any(character.isspace() for character in str(python)):
-            raise RoleError(
+            raise VenvError(
                 f"{python}: LLaMA-Factory can't start several processes from a folder with a space in its name",
-                hint="set WEBGYM_HOME or roles.train to a folder without spaces, then run webgym setup --role train",
+                hint="set WEBGYM_HOME or venvs.train to a folder without spaces, then run webgym setup --role train",
             )
     if device == "cpu":
         env["OMP_NUM_THREADS"] = "1"

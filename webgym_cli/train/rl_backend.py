@@ -39,7 +39,7 @@ PLACES = ("data", "trainer.output_dir", "trainer.save_freq", "trainer.carry_stat
 def plan_gradients(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
     """Return how the prepared batch will be trained on.
 
-    Raises `MissingStageError` without a batch of the current policy, `RoleError` without the train role, `UsageError`
+    Raises `MissingStageError` without a batch of the current policy, `VenvError` without the train role, `UsageError`
     for damaged files.
     """
     kind = algorithm(run, settings)
@@ -75,7 +75,7 @@ def read_batch(run: RunDir, kind: Algorithm) -> RlData:
 
 def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, environ: Mapping[str, str]) -> TrainPlan:
     """Return the plan of a training with a new optimizer."""
-    python, device = role_python(settings, "train"), resolve_device(settings.roles.device)
+    python, device = role_python(settings, "train"), resolve_device(settings.venvs.device)
     local = environment.processes(settings, device, environ)
     place = place_in(settings.train, environ)
     nodes = place.count if place else 1

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.venvs.locate import role_home
 
 Finder = Callable[[], Path]
-"""Returns the Chromium that episodes will use; raises `RoleError` when there is none."""
+"""Returns the Chromium that episodes will use; raises `VenvError` when there is none."""
 
 Report = Callable[[str], None]
 Runner = Callable[[Sequence[str], Path], int]
@@ -55,7 +55,7 @@ def plan_browser(find: Finder) -> BrowserPlan:
 
 
 def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder) -> Path:
-    """Return a browser, installed if need be. Raises `RoleError` with the command that a person can type."""
+    """Return a browser, installed if need be. Raises `VenvError` with the command that a person can type."""
     if plan.found:
         report(f"browser: already there ({plan.found})")
         return plan.found
@@ -65,7 +65,7 @@ def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder
         if all(run(command, plan.log) == 0 for command in attempt) and (found := _found(find)):
             report(f"browser: ready ({found})")
             return found
-    raise RoleError(f"no Chromium could be installed; see {plan.log}", hint=by_hand())
+    raise VenvError(f"no Chromium could be installed; see {plan.log}", hint=by_hand())
 
 
 def by_hand() -> str:
@@ -82,7 +82,7 @@ def by_hand() -> str:
 def _found(find: Finder) -> Path | None:
     try:
         return find()
-    except RoleError:
+    except VenvError:
         return None
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.venvs.inspect import packages
 from webgym_cli.venvs.locate import ROLES, configured, driver_answers, resolve_device, role_home, role_python
 from webgym_cli.venvs.wandb_mode import key_source, wandb_mode
@@ -77,11 +77,11 @@ def _package(name: str) -> Part:
 def _chromium(find: Callable[[], Path], version_of: Callable[[Path], str]) -> Part:
     try:
         path = find()
-    except RoleError as error:
+    except VenvError as error:
         return Part("chromium", "missing", fix=error.hint)
     try:
         return Part("chromium", "ok", version_of(path), str(path))
-    except RoleError as error:
+    except VenvError as error:
         return Part("chromium", "missing", path=str(path), fix=error.hint or str(error))
 
 
@@ -89,7 +89,7 @@ def _role(settings: Settings, role: str) -> Part:
     command = f"webgym setup --role {role}"
     try:
         python = role_python(settings, role)
-    except RoleError as error:
+    except VenvError as error:
         fix = f"{error}: {command}" if configured(settings, role) else command
         return Part(role, "missing", fix=fix)
     found = packages(python.parent.parent)
@@ -98,7 +98,7 @@ def _role(settings: Settings, role: str) -> Part:
         return Part(role, "ok", versions, str(python))
     if not found:  # an interpreter of the user's own may keep its packages elsewhere
         return Part(role, "warn", "", str(python), "its packages are not where a virtual environment has them")
-    fix = f"{REQUIRED[role][0]} is not in it: install it there, or leave roles.{role} empty and type {command}"
+    fix = f"{REQUIRED[role][0]} is not in it: install it there, or leave venvs.{role} empty and type {command}"
     return Part(role, "missing", versions, str(python), fix)
 
 
@@ -106,8 +106,8 @@ def _driver(settings: Settings) -> Part:
     if driver_answers():
         text = _DRIVER.read_text(encoding="utf-8").splitlines()[0] if _DRIVER.is_file() else "answers"
         return Part("gpu driver", "ok", text.removeprefix("NVRM version:").strip())
-    if resolve_device(settings.roles.device) == "cuda":
-        return Part("gpu driver", "missing", fix="install the NVIDIA driver, or -s roles.device=cpu")
+    if resolve_device(settings.venvs.device) == "cuda":
+        return Part("gpu driver", "missing", fix="install the NVIDIA driver, or -s venvs.device=cpu")
     return Part("gpu driver", "ok", "none: everything runs on the CPU")
 
 
@@ -116,7 +116,7 @@ def _disk(settings: Settings) -> Part:
     existing = next(folder for folder in (home, *home.parents) if folder.exists())
     free = shutil.disk_usage(existing).free / 2**30
     done = all(_role(settings, role).status != "missing" for role in ROLES)
-    needed = 1 if done else NEEDED_GB[resolve_device(settings.roles.device)]
+    needed = 1 if done else NEEDED_GB[resolve_device(settings.venvs.device)]
     if free >= needed:
         return Part("disk", "ok", f"{free:.0f} GiB free", str(home))
     return Part("disk", "warn", f"{free:.1f} GiB free", str(home), f"make {needed} GiB free, or set WEBGYM_HOME")

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.venvs import cpu_fixes
 
 Device = Literal["cpu", "cuda"]
@@ -69,22 +69,22 @@ def role_environment(role: str, device: Device) -> RoleEnvironment:
 
 
 def role_python(settings: Settings, role: str) -> Path:
-    """Return the interpreter of a role. Raises `RoleError` when it is missing."""
+    """Return the interpreter of a role. Raises `VenvError` when it is missing."""
     if named := configured(settings, role):
         path = Path(named).expanduser().absolute()  # not resolved: an environment's python is a link out of it
         python = interpreter(path) if path.is_dir() else path
         if not python.exists():
-            raise RoleError(f"roles.{role}: {python} does not exist", hint=f"webgym setup --role {role}")
+            raise VenvError(f"venvs.{role}: {python} does not exist", hint=f"webgym setup --role {role}")
         return python
     environment = role_environment(role, device(settings))
     if not environment.complete:
-        raise RoleError(f"the {role} environment has not been set up", hint=f"webgym setup --role {role}")
+        raise VenvError(f"the {role} environment has not been set up", hint=f"webgym setup --role {role}")
     return environment.python
 
 
 def configured(settings: Settings, role: str) -> str:
     """Return what the settings name for a role; empty when webgym's own environment is used."""
-    return str(getattr(settings.roles, role))
+    return str(getattr(settings.venvs, role))
 
 
 def interpreter(environment: Path) -> Path:
@@ -95,11 +95,11 @@ def interpreter(environment: Path) -> Path:
 
 def device(settings: Settings) -> Device:
     """Return the flavour that these settings mean on this machine."""
-    return resolve_device(settings.roles.device)
+    return resolve_device(settings.venvs.device)
 
 
 def resolve_device(setting: str) -> Device:
-    """Return the flavour that `roles.device` means here; `auto` is cuda where an NVIDIA driver answers."""
+    """Return the flavour that `venvs.device` means here; `auto` is cuda where an NVIDIA driver answers."""
     if setting != "auto":
         return cast(Device, setting)
     return "cuda" if driver_answers() else "cpu"

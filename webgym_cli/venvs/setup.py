@@ -18,7 +18,7 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
-from webgym_cli.errors import JobError, RoleError, UsageError
+from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.venvs import cpu_fixes
 from webgym_cli.venvs.inspect import packages
 from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, configured, role_environment, role_home
@@ -100,7 +100,7 @@ def _plan_role(settings: Settings, role: str, device: Device) -> RoleSetup:
 def _make(role: RoleSetup, report: Report, run: Runner) -> None:
     environment = role.environment
     if find_spec("ensurepip") is None or find_spec("venv") is None:
-        raise RoleError("this Python can't make virtual environments", hint="apt-get install -y python3-venv")
+        raise VenvError("this Python can't make virtual environments", hint="apt-get install -y python3-venv")
     if environment.path.exists():
         report(f"{environment.role}: removing what an interrupted set-up left")
         shutil.rmtree(environment.path)

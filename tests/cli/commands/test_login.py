@@ -33,7 +33,7 @@ def login(tmp_path, mail):
     """Run `webgym login` to its end and return its code, the rows on stdout, and stderr."""
 
     async def call(*arguments, password=PASSWORD, as_json=True):
-        given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.settle_seconds=0.5", *mail_settings(SITE, mail)]
+        given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(SITE, mail)]
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "webgym_cli", "login", *(["--json"] * as_json), *map(str, arguments)),
             *(word for one in given for word in ("-s", one)),

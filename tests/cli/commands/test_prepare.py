@@ -48,9 +48,9 @@ def test_filters_that_leave_nothing_say_so(run):
 
 
 def test_a_band_that_is_none_is_refused(run):
-    said = prepare(run, "-s", 'filters.bands=["huge"]')
+    said = prepare(run, "-s", 'filters.difficulties=["huge"]')
     assert said.returncode == 2
-    assert "filters.bands" in said.stderr and "'easy', 'medium' or 'hard'" in said.stderr
+    assert "filters.difficulties" in said.stderr and "'easy', 'medium' or 'hard'" in said.stderr
     assert "Traceback" not in said.stderr
 
 

@@ -121,7 +121,7 @@ async def test_wrong_usage_is_2_and_says_what(webgym, run, arguments, expected):
 
 async def test_a_folder_that_holds_no_model_is_refused(webgym, run, tmp_path):
     (tmp_path / "empty").mkdir()
-    code, _, said = await webgym("score", run.root, "--orm", "empty", "-s", f"roles.serve={sys.executable}")
+    code, _, said = await webgym("score", run.root, "--orm", "empty", "-s", f"venvs.serve={sys.executable}")
     assert code == 2
     assert str(tmp_path / "empty") in said
     assert "Traceback" not in said

@@ -9,7 +9,7 @@ import pytest
 
 from webgym_cli.config.rollout import BrowserSettings
 from webgym_cli.environments.browser import executable as find
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 
 
 def program(path: Path, text: str = "exit 0") -> Path:
@@ -28,7 +28,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_none_is_an_error_with_the_command_to_type(nowhere: Path):
-    with pytest.raises(RoleError) as error:
+    with pytest.raises(VenvError) as error:
         find.find_chromium(BrowserSettings())
     assert "webgym setup --role browser" in error.value.hint
 
@@ -37,7 +37,7 @@ def test_the_setting_wins(nowhere: Path):
     program(nowhere / "bin" / "chromium")
     chosen = program(nowhere / "mine" / "browser")
     assert find.find_chromium(BrowserSettings(executable=str(chosen))) == chosen
-    with pytest.raises(RoleError, match=r"browser\.executable"):
+    with pytest.raises(VenvError, match=r"browser\.executable"):
         find.find_chromium(BrowserSettings(executable=str(nowhere / "gone")))
 
 
@@ -61,7 +61,7 @@ def test_playwrights_own_browser_comes_before_the_systems(nowhere: Path):
 
 def test_version(tmp_path: Path):
     assert find.chromium_version(program(tmp_path / "a", "echo Chromium 156.0.1.2 built")) == "156.0.1.2"
-    with pytest.raises(RoleError, match="does not tell its version: no display"):
+    with pytest.raises(VenvError, match="does not tell its version: no display"):
         find.chromium_version(program(tmp_path / "b", "echo no display >&2; exit 1"))
-    with pytest.raises(RoleError):
+    with pytest.raises(VenvError):
         find.chromium_version(tmp_path / "missing")

@@ -18,7 +18,7 @@ from webgym_cli.config.rollout import BrowserSettings
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.errors import BoundaryError, RoleError
+from webgym_cli.errors import BoundaryError, VenvError
 from webgym_cli.records.failure import FailureKind
 
 pytestmark = pytest.mark.browser
@@ -159,6 +159,6 @@ async def test_a_browser_that_can_not_start(tmp_path: Path):
     broken = tmp_path / "chromium"
     broken.write_text("#!/bin/sh\necho 'missing library' >&2\nexit 3\n")
     broken.chmod(0o755)
-    with pytest.raises(RoleError, match="can't be started"):
+    with pytest.raises(VenvError, match="can't be started"):
         async with BrowserPool(BrowserSettings(executable=str(broken))):
             raise AssertionError("it started")

@@ -21,7 +21,7 @@ from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.environments.web.environment import WebPool
-from webgym_cli.errors import BoundaryError, RoleError, SettingsError
+from webgym_cli.errors import BoundaryError, SettingsError, VenvError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -166,7 +166,7 @@ async def test_one_dead_browser_of_several_costs_no_episode(remote: RemoteBrowse
 
 async def test_an_address_where_no_browser_answers_is_one_clear_line():
     url = f"http://user:{SECRET}@127.0.0.1:9/x?token={SECRET}"
-    with pytest.raises(RoleError) as caught:
+    with pytest.raises(VenvError) as caught:
         async with BrowserPool(BrowserSettings(cdp_urls=(url,))):
             raise AssertionError("it connected")
     told = str(caught.value)

@@ -12,7 +12,7 @@ from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS, ElementSnapshot, observe_script, parse_elements
 from webgym_cli.environments.fixture_sites.experts import SiteExpert
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 from webgym_cli.records.action import Action, ActionName
 
 SIZE = {"width": 1280, "height": 768}
@@ -23,7 +23,7 @@ async def launch(playwright, server: SiteServer) -> Browser:
     """Start a Chromium that finds all hosts of `.test` at the server."""
     try:
         executable = find_chromium(BrowserSettings())
-    except RoleError as error:
+    except VenvError as error:
         pytest.skip(str(error))
     return await playwright.chromium.launch(
         executable_path=str(executable),

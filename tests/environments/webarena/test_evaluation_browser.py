@@ -20,7 +20,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 
-SETTLED = "browser.settle_seconds=0.5"
+SETTLED = "browser.max_idle_wait=0.5"
 
 REVIEWS = [
     {"id": 7, "nickname": "Ann", "ratings": [{"percent": 80}]},

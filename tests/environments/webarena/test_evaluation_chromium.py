@@ -11,7 +11,7 @@ from tests.environments.webarena.webarena_pages import FakePages, pages, target
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.webarena.evaluation import PageScriptError, grade
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 
 pytestmark = pytest.mark.browser
 
@@ -44,7 +44,7 @@ class RealPages(FakePages):
 async def page() -> AsyncIterator[Page]:
     try:
         chromium = find_chromium(Settings().browser)
-    except RoleError as error:
+    except VenvError as error:
         pytest.skip(str(error))
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])

@@ -44,7 +44,7 @@ async def browsers(chromium):
 @pytest.fixture
 def settings(tmp_path, mail, monkeypatch):
     monkeypatch.setenv("WEBARENA_GITLAB_PASSWORD", PASSWORD)
-    given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.settle_seconds=0.5", *mail_settings(LAB, mail)]
+    given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(LAB, mail)]
     return lambda *more: load((), [*given, *more])
 
 

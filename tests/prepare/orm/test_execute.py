@@ -30,7 +30,7 @@ def judged(run, tmp_path):  # noqa: F811
         "algorithm_config.bf16=false",
         "algorithm_config.deepspeed_config_filename=null",
         "algorithm_config.learning_rate=0.5",
-        "roles.device=cpu",
+        "venvs.device=cpu",
     ]
     create_or_open(run, load(overrides=told))
     return run

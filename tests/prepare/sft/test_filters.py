@@ -26,7 +26,7 @@ from webgym_cli.store.screenshots import ScreenshotStore
 EVERY_FILTER = [
     'filters.only_sites=["a", "b.com", "miniwob"]',
     'filters.exclude_sites=["c.com"]',
-    'filters.bands=["easy", "medium"]',
+    'filters.difficulties=["easy", "medium"]',
     "filters.max_age_hours=24",
     "filters.min_agreement=0.6",
     "filters.drop_older_repeats=true",
@@ -63,7 +63,7 @@ def web(site, difficulty=1):
         (trajectory(outcome=UNSOLVED), [], Drop.UNSUCCESSFUL),
         (trajectory(task=web("b.com")), ['filters.only_sites=["a.com"]'], Drop.OTHER_SITE),
         (trajectory(task=web("b.com")), ['filters.exclude_sites=["b.com"]'], Drop.OTHER_SITE),
-        (trajectory(task=web("b.com", 7)), ['filters.bands=["easy", "medium"]'], Drop.OTHER_BAND),
+        (trajectory(task=web("b.com", 7)), ['filters.difficulties=["easy", "medium"]'], Drop.OTHER_BAND),
     ],
     ids=lambda value: value.value if isinstance(value, Drop) else "",
 )
@@ -104,8 +104,9 @@ def test_sites_and_bands_choose(run):
     assert left('filters.only_sites=["b.com"]') == (2, {"other_site": 2})
     assert left('filters.exclude_sites=["b.com", "c.com"]') == (0, {"other_site": 4})
     assert left('filters.only_sites=["b.com", "c.com"]', 'filters.exclude_sites=["b.com"]') == (2, {"other_site": 2})
-    assert left('filters.bands=["medium"]') == (2, {"other_band": 2})
-    assert left('filters.only_sites=["b.com"]', 'filters.bands=["medium"]') == (1, {"other_site": 2, "other_band": 1})
+    assert left('filters.difficulties=["medium"]') == (2, {"other_band": 2})
+    both = ('filters.only_sites=["b.com"]', 'filters.difficulties=["medium"]')
+    assert left(*both) == (1, {"other_site": 2, "other_band": 1})
 
 
 def test_the_age_counts_from_the_newest(run):

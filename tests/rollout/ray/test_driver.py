@@ -10,7 +10,7 @@ import pytest
 
 from tests.rollout.in_process import InProcessCluster, Parting
 from tests.rollout.scripted import failing
-from webgym_cli.errors import BoundaryError, JobError, RoleError, StoreError, UsageError
+from webgym_cli.errors import BoundaryError, JobError, StoreError, UsageError, VenvError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
@@ -173,7 +173,7 @@ async def test_a_node_that_joins_gets_a_rank(scaled):
 
 
 async def test_a_rank_that_can_not_work_leaves_it_to_the_others(scaled):
-    summary = await scaled.roll(4, broken=RoleError("no Chromium here"))
+    summary = await scaled.roll(4, broken=VenvError("no Chromium here"))
     assert (summary["owed"], summary["ranks_lost"]) == (0, 1)
     assert "no Chromium here" in scaled.told("rank_lost")[0]["message"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.train.fake_checkpoints import checkpoint, published, weights
 from tests.train.train_data import prepare, rows, settings_for
-from webgym_cli.errors import MissingStageError, RoleError, SettingsError, UsageError
+from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.jobs import devices
 from webgym_cli.train import process_env as environment
 from webgym_cli.train import working_dir as partial
@@ -94,7 +94,7 @@ def test_a_damaged_train_config_is_named(ready, run, text):
 
 def test_a_missing_llamafactory(ready, role):
     (role / "bin/llamafactory-cli").unlink()
-    with pytest.raises(RoleError, match="llamafactory-cli"):
+    with pytest.raises(VenvError, match="llamafactory-cli"):
         ready()
 
 

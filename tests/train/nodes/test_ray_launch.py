@@ -7,7 +7,7 @@ import pytest
 
 from tests.train.gradient_batch import write_batch
 from tests.train.nodes.node_runs import NAME, ready
-from webgym_cli.errors import JobError, RoleError, UsageError
+from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.jobs.ray_cluster import ActorLostError, Node
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
@@ -95,7 +95,7 @@ async def test_a_node_that_sees_the_run_works_in_it(scene, tmp_path):
 
 
 async def test_a_node_apart_gets_everything_and_gives_its_share_back(scene, tmp_path):
-    scene.ready(file_systems="separate")
+    scene.ready(node_storage="separate")
     await scene.train()
     made = scene.run.checkpoints / NAME
     assert sorted(path.name for path in made.glob("global_step4/*_optim_states.pt")) == [
@@ -109,7 +109,7 @@ async def test_a_node_apart_gets_everything_and_gives_its_share_back(scene, tmp_
 
 
 async def test_only_imitation_is_sent_to_a_node_apart(scene, tmp_path):
-    scene.ready(file_systems="separate", algorithm="grpo")
+    scene.ready(node_storage="separate", algorithm="grpo")
     write_batch(scene.run, tmp_path / "tiny", NAME)
     with pytest.raises(UsageError, match=r"host1.* does not see .*/a run, where train\.algorithm=grpo works") as caught:
         await scene.train()
@@ -118,10 +118,10 @@ async def test_only_imitation_is_sent_to_a_node_apart(scene, tmp_path):
 
 
 async def test_the_next_training_is_sent_only_what_is_new(scene):
-    scene.ready(file_systems="separate", keep_optimizer_state=False)
+    scene.ready(node_storage="separate", keep_optimizer_state=False)
     await scene.train()
     first = len(scene.cluster.sent)
-    scene.ready("model_20260110_000000", "d1", file_systems="separate", keep_optimizer_state=False)
+    scene.ready("model_20260110_000000", "d1", node_storage="separate", keep_optimizer_state=False)
     await scene.train()
     names = [parcel.rpartition("/")[2].partition('"')[0] for parcel in scene.cluster.sent[first:]]
     assert first == 6 and not [name for name in names if name.endswith(".png")]
@@ -131,7 +131,7 @@ async def test_the_next_training_is_sent_only_what_is_new(scene):
 
 async def test_a_node_that_dies_is_named_and_the_training_goes_on(scene, monkeypatch):
     monkeypatch.setenv("BEHAVE", "1:wait")
-    scene.ready(file_systems="separate")
+    scene.ready(node_storage="separate")
     dying = asyncio.create_task(scene.train())
     while len(scene.shards(1)) < 2:
         await asyncio.sleep(0.02)
@@ -148,7 +148,7 @@ async def test_a_node_that_dies_is_named_and_the_training_goes_on(scene, monkeyp
 
 async def test_an_error_there_is_told_in_its_own_words(scene, monkeypatch):
     monkeypatch.setenv("BEHAVE", "1:raise")
-    scene.ready(file_systems="separate")
+    scene.ready(node_storage="separate")
     with pytest.raises(JobError, match=r"^node 1 \(host1, 127.0.0.1\): .*ValueError: bad luck"):
         await scene.train()
 
@@ -157,10 +157,10 @@ async def test_a_node_without_the_trainer_is_refused(scene, monkeypatch):
     scene.ready()
 
     def missing(settings, role):
-        raise RoleError("the train environment has not been set up", hint="webgym setup --role train")
+        raise VenvError("the train environment has not been set up", hint="webgym setup --role train")
 
     monkeypatch.setattr("webgym_cli.train.nodes.ray_worker.role_python", missing)
-    with pytest.raises(RoleError, match=r"node 1 \(host1, 127.0.0.1\): the train environment has not been set up"):
+    with pytest.raises(VenvError, match=r"node 1 \(host1, 127.0.0.1\): the train environment has not been set up"):
         await scene.train()
 
 

@@ -52,7 +52,7 @@ def serve(
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     weights = model or str(policy_path(directory, settings))
-    device = resolve_device(settings.roles.device)
+    device = resolve_device(settings.venvs.device)
     plans = plan_servers(settings, weights, role_python(settings, "serve"), device)
     if dry_run:
         for plan in plans:

@@ -30,7 +30,7 @@ class Part(StrEnum):
 
 
 class Flavour(StrEnum):
-    """The values of `roles.device`."""
+    """The values of `venvs.device`."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -38,7 +38,7 @@ class Flavour(StrEnum):
 
 
 RoleOpt = Annotated[list[Part] | None, typer.Option("--role", help="What to set up. Repeatable; default: all.")]
-DeviceOpt = Annotated[Flavour | None, typer.Option("--device", help="Flavour, in place of the setting roles.device.")]
+DeviceOpt = Annotated[Flavour | None, typer.Option("--device", help="Flavour, in place of the setting venvs.device.")]
 
 
 def setup(
@@ -71,7 +71,7 @@ def setup(
     settings = load(config or (), set_ or ())
     wanted = _wanted(role)
     output = Output.for_events(json)
-    flavour = resolve_device(device or settings.roles.device)
+    flavour = resolve_device(device or settings.venvs.device)
     plan = plan_setup(settings, [part for part in wanted if part != Part.BROWSER], flavour)
     browser = plan_browser(_finder(settings)) if Part.BROWSER in wanted else None
     if dry_run:
@@ -88,8 +88,8 @@ def setup(
     if browser:
         execute_browser(browser, say, run, _finder(settings))
     execute_setup(plan, say, run)
-    if flavour != resolve_device(settings.roles.device):
-        output.note(f"commands use this flavour only with the setting roles.device: {flavour}")
+    if flavour != resolve_device(settings.venvs.device):
+        output.note(f"commands use this flavour only with the setting venvs.device: {flavour}")
     output.next_step("webgym doctor")
 
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from webgym_cli.config.rollout import BrowserSettings
-from webgym_cli.errors import RoleError
+from webgym_cli.errors import VenvError
 
 _ON_PATH = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 """The headless shell comes first: it needs half of the memory and CPU time of the full browser."""
@@ -43,34 +43,34 @@ _VERSION_TIMEOUT = 20.0
 def find_chromium(settings: BrowserSettings) -> Path:
     """Return the Chromium that episodes will run in.
 
-    The setting wins; then Playwright's own browser, if it was downloaded; then the system's. Raises `RoleError`
+    The setting wins; then Playwright's own browser, if it was downloaded; then the system's. Raises `VenvError`
     with the installing command when there is none, or when the setting names something that can't be run.
     """
     if settings.executable:
         named = shutil.which(str(Path(settings.executable).expanduser()))
         if named is None:
-            raise RoleError(
+            raise VenvError(
                 f"browser.executable is {settings.executable!r}, which is not a program that can be run",
                 hint="correct the setting, or leave it empty to have a browser searched for",
             )
         return Path(named)
     found = _playwright_chromium() or _system_chromium()
     if found is None:
-        raise RoleError("no Chromium was found on this machine", hint=_install_hint())
+        raise VenvError("no Chromium was found on this machine", hint=_install_hint())
     return found
 
 
 def chromium_version(path: Path) -> str:
-    """Return what the browser calls itself, for example `156.0.8078.79`. Raises `RoleError` if it can't be run."""
+    """Return what the browser calls itself, for example `156.0.8078.79`. Raises `VenvError` if it can't be run."""
     try:
         told = subprocess.run(
             [str(path), "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RoleError(f"{path} does not tell its version: {error}", hint=_install_hint()) from error
+        raise VenvError(f"{path} does not tell its version: {error}", hint=_install_hint()) from error
     version = re.search(r"\d+(?:\.\d+){1,3}", told.stdout)
     if version is None:
-        raise RoleError(
+        raise VenvError(
             f"{path} does not tell its version: {(told.stderr or told.stdout).strip()[-300:]}", hint=_install_hint()
         )
     return version.group()

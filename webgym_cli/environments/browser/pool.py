@@ -11,7 +11,7 @@ from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.process import BrowserProcess
 from webgym_cli.environments.browser.remote import require_address
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.errors import BoundaryError, RoleError
+from webgym_cli.errors import BoundaryError, VenvError
 from webgym_cli.records.failure import FailureKind
 
 _REST = 15.0
@@ -37,7 +37,7 @@ class BrowserPool:
     async def __aenter__(self) -> BrowserPool:
         """Start the first browser, or connect to the first remote one that answers.
 
-        Raises `RoleError` when there is none, `SettingsError` for an address that is none.
+        Raises `VenvError` when there is none, `SettingsError` for an address that is none.
         """
         if not self._settings.cdp_urls:
             find_chromium(self._settings)
@@ -51,7 +51,7 @@ class BrowserPool:
             except BoundaryError as error:
                 failures.append(str(error))
         hint = "start it with --remote-debugging-port, or mend browser.cdp_urls" if self._settings.cdp_urls else ""
-        raise RoleError("; ".join(failures), hint=hint or "webgym doctor")
+        raise VenvError("; ".join(failures), hint=hint or "webgym doctor")
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop all browsers and wait until all of their processes are gone."""

@@ -56,7 +56,7 @@ class WebPool:
     def __init__(self, settings: Settings, mode: InteractionMode) -> None:
         browser = settings.browser
         self.mode = mode
-        self.settle_seconds = browser.settle_seconds
+        self.max_idle_wait = browser.max_idle_wait
         self.options = SessionOptions(
             width=browser.width,
             height=browser.height,
@@ -199,11 +199,11 @@ class WebEnvironment:
     async def _settle_page(self, session: BrowserSession) -> str | None:
         pool, clock = self._pool, asyncio.get_running_loop()
         traffic = await session.traffic()
-        arrives, end = clock.time() + pool.options.navigation_timeout, clock.time() + pool.settle_seconds
+        arrives, end = clock.time() + pool.options.navigation_timeout, clock.time() + pool.max_idle_wait
         for _ in range(_TURNS):
             while traffic.navigating and clock.time() < arrives:
                 await traffic.change(arrives - clock.time())
-                end = clock.time() + pool.settle_seconds
+                end = clock.time() + pool.max_idle_wait
             if traffic.navigating:
                 await session.stop_loading()
                 return f"the page did not load within {pool.options.navigation_timeout:g} s"
@@ -262,7 +262,7 @@ class WebEnvironment:
     async def _picture(self, session: BrowserSession) -> bytes:
         """Take the screenshot; one that is blank is taken again for a while, then it is what there is to see."""
         clock = asyncio.get_running_loop()
-        end = clock.time() + self._pool.settle_seconds
+        end = clock.time() + self._pool.max_idle_wait
         png = await session.screenshot()
         while await asyncio.to_thread(is_blank, png) and clock.time() < end:
             await asyncio.sleep(_BLANK_PAUSE)

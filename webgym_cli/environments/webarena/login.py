@@ -149,7 +149,7 @@ class LoginManager:
         """Tell whether something is in the page, or comes into it while pages settle."""
         from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-        seconds = self._settings.browser.settle_seconds
+        seconds = self._settings.browser.max_idle_wait
         async with session.guard("looking at the page", self._options.action_timeout + seconds):
             if seconds and not await found.count():
                 with suppress(PlaywrightTimeout):

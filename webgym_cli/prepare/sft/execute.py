@@ -149,7 +149,7 @@ def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
         model=str(model.resolve() if model.is_dir() else model),
         deepspeed=dataset / DEEPSPEED if deepspeed is not None else None,
         validation=prepared.val_samples > 0,
-        device=resolve_device(settings.roles.device),
+        device=resolve_device(settings.venvs.device),
         samples=prepared.train_samples,
     )
     return yaml.safe_dump(config, sort_keys=False)

@@ -36,7 +36,7 @@ class Drop(StrEnum):
     OTHER_SITE = "other_site"
     """Not on one of `only_sites`, or on one of `exclude_sites`."""
     OTHER_BAND = "other_band"
-    """Not of one of `bands`."""
+    """Not of one of `difficulties`."""
     TOO_OLD = "too_old"
     """Started more than `max_age_hours` before the newest."""
     JUDGE_DIVIDED = "judge_divided"
@@ -143,8 +143,8 @@ def _asked_for(settings: FilterSettings) -> Iterator[Filter]:
         yield Filter(Drop.OTHER_SITE, "NOT list_contains(?, site)", (list(settings.only_sites),))
     if settings.exclude_sites:
         yield Filter(Drop.OTHER_SITE, "list_contains(?, site)", (list(settings.exclude_sites),))
-    if settings.bands:
-        yield Filter(Drop.OTHER_BAND, "NOT list_contains(?, band)", ([band.value for band in settings.bands],))
+    if settings.difficulties:
+        yield Filter(Drop.OTHER_BAND, "NOT list_contains(?, band)", ([band.value for band in settings.difficulties],))
     if settings.max_age_hours is not None:
         newest = "(SELECT max(epoch_ms(started_at)) FROM stored WHERE split = 'train')"
         oldest = f"{newest} - ? * 3600000"

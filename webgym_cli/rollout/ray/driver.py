@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import webgym_cli
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import JobError, RoleError, StoreError, UsageError, WebGymError
+from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_cluster import ActorLostError, Node, RayCluster, wait_for_file
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.trajectory import Trajectory
@@ -243,7 +243,7 @@ class ScaleOut:
             error = report.fault.error(rank.name) if report.fault else None
         except ActorLostError as lost:
             error = JobError(f"{rank.name}: {lost}", hint=_AGAIN)
-        if isinstance(error, UsageError | StoreError) and not isinstance(error, RoleError):
+        if isinstance(error, UsageError | StoreError) and not isinstance(error, VenvError):
             raise error
         await self._part(rank)
         if error is not None and not self._over:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import webgym_cli
-from webgym_cli.errors import RoleError, UsageError, WebGymError
+from webgym_cli.errors import UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_cluster import wait_for_file
 from webgym_cli.records.events import Event
 from webgym_cli.records.judgement import Judgement
@@ -188,7 +188,7 @@ class RolloutRank:
             await asyncio.sleep(1)
         if not self._ended:
             await self._stop()
-            os._exit(RoleError.exit_code)
+            os._exit(VenvError.exit_code)
 
 
 def _plan(posting: Posting, run: RunDir) -> RolloutPlan:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import RoleError, UsageError
+from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
@@ -30,7 +30,7 @@ start cuts its command line at spaces."""
 def plan_imitation(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
     """Return how the prepared dataset will be trained on.
 
-    Raises `MissingStageError` without a dataset for the current policy, `RoleError` without LLaMA-Factory, `UsageError`
+    Raises `MissingStageError` without a dataset for the current policy, `VenvError` without LLaMA-Factory, `UsageError`
     for damaged files.
     """
     prepared = dataset.read_prepared(run)
@@ -38,7 +38,7 @@ def plan_imitation(run: RunDir, settings: Settings, environ: Mapping[str, str]) 
     python = role_python(settings, "train")
     cli = llamafactory(python)
     if not cli.is_file():
-        raise RoleError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
+        raise VenvError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     base = _base(run, settings, prepared, config, python, environ)
     plan = _continued(run, base) or _carried(run, settings, base)
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
@@ -54,7 +54,7 @@ def _base(
     environ: Mapping[str, str],
 ) -> TrainPlan:
     """Return the plan of a fresh training."""
-    device = resolve_device(settings.roles.device)
+    device = resolve_device(settings.venvs.device)
     stage = dataset.zero_stage(config)
     local = environment.processes(settings, device, environ)
     place = place_in(settings.train, environ)

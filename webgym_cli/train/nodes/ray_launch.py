@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import webgym_cli
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import JobError, RoleError, UsageError
+from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.jobs.process import KILL_MARGIN
 from webgym_cli.jobs.ray_cluster import ActorLostError, Node, RayCluster, open_cluster
 from webgym_cli.records.events import EventSink
@@ -161,7 +161,7 @@ class RayCrew(LedCrew):
 
     async def _arrive(self, member: Member) -> Arrival:
         marker = self._run.nodes / f"marker-{uuid4().hex}"
-        apart = self._settings.train.file_systems == "separate"
+        apart = self._settings.train.node_storage == "separate"
         if not apart:
             write_atomic(marker, "")
         posting = Posting(
@@ -174,7 +174,7 @@ class RayCrew(LedCrew):
         finally:
             marker.unlink(missing_ok=True)
         if arrival.fault:
-            raise RoleError(f"{member.name}: {arrival.fault}", hint="webgym setup --role train, on that node")
+            raise VenvError(f"{member.name}: {arrival.fault}", hint="webgym setup --role train, on that node")
         if arrival.version != webgym_cli.__version__:
             raise UsageError(
                 f"{member.name} has webgym {arrival.version}, here it is {webgym_cli.__version__}",
