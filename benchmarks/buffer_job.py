@@ -22,8 +22,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
-from webgym_cli.prepare.sft.sampler import Drawing
-from webgym_cli.prepare.sft.sharegpt import json_array, to_sharegpt
+from webgym_cli.prepare.sft.sampler import StepSampler
+from webgym_cli.prepare.sft.sharegpt import dump_json_array, to_sharegpt
 from webgym_cli.records.events import Event
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Trajectory
@@ -62,9 +62,9 @@ def draw(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]
     store = ScreenshotStore(run.screenshots)
     with open_index(run) as opened:
         plan = plan_dataset(run, settings, opened)
-        samples = Drawing(plan, run, settings, PlainConverter(), _quiet).execute().samples  # type: ignore[arg-type]
+        samples = StepSampler(plan, run, settings, PlainConverter(), _quiet).execute().samples  # type: ignore[arg-type]
     records = (to_sharegpt(sample, store.locate) for sample in samples)
-    Path(job["out"]).write_text(json_array(records), encoding="utf-8")
+    Path(job["out"]).write_text(dump_json_array(records), encoding="utf-8")
     return {"samples": len(samples), "eligible": plan.eligible}
 
 

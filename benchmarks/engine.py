@@ -37,7 +37,7 @@ from webgym_cli.records.trajectory import Generation, Score, Trajectory
 from webgym_cli.rollout.agents import Agent, OracleAgent
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan, write_plan
-from webgym_cli.store.buffer import stored
+from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir
 
 _EXPERT_STEPS = 30
@@ -243,7 +243,7 @@ async def run(job: Job, root: Path) -> dict[str, Any]:
         async with meter:
             summary = await rollout.execute()
             seconds = time.monotonic() - clock.start
-    return measured(list(stored(folder, Split.TRAIN, 0)), clock, meter, seconds) | {"stages": summary["stages"]}
+    return measured(list(scan_stored(folder, Split.TRAIN, 0)), clock, meter, seconds) | {"stages": summary["stages"]}
 
 
 def measured(done: list[Trajectory], clock: Clock, meter: Meter, seconds: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from webgym_cli.agent.orm_prompt import orm_prompt
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tools import describe
 from webgym_cli.agent.webrl_prompt import PAST_PAGE, SYSTEM
-from webgym_cli.prepare.sft.conversations import whole_sample
+from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Step, Tab, Trajectory
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName
@@ -131,7 +131,7 @@ def test_a_stored_trajectory_gives_its_prompts_again():
 
 
 def test_a_whole_episode_shows_every_page():
-    sample = whole_sample(episode(3))
+    sample = build_trajectory_sample(episode(3))
     users = [message.content for message in sample.messages if message.role == "user"]
     assert [f"Page {number}" in text for number, text in enumerate(users)] == [True] * 3
     assert [message.content for message in sample.messages if message.role == "assistant"] == [

@@ -15,7 +15,7 @@ from tests.rollout.scripted import ScriptedPool, failing
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
-from webgym_cli.store.buffer import stored
+from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir
 
 STEPS = (3, 1, 2, 5, 1, 1, 4, 2, 1)
@@ -42,7 +42,7 @@ class World:
         actor = ScriptedAgent((160, 210))
         rollout = RolloutEngine(self.plan, self.run, self.settings, actor, pool, lambda _: None, queue=self.queue)
         await rollout.execute()
-        return {one.seed: len(one.steps) for one in stored(self.run, Split.TRAIN, 0)}
+        return {one.seed: len(one.steps) for one in scan_stored(self.run, Split.TRAIN, 0)}
 
 
 @pytest.mark.parametrize("scheduler", [NAIVE, REFILL, OURS])
@@ -84,9 +84,9 @@ async def test_a_barrier_opens_for_the_others_when_one_leaves():
 async def test_a_failed_episode_holds_up_nobody(tmp_path, scheduler):
     world = World(tmp_path, scheduler)
     await world.roll(on_step=failing(times=2))
-    failed = {one.seed for one in stored(world.run, Split.TRAIN, 0) if one.outcome.failure}
+    failed = {one.seed for one in scan_stored(world.run, Split.TRAIN, 0) if one.outcome.failure}
     assert failed == {0, 2}  # the first two that step: all are of one task
-    assert {one.seed for one in stored(world.run, Split.TRAIN, 0)} == set(range(len(STEPS)))
+    assert {one.seed for one in scan_stored(world.run, Split.TRAIN, 0)} == set(range(len(STEPS)))
 
 
 def test_draws_follow_from_the_seed_alone():

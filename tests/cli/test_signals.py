@@ -14,7 +14,7 @@ from tests.cli.runs import WEBGYM, filled, webgym
 from tests.records.made import shot
 from webgym_cli.store.lock import locked
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.store.state import underway
+from webgym_cli.store.state import read_running_command
 
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 LIMIT = 60
@@ -78,10 +78,10 @@ def test_prepare_is_taken_up_again(run, number, code):
         left, said = ended(child, number)
     assert (left, "Traceback" in said) == (code, False), said
     assert "what was finished is stored" in said
-    assert underway(run).command == "prepare"
+    assert read_running_command(run).command == "prepare"
     again = webgym("resume", run.root, cwd=run.root.parent)
     assert again.returncode == 0, again.stderr
-    assert underway(run) is None
+    assert read_running_command(run) is None
     assert (run.dataset / "prepared.json").is_file()
 
 
@@ -151,4 +151,4 @@ def test_serve_ends_its_server(run, number, code):
     assert (left, "Traceback" in said) == (code, False), said
     assert "vLLM is stopped" in said
     assert not psutil.pid_exists(server)
-    assert underway(run) is None
+    assert read_running_command(run) is None

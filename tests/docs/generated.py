@@ -34,7 +34,7 @@ from webgym_cli.records.trajectory import (
 from webgym_cli.records.webrl import WebRLAction
 from webgym_cli.store.blocklist import Block
 from webgym_cli.store.screenshots import Recoded
-from webgym_cli.store.state import Underway
+from webgym_cli.store.state import RunningCommand
 from webgym_cli.store.status import RankStatus
 
 SETTINGS = ROOT / "docs/settings.md"
@@ -44,7 +44,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
         *(WebRLAction, Tab, Sampling, Outcome, Score),
-        *(Judgement, Verdict, Task, Episode, Prepared, RlData, Checkpoint, Block, RankStatus, Underway, Recoded),
+        *(Judgement, Verdict, Task, Episode, Prepared, RlData, Checkpoint, Block, RankStatus, RunningCommand, Recoded),
     )
 }
 """The records whose fields the page lists, by the name that its marks have."""

@@ -18,7 +18,7 @@ from webgym_cli.imports.execute import Importer, format_import, require_imported
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import judgements, scan, stored
+from webgym_cli.store.buffer import read_judgements, scan, scan_stored
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import write_lines
@@ -54,7 +54,7 @@ def bring(run, path, name="webgym", dry=False, **options):
 
 
 def ids(run, split=Split.TRAIN, iteration=0):
-    return [found.id for found in stored(run, split, iteration)]
+    return [found.id for found in scan_stored(run, split, iteration)]
 
 
 def files(root):
@@ -84,7 +84,7 @@ def test_episodes_are_stored_with_their_pictures_and_verdicts(run, logs):
     assert (picture.width, picture.height) == (64, 48)
     assert ScreenshotStore(run.screenshots).get(picture.sha256) == png(1, 64, 48)
     assert [step.page_changed for step in solved.steps] == [False, None]
-    assert set(judgements(run, Split.TRAIN, 0)) == {solved.id, refuted.id}
+    assert set(read_judgements(run, Split.TRAIN, 0)) == {solved.id, refuted.id}
     assert events[-1]["done"] == events[-1]["total"] == 1
     assert format_import(summary) == ("imported 3: 1 solved, 1 failed by their infrastructure, 6 steps, 6 new images")
 

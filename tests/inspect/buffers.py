@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.records.made import SOLVED, UNSOLVED, trajectory
 from webgym_cli.config.load import load
-from webgym_cli.inspect.overview import overview
+from webgym_cli.inspect.overview import build_overview
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.index.selection import Query
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir, create_or_open
 
 
@@ -39,7 +39,7 @@ def attempt(
     return trajectory(number, iteration=iteration, **{**values, **changes})
 
 
-def seen(run: RunDir, query: Query | None = None, top: int | None = None) -> dict[str, Any]:
+def seen(run: RunDir, query: TrajectoryQuery | None = None, top: int | None = None) -> dict[str, Any]:
     """Return a run's overview."""
     with open_index(run) as index:
-        return overview(run, index, query or Query(), top)
+        return build_overview(run, index, query or TrajectoryQuery(), top)

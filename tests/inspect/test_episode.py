@@ -8,7 +8,7 @@ from tests.inspect.buffers import made
 from tests.records.made import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.errors import UsageError
-from webgym_cli.inspect.episode import episodes, thought_of, verdicts
+from webgym_cli.inspect.episode import list_verdicts, read_episodes, split_thought
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -25,7 +25,7 @@ def run(tmp_path):
 
 def told(run, *names):
     with open_index(run) as index:
-        return list(episodes(run, index, names))
+        return list(read_episodes(run, index, names))
 
 
 def test_episodes_come_as_they_were_named_with_every_judgement_oldest_first(run):
@@ -50,7 +50,7 @@ def test_the_json_is_the_record_with_its_judgements(run):
 def test_an_unknown_id_is_refused_before_anything_is_read_and_the_nearest_named(run):
     run.part(Split.TRAIN, 0).with_name("verdicts-0.jsonl").touch()
     with open_index(run) as index:
-        found = episodes(run, index, ["train-0000-00000", "train-000-00002"])
+        found = read_episodes(run, index, ["train-0000-00000", "train-000-00002"])
         with pytest.raises(UsageError, match="no trajectory 'train-000-00002'; did you mean train-0000-00002"):
             next(found)
 
@@ -58,7 +58,7 @@ def test_an_unknown_id_is_refused_before_anything_is_read_and_the_nearest_named(
 def test_verdicts_come_in_the_order_of_asking():
     yes, no = Verdict(question="a", passed=True), Verdict(question="b", passed=False)
     said = judgement(claims=yes, facts=(yes, no), reference=None, success=False)
-    assert list(verdicts(said)) == [("claims", yes), ("fact", yes), ("fact", no)]
+    assert list(list_verdicts(said)) == [("claims", yes), ("fact", yes), ("fact", no)]
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_verdicts_come_in_the_order_of_asking():
     ],
 )
 def test_a_thought_is_told_from_what_was_said(response, thinking, parts):
-    assert thought_of(response, thinking=thinking) == parts
+    assert split_thought(response, thinking=thinking) == parts

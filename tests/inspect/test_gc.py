@@ -13,12 +13,12 @@ from tests.records.made import png, shot, store_images, trajectory
 from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import RunLockedError, StoreError, UsageError
-from webgym_cli.inspect.gc import GRACE, Kind, collect, find
+from webgym_cli.inspect.gc import GRACE, WasteKind, find_waste, remove_waste
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index import build
-from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.index.build import update
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -52,12 +52,12 @@ def image(run, shade):
 
 
 def wasted(run, **options):
-    return {(found.kind, found.path.name) for found in find(run, **options)}
+    return {(found.kind, found.path.name) for found in find_waste(run, **options)}
 
 
 def test_only_images_that_nobody_names_go(run):
-    freed = collect(find(run), dry_run=False)
-    assert (freed[Kind.UNNAMED].files, freed[Kind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))
+    freed = remove_waste(find_waste(run), dry_run=False)
+    assert (freed[WasteKind.UNNAMED].files, freed[WasteKind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))
     assert [image(run, shade).exists() for shade in (0, 1, 2, 10, 11)] == [True, True, True, False, False]
     assert verify(run, lambda event: None)["findings"] == []
     assert wasted(run) == set()
@@ -65,20 +65,20 @@ def test_only_images_that_nobody_names_go(run):
 
 def test_a_dry_run_counts_the_same_and_removes_nothing(run):
     before = sorted(run.root.rglob("*"))
-    freed = collect(find(run), dry_run=True)
-    assert (freed[Kind.UNNAMED].files, freed[Kind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))
+    freed = remove_waste(find_waste(run), dry_run=True)
+    assert (freed[WasteKind.UNNAMED].files, freed[WasteKind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))
     assert sorted(run.root.rglob("*")) == before
 
 
 def test_a_young_image_stays_for_its_line_is_still_to_come(run):
     os.utime(image(run, 10))
-    assert wasted(run) == {(Kind.UNNAMED, image(run, 11).name)}
+    assert wasted(run) == {(WasteKind.UNNAMED, image(run, 11).name)}
     assert len(wasted(run, grace=-1)) == 2
 
 
 def test_an_image_that_is_put_again_is_young(run):
     ScreenshotStore(run.screenshots).put(png(10))
-    assert wasted(run) == {(Kind.UNNAMED, image(run, 11).name)}
+    assert wasted(run) == {(WasteKind.UNNAMED, image(run, 11).name)}
 
 
 def test_images_of_every_split_iteration_and_rank_are_named(run):
@@ -90,26 +90,26 @@ def test_images_of_every_split_iteration_and_rank_are_named(run):
 
 
 def test_the_truth_decides_and_not_the_index(run):
-    catch_up(run)
+    update(run)
     made = trajectory(5, steps=11)  # names image 10, and the index has not heard of it
     store_images(run, made)
     append(run, made)
     aged(run)
-    assert {name for kind, name in wasted(run) if kind is Kind.UNNAMED} == {image(run, 11).name}
+    assert {name for kind, name in wasted(run) if kind is WasteKind.UNNAMED} == {image(run, 11).name}
 
 
 def test_images_of_the_prepared_dataset_stay(run):
     write_json(run.dataset / "finetune_train.json", [{"images": [str(image(run, 10))]}])
     (run.dataset / "empty.json").touch()
     aged(run)
-    assert wasted(run) == {(Kind.UNNAMED, image(run, 11).name)}
+    assert wasted(run) == {(WasteKind.UNNAMED, image(run, 11).name)}
 
 
 def test_both_forms_of_an_image_go(run):
     webp = ScreenshotStore(run.screenshots).webp(shot(10).sha256)
     webp.write_bytes(b"RIFF")
     aged(run)
-    collect(find(run), dry_run=False)
+    remove_waste(find_waste(run), dry_run=False)
     assert not webp.exists() and not image(run, 10).exists()
 
 
@@ -130,13 +130,13 @@ def damaged(run):
 def test_while_a_line_is_damaged_nothing_goes(damaged):
     before = sorted(damaged.root.rglob("*"))
     with pytest.raises(StoreError, match=r"part-0\.jsonl: byte \d+$") as caught:
-        collect(find(damaged), dry_run=False)
+        remove_waste(find_waste(damaged), dry_run=False)
     assert "--even-with-damage" in caught.value.hint
     assert sorted(damaged.root.rglob("*")) == before
 
 
 def test_even_with_damage_what_can_be_read_of_a_damaged_line_stays(damaged):
-    assert wasted(damaged, even_with_damage=True) == {(Kind.UNNAMED, image(damaged, 11).name)}
+    assert wasted(damaged, even_with_damage=True) == {(WasteKind.UNNAMED, image(damaged, 11).name)}
 
 
 # --- rests
@@ -164,28 +164,28 @@ def test_rests_of_torn_writes_go_when_they_are_old(run, place, goes):
     path = run.root / place.format(shot(0).sha256[:2], shot(0).sha256)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x" * 7)
-    assert all(kind is Kind.UNNAMED for kind, _ in wasted(run))
+    assert all(kind is WasteKind.UNNAMED for kind, _ in wasted(run))
     aged(run)
-    assert ((Kind.TORN, path.name) in wasted(run)) is goes
-    collect(find(run), dry_run=False)
+    assert ((WasteKind.TORN, path.name) in wasted(run)) is goes
+    remove_waste(find_waste(run), dry_run=False)
     assert path.exists() is not goes
 
 
 def test_replaced_index_files_go(run, monkeypatch):
-    catch_up(run)
+    update(run)
     append(run, trajectory(8))
     monkeypatch.setattr(build, "_join", lambda *_: None)
-    catch_up(run)
+    update(run)
     monkeypatch.undo()
     append(run, trajectory(9))
-    catch_up(run)  # joins all three, and what they replace stays for queries that began before
+    update(run)  # joins all three, and what they replace stays for queries that began before
     old = run.index / "v0" / "steps" / "x.parquet"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"")
-    assert all(kind is Kind.UNNAMED for kind, _ in wasted(run))
+    assert all(kind is WasteKind.UNNAMED for kind, _ in wasted(run))
     aged(run)
-    freed = collect(find(run), dry_run=False)
-    assert freed[Kind.INDEX].files == 3 * 3 + 1
+    freed = remove_waste(find_waste(run), dry_run=False)
+    assert freed[WasteKind.INDEX].files == 3 * 3 + 1
     assert not old.exists()
     assert verify(run, lambda event: None)["trajectories"] == 4
 

@@ -6,13 +6,13 @@ import pytest
 
 from tests.inspect.buffers import attempt, made, seen
 from tests.records.made import CRASHED, UNSOLVED, trajectory
-from webgym_cli.inspect.overview import ids
+from webgym_cli.inspect.overview import list_ids
 from webgym_cli.records.failure import Stop
-from webgym_cli.records.task import Band, Split, Task
+from webgym_cli.records.task import DifficultyBand, Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.index.selection import Query
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
 
 HARD = Task(id="hard", environment="web", difficulty=7, start_url="https://news.example.co.uk/x")
@@ -89,33 +89,33 @@ def test_damaged_lines_are_named_where_they_are_asked_for(run):
     append(run, trajectory(9, iteration=1))
     (line,) = seen(run)["damaged_lines"]
     assert line.startswith(f"{part}: byte {before}: ")
-    assert seen(run, Query(iteration=1))["trajectories"] == 3
-    assert seen(run, Query(iteration=0))["damaged_lines"] == []
+    assert seen(run, TrajectoryQuery(iteration=1))["trajectories"] == 3
+    assert seen(run, TrajectoryQuery(iteration=0))["damaged_lines"] == []
 
 
 @pytest.mark.parametrize(
     ("query", "chosen"),
     [
-        (Query(), ["train-0000-00000", "train-0000-00001", "train-0000-00002", "train-0000-00003", "train-0001-00004",
-                   "test-0001-00000"]),
-        (Query(split=Split.TEST), ["test-0001-00000"]),
-        (Query(iteration=1), ["train-0001-00004", "test-0001-00000"]),
-        (Query(task="hard", split=Split.TRAIN), ["train-0000-00003", "train-0001-00004"]),
-        (Query(task="x' OR true --"), []),
-        (Query(reward=1.0, iteration=0), ["train-0000-00000"]),
-        (Query(reward=0.0), ["train-0000-00001"]),
-        (Query(failure="any"), ["train-0000-00002"]),
-        (Query(failure="browser_crashed"), ["train-0000-00002"]),
-        (Query(failure="page_timeout"), []),
-        (Query(site="example.co.uk", band=Band.HARD, iteration=0), ["train-0000-00003"]),
-        (Query(band=Band.MEDIUM), []),
-        (Query(split=Split.TRAIN, expression="steps > 2 OR site = 'x'"), ["train-0000-00001"]),
+        (TrajectoryQuery(), ["train-0000-00000", "train-0000-00001", "train-0000-00002", "train-0000-00003",
+                   "train-0001-00004", "test-0001-00000"]),
+        (TrajectoryQuery(split=Split.TEST), ["test-0001-00000"]),
+        (TrajectoryQuery(iteration=1), ["train-0001-00004", "test-0001-00000"]),
+        (TrajectoryQuery(task="hard", split=Split.TRAIN), ["train-0000-00003", "train-0001-00004"]),
+        (TrajectoryQuery(task="x' OR true --"), []),
+        (TrajectoryQuery(reward=1.0, iteration=0), ["train-0000-00000"]),
+        (TrajectoryQuery(reward=0.0), ["train-0000-00001"]),
+        (TrajectoryQuery(failure="any"), ["train-0000-00002"]),
+        (TrajectoryQuery(failure="browser_crashed"), ["train-0000-00002"]),
+        (TrajectoryQuery(failure="page_timeout"), []),
+        (TrajectoryQuery(site="example.co.uk", band=DifficultyBand.HARD, iteration=0), ["train-0000-00003"]),
+        (TrajectoryQuery(band=DifficultyBand.MEDIUM), []),
+        (TrajectoryQuery(split=Split.TRAIN, expression="steps > 2 OR site = 'x'"), ["train-0000-00001"]),
     ],
     ids=str,
 )  # fmt: skip
 def test_queries_choose(run, query, chosen):
     with open_index(run) as index:
-        assert list(ids(index, query)) == chosen
+        assert list(list_ids(index, query)) == chosen
 
 
 def test_pass_at_k_over_tasks_by_hand(tmp_path):

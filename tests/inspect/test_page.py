@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from tests.records.made import digested, png, shot, step, trajectory
 from tests.records.test_judgement import ANSWERED, judgement
-from webgym_cli.inspect.episode import Told
-from webgym_cli.inspect.page import page
+from webgym_cli.inspect.episode import EpisodeView
+from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Verdict
@@ -63,11 +63,11 @@ def told():
         models={"verdict": HOSTILE},
     )
     earlier = judgement(models={"verdict": HOSTILE}, failure=FailureKind.JUDGE_FAILED, failure_detail=HOSTILE)
-    return Told(digested(made.model_copy(update={"steps": steps})), (earlier, said))
+    return EpisodeView(digested(made.model_copy(update={"steps": steps})), (earlier, said))
 
 
 def test_nothing_foreign_is_markup_and_nothing_is_loaded(told, store):
-    text = page(told, store).decode()
+    text = render_episode_page(told, store).decode()
     assert text.startswith("<!doctype html>")
     assert re.findall(r"<(script|iframe|object|embed|form|link)\b[^>]*", text) == ["link"]
     assert set(re.findall(r'(?:src|href)="([a-z]+:|#)', text)) == {"data:", "#"}
@@ -78,23 +78,23 @@ def test_nothing_foreign_is_markup_and_nothing_is_loaded(told, store):
 
 
 def test_a_prompt_that_was_not_sent_so_is_said_to_be_another(told, store):
-    assert b"rendered anew" not in page(told, store)
+    assert b"rendered anew" not in render_episode_page(told, store)
     first, *others = told.trajectory.steps
     steps = (first.model_copy(update={"prompt_digest": "0" * 64}), *others)
-    changed = Told(told.trajectory.model_copy(update={"steps": steps}))
-    assert page(changed, store).count(b"rendered anew") == 1
+    changed = EpisodeView(told.trajectory.model_copy(update={"steps": steps}))
+    assert render_episode_page(changed, store).count(b"rendered anew") == 1
 
 
 def test_half_a_character_is_no_obstacle(told, store):
     broken = told.trajectory.model_copy(update={"instruction": "half \ud83d"})
-    assert b"half ?" in page(Told(broken), store)
+    assert b"half ?" in render_episode_page(EpisodeView(broken), store)
 
 
 @pytest.fixture
 def written(told, store, tmp_path):
     """The address of the page's file."""
     path = Path(tmp_path / "page.html")
-    path.write_bytes(page(told, store, scale=2))
+    path.write_bytes(render_episode_page(told, store, scale=2))
     return path.as_uri()
 
 

@@ -16,7 +16,7 @@ from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect import recode
-from webgym_cli.inspect.recode import encode, execute, plan
+from webgym_cli.inspect.recode import encode, execute, plan_recoding
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.rewards.judge.client import Case
@@ -81,14 +81,14 @@ def files(run, suffix):
 
 
 def test_every_png_gives_way_to_a_webp_of_the_same_pixels(run, taken):
-    saved = execute(run, list(plan(run)))
+    saved = execute(run, list(plan_recoding(run)))
     assert (saved.recoded, saved.kept, saved.altered) == (COUNT, 0, [])
     assert (files(run, ".png"), files(run, ".webp")) == ([], sorted(taken))
     assert same_pictures(run, taken)
     assert saved.bytes_before == sum(map(len, taken.values()))
     assert saved.bytes_after == sum(path.stat().st_size for path in run.screenshots.rglob("*.webp"))
     assert verify(run, lambda event: None)["findings"] == []
-    assert list(plan(run)) == []
+    assert list(plan_recoding(run)) == []
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
@@ -122,30 +122,30 @@ def test_what_a_webp_can_not_hold_stays_a_png():
 def test_an_image_that_would_grow_stays_and_is_not_tried_again(run):
     store = ScreenshotStore(run.screenshots)
     deep = store.put(picture(1, mode="I;16"))
-    saved = execute(run, list(plan(run)))
+    saved = execute(run, list(plan_recoding(run)))
     assert (saved.recoded, saved.kept, saved.bytes_after) == (0, 1, saved.bytes_before)
     assert store.recoded(deep.sha256).recoded_sha256 is None
     assert store.path(deep.sha256).suffix == ".png"
-    assert list(plan(run)) == []
+    assert list(plan_recoding(run)) == []
 
 
 def test_an_altered_png_is_named_and_left_as_it_is(run, taken):
     first = min(taken)
     path = ScreenshotStore(run.screenshots).png(first)
     path.write_bytes(picture(99))
-    saved = execute(run, list(plan(run)))
+    saved = execute(run, list(plan_recoding(run)))
     assert (saved.recoded, saved.altered) == (COUNT - 1, [str(path)])
     assert path.read_bytes() == picture(99)
-    assert [part.images for part in plan(run)] == [1]
+    assert [part.images for part in plan_recoding(run)] == [1]
 
 
 def test_images_of_the_prepared_dataset_stay_for_the_training(run, taken):
     first = ScreenshotStore(run.screenshots).png(min(taken))
     write_json(run.dataset / "finetune_train.json", [{"images": [str(first)]}])
-    assert execute(run, list(plan(run))).recoded == COUNT - 1
+    assert execute(run, list(plan_recoding(run))).recoded == COUNT - 1
     assert first.is_file()
     (run.dataset / "finetune_train.json").unlink()
-    assert execute(run, list(plan(run))).recoded == 1
+    assert execute(run, list(plan_recoding(run))).recoded == 1
 
 
 class Killed(BaseException):
@@ -171,10 +171,10 @@ def test_stopped_at_any_point_nothing_is_lost_and_the_next_run_goes_on(run, take
     with monkeypatch.context() as patched:
         patched.setattr(of, name, dies)
         with pytest.raises(Killed):
-            execute(run, list(plan(run)), workers=1)
+            execute(run, list(plan_recoding(run)), workers=1)
     assert same_pictures(run, taken)
     assert verify(run, lambda event: None)["findings"] == []
-    execute(run, list(plan(run)))
+    execute(run, list(plan_recoding(run)))
     assert same_pictures(run, taken)
     assert (files(run, ".png"), files(run, ".webp")) == ([], sorted(taken))
 
@@ -186,7 +186,7 @@ def test_a_full_disk_loses_nothing(run, taken, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(recode, "write_atomic", full)
         with pytest.raises(StoreError, match="No space left"):
-            execute(run, list(plan(run)))
+            execute(run, list(plan_recoding(run)))
     assert files(run, ".png") == sorted(taken)
 
 
@@ -199,7 +199,7 @@ def test_policy_and_judge_send_the_right_kind(run, taken):
         part = json.loads(EncodedImages(store.get).part(first))
         assert part["image_url"]["url"].startswith(f"data:{kind.decode()};base64,")
         assert Case(store.get).url(first) == part["image_url"]["url"]
-        execute(run, list(plan(run)))
+        execute(run, list(plan_recoding(run)))
 
 
 def test_the_command_re_encodes_after_removing(run, taken):

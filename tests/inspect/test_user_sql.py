@@ -6,7 +6,7 @@ import pytest
 
 from tests.inspect.buffers import attempt, made
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.inspect.user_sql import VIEWS, ask, plain
+from webgym_cli.inspect.user_sql import VIEWS, run_user_sql, to_plain_value
 from webgym_cli.store.index.query import open_index
 
 
@@ -17,7 +17,7 @@ def run(tmp_path):
 
 def rows(run, sql):
     with open_index(run) as index:
-        return [{name: plain(value) for name, value in row.items()} for row in ask(run, index, sql)]
+        return [{name: to_plain_value(value) for name, value in row.items()} for row in run_user_sql(run, index, sql)]
 
 
 def test_any_select_is_answered(run):
@@ -68,7 +68,7 @@ def test_a_damaged_index_is_not_the_askers_fault(run):
         for file in run.index.rglob("*.parquet"):
             file.write_bytes(b"no parquet at all")
         with pytest.raises(StoreError) as caught:
-            list(ask(run, index, "SELECT * FROM steps"))
+            list(run_user_sql(run, index, "SELECT * FROM steps"))
     assert "--reindex" in caught.value.hint
 
 

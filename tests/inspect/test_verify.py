@@ -9,12 +9,12 @@ import pytest
 from tests.records.made import CRASHED, png, shot, step, store_images, trajectory
 from tests.records.test_judgement import judgement
 from webgym_cli.inspect.findings import LISTED
-from webgym_cli.inspect.recode import execute, plan
+from webgym_cli.inspect.recode import execute, plan_recoding
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.index.build import update
 from webgym_cli.store.index.fragments import Catalog
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -160,8 +160,8 @@ def test_a_judgement_of_nobody_is_named(run):
 
 
 def fragment(run, table):
-    catch_up(run)
-    source = next(found for found in fragments.sources(run) if found.path == part(run))
+    update(run)
+    source = next(found for found in fragments.list_sources(run) if found.path == part(run))
     (span,) = Catalog(run).chain(source)
     return source, span, Catalog(run).fragments(table, source.name)[span]
 
@@ -173,7 +173,7 @@ def forged(run, table, change):
     tables = {name: fragments.read(path, name) for name, path in paths.items()}
     rows = tables[table].to_pylist()
     tables[table] = pa.Table.from_pylist(change(rows), schema=tables[table].schema)
-    tail = fragments.tail_of(paths[source.main])
+    tail = fragments.read_tail_digest(paths[source.main])
     for path in paths.values():
         path.unlink()
     fragments.write(run, source, span, tables, tail)
@@ -203,7 +203,7 @@ def test_truth_that_was_altered_behind_the_index_is_found(run):
     """The end of the file is what it was, so that catching up sees nothing."""
     for number in range(10, 20):
         add(run, trajectory(number))
-    catch_up(run)
+    update(run)
     replace(part(run), b'"instruction":"Click', b'"instruction":"Flick')
     finding = only(run)
     assert (finding["kind"], finding["place"]) == ("index_differs", "start 0")
@@ -283,7 +283,7 @@ def test_re_encoded_images_are_sound_and_altered_ones_named(run):
     wide = png(50, width=300, height=200)
     kept = ScreenshotStore(run.screenshots).put(wide)
     append(run, showing(kept))
-    execute(run, list(plan(run)))
+    execute(run, list(plan_recoding(run)))
     assert image_of(run, kept).suffix == ".webp"
     assert checked(run)["findings"] == []
     image_of(run, kept).write_bytes(b"RIFF")

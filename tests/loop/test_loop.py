@@ -10,7 +10,7 @@ from webgym_cli.errors import BelowThresholdError, JobError, UsageError
 from webgym_cli.loop.loop import Loop, Phase, plan_loop
 from webgym_cli.store.buffer import append
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.metrics import events, record
+from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
 
@@ -37,7 +37,7 @@ class Stages:
         self.shown.append(event)
 
     def record(self, event, message=""):
-        record(self.run, event)
+        append_event(self.run, event)
 
     async def collect(self, split, policy, episodes=None):
         number = version(self.run)
@@ -134,7 +134,7 @@ async def test_both_phases_in_turn_are_a_loop(run):
         await ran(run, phase=Phase.UPDATE, iterations=2)
     await ran(run, phase=Phase.ROLLOUT, iterations=2)
     assert version(run) == 2
-    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 1, 2]
+    assert [event["iteration"] for event in read_events(run, "evaluation")] == [0, 1, 2]
     assert (await ran(run, phase=Phase.UPDATE, iterations=2))[0].calls == []
 
 

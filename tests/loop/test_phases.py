@@ -13,7 +13,7 @@ from webgym_cli.loop.phases import Phases, last_iteration, phase_of
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import create_or_open
 from webgym_cli.tasks.source import open_tasks
 
@@ -38,7 +38,7 @@ async def test_a_phase_is_generate_rollout_score_prepare_train_evaluate(run, tmp
         *((1, step) for step in ("survey", "generate", "rollout", "score", "train")),
         *((2, step) for step in ("generate", "rollout", "score", "train")),
     ]
-    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 1, 2]
+    assert [event["iteration"] for event in read_events(run, "evaluation")] == [0, 1, 2]
 
 
 async def test_each_phase_tries_each_of_its_own_new_tasks_once(run, tmp_path):
@@ -70,12 +70,12 @@ async def test_the_demonstrations_come_first_and_are_phase_0(run, tmp_path, monk
     assert next(event["phase"] for event in shown if event["event"] == "phase_step") == 1
     survey = json.loads(run.survey.config.read_text())
     assert survey["policy_config"]["base_model"] == str(run.checkpoints / "model_20260101_000000")
-    assert [(event["phase"], event["version"]) for event in events(run, "phase")] == [(1, 2), (2, 3)]
+    assert [(event["phase"], event["version"]) for event in read_events(run, "phase")] == [(1, 2), (2, 3)]
 
 
 async def test_what_a_phase_came_to_is_recorded(run, tmp_path):
     await ran(run, settings_in(tmp_path))
-    first, second = events(run, "phase")
+    first, second = read_events(run, "phase")
     assert {name: first[name] for name in ("phase", "phases", "iteration", "version", "new_tasks", "episodes")} == {
         **{"phase": 1, "phases": 2, "iteration": 0, "version": 1},
         **{"new_tasks": 3, "episodes": 3},
@@ -88,10 +88,10 @@ async def test_what_a_phase_came_to_is_recorded(run, tmp_path):
 
 async def test_the_survey_is_told_of_in_the_run_s_metrics(run, tmp_path):
     await ran(run, settings_in(tmp_path))
-    (survey,), generated = events(run, "survey"), list(events(run, "generate"))
+    (survey,), generated = read_events(run, "survey"), list(read_events(run, "generate"))
     assert (survey["iteration"], survey["success_rate"]) == (0, 0.25)
     assert [event["kept"] for event in generated] == [3, 3]
-    assert not list(events(run.survey, "survey"))
+    assert not list(read_events(run.survey, "survey"))
 
 
 async def test_without_new_tasks_each_phase_draws_from_the_original_ones(run, tmp_path):
@@ -99,7 +99,7 @@ async def test_without_new_tasks_each_phase_draws_from_the_original_ones(run, tm
     assert [call for call in Told.calls if call[0] == "train" and len(call) == 3] == [("train", 0, 3), ("train", 1, 3)]
     assert set(asked(run, 0)) | set(asked(run, 1)) <= set(WORDS)
     assert (run.survey.exists, run.new_tasks(0).exists()) == (False, False)
-    assert [event["new_tasks"] for event in events(run, "phase")] == [None, None]
+    assert [event["new_tasks"] for event in read_events(run, "phase")] == [None, None]
 
 
 async def test_more_phases_go_on_after_the_last(run, tmp_path):
@@ -107,7 +107,7 @@ async def test_more_phases_go_on_after_the_last(run, tmp_path):
     Told.calls.clear()
     await ran(run, settings_in(tmp_path, "curriculum.phases=3", "curriculum.tasks_per_phase=2"))
     assert Told.calls == [("train", 2, 2), ("judge", "run", 2), ("prepare", 2), ("train", 2), ("test", 3, 2)]
-    assert [event["phases"] for event in events(run, "phase")] == [2, 2, 3]
+    assert [event["phases"] for event in read_events(run, "phase")] == [2, 2, 3]
 
 
 async def test_an_evaluation_that_is_good_enough_ends_it(run, tmp_path):

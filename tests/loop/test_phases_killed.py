@@ -7,7 +7,7 @@ import pytest
 from tests.loop.curriculum_stages import Killed, Told, asked, ran, settings_in
 from webgym_cli.loop import phases
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 
 MOMENTS = [
@@ -36,7 +36,9 @@ async def test_killed_anywhere_and_run_again_it_is_the_uninterrupted_one(run, tm
         assert asked(run, iteration) == asked(whole, iteration)
     assert version(run) == 2
     for name in ("evaluation", "phase"):
-        assert [_timeless(event) for event in events(run, name)] == [_timeless(event) for event in events(whole, name)]
+        assert [_timeless(event) for event in read_events(run, name)] == [
+            _timeless(event) for event in read_events(whole, name)
+        ]
 
 
 def _timeless(event):
@@ -58,6 +60,6 @@ async def test_killed_between_the_answers_of_the_model_it_asks_only_the_others(r
         await ran(run, settings)
     monkeypatch.setattr(phases, "generate", put)
     await ran(run, settings)
-    first, again = events(run.survey, "generate")
+    first, again = read_events(run.survey, "generate")
     assert (first["asked"] > 0, again["asked"], again["calls"]) == (True, 0, 0)
     assert (again["kept"], written) == (3, [run.new_tasks(0)])

@@ -8,9 +8,9 @@ from tests.loop.curriculum_stages import Killed, Told, ran, settings_in
 from tests.rewards.orm_server import MODEL, OrmServer
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import judgements
+from webgym_cli.store.buffer import read_judgements
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def settings(server, tmp_path):
 
 def scored(run, iteration):
     """The probabilities of an iteration's episodes, each with how often it was scored."""
-    found = judgements(run, Split.TRAIN, iteration)
+    found = read_judgements(run, Split.TRAIN, iteration)
     return [(round(said[0].probability, 3), len(said)) for said in found.values()]
 
 
@@ -37,9 +37,9 @@ async def test_what_nobody_scores_else_gets_its_probability_and_weighs_the_new_t
     assert not any(call[0] == "judge" for call in Told.calls)
     assert scored(run.survey, 0) == [(0.375, 1)] * 4
     assert [scored(run, number) for number in range(2)] == [[(0.375, 1)] * 3] * 2
-    first, second = events(run, "generate")
+    first, second = read_events(run, "generate")
     assert (first["critic"], second["critic"]) == ("orm", "orm")
-    assert [event["scored"] for event in events(run, "phase")] == [3, 3]
+    assert [event["scored"] for event in read_events(run, "phase")] == [3, 3]
 
 
 async def test_a_model_that_went_away_is_asked_only_for_the_rest(run, settings, server):
@@ -55,7 +55,7 @@ async def test_a_model_that_went_away_is_asked_only_for_the_rest(run, settings, 
 
 async def test_where_all_is_scored_nothing_is_scored_again(run, settings, server):
     await ran(run, settings)
-    count = len(list(events(run, "score")))
+    count = len(list(read_events(run, "score")))
     more = settings.model_copy(update={"curriculum": settings.curriculum.model_copy(update={"phases": 3})})
     Told.dies = "prepare 2"
     with pytest.raises(Killed, match="prepare 2"):
@@ -63,4 +63,4 @@ async def test_where_all_is_scored_nothing_is_scored_again(run, settings, server
     asked = len(server.asked)
     await ran(run, more)
     assert len(server.asked) == asked
-    assert len(list(events(run, "score"))) == count + 1
+    assert len(list(read_events(run, "score"))) == count + 1

@@ -10,7 +10,7 @@ from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.task import Split
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
 
@@ -29,7 +29,7 @@ async def test_a_training_that_a_crash_left_unnoted_is_noted_once(trained):
     for _ in range(2):
         async with Pipeline(run, settings, run.logs, seen.append):
             pass
-    noted = list(events(run, "train"))
+    noted = list(read_events(run, "train"))
     assert [event["name"] for event in noted] == ["model_20250115_143022"]
     assert [event["event"] for event in seen] == ["train"]
 

@@ -15,7 +15,7 @@ from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.metrics import events as metrics
+from webgym_cli.store.metrics import read_events as metrics
 from webgym_cli.store.run import RunDir
 
 CHAINS, GRPO, SHOWN = "agent.num_chains=2", "train.algorithm=grpo", "loop.demonstration_iterations=1"

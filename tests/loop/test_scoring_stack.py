@@ -17,7 +17,7 @@ from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.plan import JudgeQuery
 from webgym_cli.rewards.orm.client import OrmClient, served_model
-from webgym_cli.store.buffer import append, judgements
+from webgym_cli.store.buffer import append, read_judgements
 from webgym_cli.store.run import RunDir, create_or_open
 
 pytestmark = pytest.mark.stack
@@ -51,7 +51,7 @@ async def test_a_folder_is_served_scored_and_stopped(tiny_model_dir, tmp_path):
     async with Pipeline(run, settings, tmp_path, events.append) as pipeline:
         summary = await score(pipeline, JudgeQuery())
     assert (summary["scored"], summary["model"]) == (2, str(tiny_model_dir))
-    found = judgements(run, Split.TRAIN, 0)
+    found = read_judgements(run, Split.TRAIN, 0)
     assert {one.source for of_one in found.values() for one in of_one} == {"orm"}
     (started,) = [event for event in events if event["event"] == "serve" and "url" in event]
     with pytest.raises(httpx.ConnectError):

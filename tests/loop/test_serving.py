@@ -6,7 +6,7 @@ from tests.serve.fakes import fake_python, look, weights
 from tests.train.fake_checkpoints import published
 from webgym_cli.config.load import load
 from webgym_cli.loop.serving import Serving
-from webgym_cli.report.timing import read
+from webgym_cli.report.timing import read_timed_events
 from webgym_cli.serve import execute
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -38,7 +38,10 @@ def trained(run, content):
 
 
 def kept(run):
-    return [(event["event"], event.get("how"), event.get("model", "").rpartition("/")[2]) for event in read(run)]
+    return [
+        (event["event"], event.get("how"), event.get("model", "").rpartition("/")[2])
+        for event in read_timed_events(run)
+    ]
 
 
 async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
@@ -54,7 +57,7 @@ async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
         ("sleep", None, ""),
         ("wake", "in_place", "model_20260101_000000"),
     ]
-    assert all(event["seconds"] >= 0 and "message" not in event for event in read(one.run))
+    assert all(event["seconds"] >= 0 and "message" not in event for event in read_timed_events(one.run))
 
 
 async def test_on_a_cpu_the_server_stays_up(serving):

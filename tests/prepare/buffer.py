@@ -10,8 +10,8 @@ from tests.records.made import store_images
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.convert import Converter
-from webgym_cli.prepare.sft.plan import PreparePlan, survey
-from webgym_cli.prepare.sft.sampler import Draw, Drawing
+from webgym_cli.prepare.sft.plan import PreparePlan, build_plan
+from webgym_cli.prepare.sft.sampler import SampleResult, StepSampler
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.query import open_index
@@ -51,16 +51,16 @@ def converter(run: RunDir, with_: Settings) -> Converter:
 def planned(run: RunDir, with_: Settings, read: list[int]) -> Iterator[PreparePlan]:
     """Give the plan over these iterations, its index open."""
     with open_index(run) as index:
-        yield survey(run, with_, index, max(read), read)
+        yield build_plan(run, with_, index, max(read), read)
 
 
-def drawn(run: RunDir, with_: Settings, read: list[int], convert: Any = None) -> tuple[PreparePlan, Draw]:
+def drawn(run: RunDir, with_: Settings, read: list[int], convert: Any = None) -> tuple[PreparePlan, SampleResult]:
     """Return the plan over these iterations and what is drawn of it."""
     with planned(run, with_, read) as plan:
-        drawing = Drawing(plan, run, with_, convert or converter(run, with_), lambda event: None)
+        drawing = StepSampler(plan, run, with_, convert or converter(run, with_), lambda event: None)
         return plan, drawing.execute()
 
 
-def steps_of(draw: Draw) -> list[tuple[str, int]]:
+def steps_of(draw: SampleResult) -> list[tuple[str, int]]:
     """Return the trajectory and step of each sample."""
     return [(sample.trajectory, sample.step) for sample in draw.samples]

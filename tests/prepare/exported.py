@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.prepare.buffer import settings
-from webgym_cli.prepare.export.export import Export, Selection, Tally
-from webgym_cli.prepare.export.options import ExportOptions, Format
-from webgym_cli.store.index.selection import Query
+from webgym_cli.prepare.export.export import Export, ExportSelection, ExportStats
+from webgym_cli.prepare.export.options import ExportFormat, ExportOptions
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
 
 
@@ -19,13 +19,13 @@ def exported(
     out: Path | None = None,
     *overrides: str,
     ids: list[str] | None = None,
-    query: Query | None = None,
+    query: TrajectoryQuery | None = None,
     **options: Any,
-) -> tuple[Tally, list[dict[str, Any]]]:
+) -> tuple[ExportStats, list[dict[str, Any]]]:
     """Return an export's tally, and the records that it gave as lines; JSON Lines unless told otherwise."""
     lines: list[str] = []
-    selection = Selection(None if ids is None else tuple(ids), query or Query())
-    chosen = ExportOptions(**{"format": Format.JSONL, **options})
+    selection = ExportSelection(None if ids is None else tuple(ids), query or TrajectoryQuery())
+    chosen = ExportOptions(**{"format": ExportFormat.JSONL, **options})
     tally = Export(run, settings(*overrides), chosen, selection, out).execute(lines.append, lambda event: None)
     return tally, [json.loads(line) for line in lines]
 

@@ -13,7 +13,7 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.plan import plan_batch
-from webgym_cli.prepare.rl.score import Weighing
+from webgym_cli.prepare.rl.score import LogprobScoring
 from webgym_cli.records.events import Event
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.trajectory import Trajectory
@@ -80,7 +80,7 @@ async def prepared(run: RunDir, with_: Settings, scorer: Scorer) -> RlData:
         assert plan.replay is not None
         tokens = ModelTokens(str(policy_path(run, with_)))
         limit = with_.rl.data.max_row_tokens
-        weights = await Weighing(plan.replay, run, tokens, _unheard, limit=limit, reach=scorer.reach).execute()
+        weights = await LogprobScoring(plan.replay, run, tokens, _unheard, limit=limit, reach=scorer.reach).execute()
         return stage.execute(plan, run, with_, _unheard, weights)
 
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.judgement import Judgement, counting, judged, needs_judge, scored_by_environment
+from webgym_cli.records.judgement import Judgement, effective_verdict, needs_judge, scored_by_environment, with_verdict
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, Score
 
@@ -35,7 +35,7 @@ def episode(outcome=ANSWERED, task=WEB):
 
 @pytest.mark.parametrize(("success", "reward"), [(True, 1.0), (False, 0.0)])
 def test_a_verdict_is_the_reward(success, reward):
-    outcome = judged(episode(), judgement(success=success)).outcome
+    outcome = with_verdict(episode(), judgement(success=success)).outcome
     assert (outcome.reward, outcome.success, outcome.answer) == (reward, success, "42")
     assert outcome.scores == (Score(source="judge", value=reward, detail="big"),)
 
@@ -43,18 +43,18 @@ def test_a_verdict_is_the_reward(success, reward):
 @pytest.mark.parametrize("failure", [FailureKind.JUDGE_FAILED, FailureKind.SITE_BLOCKED])
 @pytest.mark.parametrize("before", [ANSWERED, UNSOLVED], ids=["answered", "step limit"])
 def test_a_judgement_without_verdict_is_neither_success_nor_failure(before, failure):
-    outcome = judged(episode(before), judgement(failure=failure, failure_detail="why")).outcome
+    outcome = with_verdict(episode(before), judgement(failure=failure, failure_detail="why")).outcome
     assert (outcome.reward, outcome.success, outcome.failure) == (None, None, failure)
     assert (outcome.failure_detail, outcome.stop, outcome.scores) == ("why", before.stop, ())
 
 
 def test_a_failure_of_infrastructure_stays_what_it_is():
-    assert judged(broken := episode(CRASHED), judgement()) is broken
+    assert with_verdict(broken := episode(CRASHED), judgement()) is broken
 
 
 def test_a_verdict_mends_a_judge_that_failed():
     failed = Outcome(stop=Stop.ANSWERED, answer="42", failure=FailureKind.JUDGE_FAILED, failure_detail="down")
-    outcome = judged(episode(failed), judgement()).outcome
+    outcome = with_verdict(episode(failed), judgement()).outcome
     assert (outcome.reward, outcome.failure, outcome.failure_detail) == (1.0, None, "")
 
 
@@ -62,7 +62,7 @@ def test_a_verdict_mends_a_judge_that_failed():
     "said", [{"success": True}, {"failure": FailureKind.SITE_BLOCKED}, {"failure": FailureKind.JUDGE_FAILED}], ids=str
 )
 def test_the_environments_own_reward_stands_whatever_a_judge_says(said):
-    outcome = judged(episode(SCORED), judgement(**said)).outcome
+    outcome = with_verdict(episode(SCORED), judgement(**said)).outcome
     assert (outcome.reward, outcome.failure) == (0.0, None)
     judges = tuple(Score(source="judge", value=1.0, detail="big") for _ in range("success" in said))
     assert outcome.scores == (*SCORED.scores, *judges)
@@ -111,20 +111,20 @@ FAILED_JUDGE = Outcome(stop=Stop.ANSWERED, answer="42", failure=FailureKind.JUDG
 @pytest.mark.parametrize("before", [ANSWERED, FAILED_JUDGE], ids=["not judged", "judge failed"])
 @pytest.mark.parametrize(("success", "reward"), [(True, 1.0), (False, 0.0)])
 def test_an_orm_decides_where_nobody_else_did(before, success, reward):
-    outcome = judged(episode(before), by_orm(0.4, success=success)).outcome
+    outcome = with_verdict(episode(before), by_orm(0.4, success=success)).outcome
     assert (outcome.reward, outcome.failure, outcome.failure_detail) == (reward, None, "")
     assert outcome.scores == (Score(source="orm", value=0.4, detail="an-orm"),)
 
 
 @pytest.mark.parametrize("before", [SCORED, UNSOLVED], ids=["environment", "reward of another source"])
 def test_an_orm_stands_beside_a_reward_that_is_known(before):
-    outcome = judged(episode(before), by_orm(0.9)).outcome
+    outcome = with_verdict(episode(before), by_orm(0.9)).outcome
     assert (outcome.reward, outcome.success) == (before.reward, False)
     assert outcome.scores == (*before.scores, Score(source="orm", value=0.9, detail="an-orm"))
 
 
 def test_an_orm_mends_no_failure_of_infrastructure():
-    assert judged(broken := episode(CRASHED), by_orm()) is broken
+    assert with_verdict(broken := episode(CRASHED), by_orm()) is broken
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(said, ex
         "failed": judgement(failure=FailureKind.JUDGE_FAILED),
         "blocked": judgement(failure=FailureKind.SITE_BLOCKED),
     }
-    assert counting([made[name] for name in said]) == (made[expected] if expected else None)
+    assert effective_verdict([made[name] for name in said]) == (made[expected] if expected else None)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from webgym_cli.records.task import Band, Task
+from webgym_cli.records.task import DifficultyBand, Task
 
 
 def test_the_key_is_the_same_in_every_process():
@@ -38,9 +38,9 @@ def test_other_content_has_another_key(change):
 
 
 def test_bands():
-    bands = [Band.of(facts).value for facts in (1, 3, 4, 6, 7, 100)]
+    bands = [DifficultyBand.of(facts).value for facts in (1, 3, 4, 6, 7, 100)]
     assert bands == ["easy", "easy", "medium", "medium", "hard", "hard"]
-    assert Task(id="a", difficulty=4).band is Band.MEDIUM
+    assert Task(id="a", difficulty=4).band is DifficultyBand.MEDIUM
 
 
 @pytest.mark.parametrize("values", [{"id": ""}, {"id": "a", "difficulty": 0}, {"id": "a", "environment": "x"}], ids=str)

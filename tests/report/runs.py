@@ -10,7 +10,7 @@ from tests.inspect.buffers import attempt
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.report.compare import Side, compare
-from webgym_cli.report.facts import gather
+from webgym_cli.report.facts import gather_facts
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 
@@ -39,7 +39,7 @@ def note(run: RunDir, *events: dict[str, Any]) -> None:
 def facts(run: RunDir, gpus: int = 1, price: float | None = None) -> dict[str, Any]:
     """Return what a report tells of a run."""
     with open_index(run) as index:
-        return gather(run, index, gpus, price)
+        return gather_facts(run, index, gpus, price)
 
 
 def compared(first: RunDir, second: RunDir) -> dict[str, Any]:

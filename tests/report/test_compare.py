@@ -10,7 +10,7 @@ from tests.report.runs import compared, did
 from webgym_cli.config.load import load
 from webgym_cli.records.statistics import difference, mcnemar
 from webgym_cli.records.task import Split
-from webgym_cli.report.compare_views import failure_rows, success_rows
+from webgym_cli.report.compare_views import build_failure_rows, build_success_rows
 from webgym_cli.store.run import RunDir, create_or_open
 
 
@@ -35,7 +35,7 @@ def test_the_same_episodes_are_paired(tmp_path):
 def test_enough_gains_tell(tmp_path):
     found = compared(made(tmp_path / "a", *asked([False] * 8)), made(tmp_path / "b", *asked([True] * 8)))
     assert found["rows"][0]["p_value"] == pytest.approx(2 / 2**8, rel=1e-3)
-    assert success_rows(found)[0][-2:] == ("p 0.007812: +8 -0 of 8 pairs", "B is better")
+    assert build_success_rows(found)[0][-2:] == ("p 0.007812: +8 -0 of 8 pairs", "B is better")
 
 
 def test_only_what_both_have_and_what_is_scored_is_paired(tmp_path):
@@ -88,9 +88,9 @@ def test_failures_are_shares_of_all_episodes(tmp_path):
     second = made(tmp_path / "b", *asked([True] * 10))
     found = compared(first, second)
     assert found["failures"]["browser_crashed"]["difference"] == -0.9
-    assert failure_rows(found)[0][:4] == ("browser_crashed", "9", "0", "-90 pp")
-    assert failure_rows(found)[0][-1] == "differs"
-    assert failure_rows(compared(first, made(tmp_path / "c")))[0][-2:] == ("-", "-")
+    assert build_failure_rows(found)[0][:4] == ("browser_crashed", "9", "0", "-90 pp")
+    assert build_failure_rows(found)[0][-1] == "differs"
+    assert build_failure_rows(compared(first, made(tmp_path / "c")))[0][-2:] == ("-", "-")
 
 
 def test_settings_that_differ_are_told(tmp_path):

@@ -15,14 +15,14 @@ from tests.report.runs import did
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.report.gallery import LARGEST, TEXT, cards, small
+from webgym_cli.report.gallery import LARGEST, TEXT, choose_cards, make_thumbnail
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
 def chosen(run, count):
     with open_index(run) as index:
-        return list(cards(index, ScreenshotStore(run.screenshots), count))
+        return list(choose_cards(index, ScreenshotStore(run.screenshots), count))
 
 
 @pytest.fixture
@@ -75,14 +75,14 @@ def test_the_last_screenshot_is_shown_small(tmp_path):
 
 
 def test_small_pictures_stay_as_they_are():
-    assert small(png(3, 40, 32))[1:] == (40, 32)
-    assert small(png(3, 40, 6400))[1:] == (2, LARGEST)
+    assert make_thumbnail(png(3, 40, 32))[1:] == (40, 32)
+    assert make_thumbnail(png(3, 40, 6400))[1:] == (2, LARGEST)
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", png(1, 400, 400)[:60]], ids=["empty", "text", "torn"])
 def test_what_is_no_image_is_said_to_be_none(content):
     with pytest.raises(StoreError, match="the screenshot is no image"):
-        small(content)
+        make_thumbnail(content)
 
 
 def test_lost_screenshots_and_episodes_without_any_are_told(tmp_path):

@@ -13,10 +13,10 @@ from tests.report.runs import at, compared, did, facts, note
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.report.compare_views import sections as compared_sections
-from webgym_cli.report.gallery import cards
-from webgym_cli.report.page import comparison_page, page
-from webgym_cli.report.views import sections
+from webgym_cli.report.compare_views import build_sections as compared_sections
+from webgym_cli.report.gallery import choose_cards
+from webgym_cli.report.page import render_comparison, render_report
+from webgym_cli.report.views import build_sections
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -89,8 +89,8 @@ def run(tmp_path):
 
 def rendered(run, count=60, price=None):
     with open_index(run) as index:
-        shown = list(cards(index, ScreenshotStore(run.screenshots), count))
-    return page(facts(run, 8, price), shown)
+        shown = list(choose_cards(index, ScreenshotStore(run.screenshots), count))
+    return render_report(facts(run, 8, price), shown)
 
 
 def policy_of(text):
@@ -120,14 +120,14 @@ def test_the_page_grows_with_the_episodes_that_are_asked_for_only(run):
 
 def test_a_run_without_anything_has_a_page_that_says_so(tmp_path):
     run = made(tmp_path / "run")
-    assert sections(facts(run)) == []
+    assert build_sections(facts(run)) == []
     text = rendered(run).decode()
     assert "There are no trajectories yet." in text
     assert "All settings have their defaults." in text
 
 
 def test_every_chart_has_its_numbers_in_a_table(run):
-    found = {figure.title: figure for section in sections(facts(run)) for figure in section.figures}
+    found = {figure.title: figure for section in build_sections(facts(run)) for figure in section.figures}
     rows = found["Success by split"].table.rows
     assert rows[0] == ("test", "0", "20 %", "5.7 % to 51 %", "2 of 10 solved")
     assert [row[:3] for row in rows if row[0] == "demonstrations"] == [("demonstrations", "0", "100 %")]
@@ -140,7 +140,7 @@ def test_every_chart_has_its_numbers_in_a_table(run):
 
 def test_cost_is_told_with_its_price_and_asked_for_without(run):
     def told(price):
-        shown = sections(facts(run, 8, price))
+        shown = build_sections(facts(run, 8, price))
         return next(f for section in shown for f in section.figures if f.title == "Time and cost")
 
     assert told(90.0).table.rows[-1] == ("all", "-", "4.8 min", "100 %", "0.647", "58.20")
@@ -275,7 +275,7 @@ async def test_a_comparison_in_chromium(view, run, tmp_path, width):
     other = made(tmp_path / "<b>", *(did(n, "shop", solved=True) for n in range(10)))
     found = compared(run, other)
     path = tmp_path / "ab.html"
-    path.write_bytes(comparison_page(found, compared_sections(found)))
+    path.write_bytes(render_comparison(found, compared_sections(found)))
     await view.set_viewport_size({"width": width, "height": 700})
     await view.goto(path.as_uri())
     await clean(view)

@@ -6,8 +6,9 @@ import pytest
 
 from tests.inspect.buffers import made
 from tests.report.runs import at, facts, note
-from webgym_cli.report.timing import cost, read, spans, timing
-from webgym_cli.report.views import BARS, bars, hours, sections
+from webgym_cli.report.figures import BARS, format_duration, make_bars
+from webgym_cli.report.timing import compute_cost, find_spans, measure_timing, read_timed_events
+from webgym_cli.report.views import build_sections
 
 EVALUATION = {"event": "evaluation", "iteration": 0, "seconds": 10, "at": at(10)}
 ROLLOUT = {"event": "rollout", "iteration": 0, "seconds": 20.0, "at": at(40), "stages": {"act": {"total": 12.5}}}
@@ -17,14 +18,18 @@ LOOP = [EVALUATION, ROLLOUT, PREPARE, TRAIN]
 
 
 def test_a_training_lasts_from_its_dataset_to_its_checkpoint():
-    assert [(span.stage, span.seconds) for span in spans(LOOP)] == [("evaluation", 10), ("rollout", 20), ("train", 60)]
+    assert [(span.stage, span.seconds) for span in find_spans(LOOP)] == [
+        ("evaluation", 10),
+        ("rollout", 20),
+        ("train", 60),
+    ]
     told = [PREPARE, {**TRAIN, "seconds": 7}]
-    assert [(span.stage, span.seconds) for span in spans(told)] == [("train", 7)]
-    assert spans([{**TRAIN, "name": "another"}, PREPARE]) == []
+    assert [(span.stage, span.seconds) for span in find_spans(told)] == [("train", 7)]
+    assert find_spans([{**TRAIN, "name": "another"}, PREPARE]) == []
 
 
 def test_idle_is_what_no_stage_covers():
-    found = timing(LOOP)
+    found = measure_timing(LOOP)
     assert (found["wall_seconds"], found["idle_seconds"], found["idle_share"]) == (111, 21, round(21 / 111, 4))
     assert found["stages"] == {
         "evaluation": {"times": 1, "seconds": 10},
@@ -39,18 +44,20 @@ def test_idle_is_what_no_stage_covers():
 
 def test_stages_at_the_same_time_are_covered_once():
     judge = {"event": "judge", "seconds": 30, "at": at(35)}
-    found = timing([EVALUATION, judge, ROLLOUT])
+    found = measure_timing([EVALUATION, judge, ROLLOUT])
     assert found["idle_seconds"] == 0  # 0-10, 5-35, 20-40
     assert found["by_iteration"] == {"0": {"evaluation": 10, "rollout": 20}}
 
 
 def test_cost_is_hours_times_gpus_times_price():
-    times = timing([{**EVALUATION, "seconds": 3600, "at": at(3600)}, {**ROLLOUT, "seconds": 1800, "at": at(7200)}])
-    spent = cost(times, gpus=8, price=2.5)
+    times = measure_timing(
+        [{**EVALUATION, "seconds": 3600, "at": at(3600)}, {**ROLLOUT, "seconds": 1800, "at": at(7200)}]
+    )
+    spent = compute_cost(times, gpus=8, price=2.5)
     assert spent["stages"]["evaluation"] == {"hours": 1, "gpu_hours": 8, "cost": 20}
     assert spent["idle"] == {"hours": 0.5, "gpu_hours": 4, "cost": 10}
     assert spent["total"] == {"hours": 2, "gpu_hours": 16, "cost": 40}
-    assert cost(times, gpus=1, price=None)["total"] == {"hours": 2, "gpu_hours": 2, "cost": None}
+    assert compute_cost(times, gpus=1, price=None)["total"] == {"hours": 2, "gpu_hours": 2, "cost": None}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,7 @@ def test_events_of_another_shape_are_no_obstacle(tmp_path, odd):
 def test_events_come_in_the_order_of_time(tmp_path):
     run = made(tmp_path / "run")
     note(run, *reversed(LOOP))
-    assert read(run) == LOOP
+    assert read_timed_events(run) == LOOP
 
 
 def test_lines_that_are_no_events_and_a_loss_that_is_no_number(tmp_path):
@@ -87,13 +94,13 @@ def test_lines_that_are_no_events_and_a_loss_that_is_no_number(tmp_path):
     training = {**TRAIN, "version": 1, "parent": "base", "steps": 3, "loss": float("nan")}
     note(run, 3, [1], "train", training, {**training, "version": 2, "loss": 0.5})
     assert [row["loss"] for row in facts(run)["trainings"]] == [None, 0.5]
-    (figure,) = next(section for section in sections(facts(run)) if section.id == "learning").figures
+    (figure,) = next(section for section in build_sections(facts(run)) if section.id == "learning").figures
     assert figure.table.rows == (("loss", "2", "0.5", "3 optimizer steps"),)
 
 
 def test_of_many_bars_the_newest_are_drawn_and_all_are_told():
     rows = [(f"iteration {n}", {"train": float(n)}) for n in range(BARS + 5)]
-    figure = bars("Time", rows, ("rollout", "train"), hours)
+    figure = make_bars("Time", rows, ("rollout", "train"), format_duration)
     assert (figure.svg.count("<rect"), len(figure.table.rows), figure.legend) == (BARS, BARS + 5, ("train",))
     assert ">iteration 5<" in figure.svg
     assert ">iteration 4<" not in figure.svg
@@ -104,7 +111,7 @@ def test_of_many_bars_the_newest_are_drawn_and_all_are_told():
     ("seconds", "text"), [(0.25, "0.25 s"), (119, "119 s"), (150, "2.5 min"), (7200, "2.0 h"), (9e6, "2,500.0 h")]
 )
 def test_times_in_words(seconds, text):
-    assert hours(seconds) == text
+    assert format_duration(seconds) == text
 
 
 SERVE = {"event": "serve", "seconds": 20, "at": at(20)}
@@ -125,7 +132,7 @@ LONG = [
 
 
 def test_gpus_are_idle_when_no_policy_acts_and_no_trainer_trains():
-    assert timing(LONG)["gpu"] == {
+    assert measure_timing(LONG)["gpu"] == {
         "busy_seconds": 26 + 40 + 60,
         "idle_seconds": 240 - 126,
         "idle_share": round(114 / 240, 4),
@@ -143,26 +150,26 @@ def test_gpus_are_idle_when_no_policy_acts_and_no_trainer_trains():
 
 def test_several_replicas_start_at_once():
     other = {"event": "serve", "seconds": 12, "at": at(24)}
-    assert timing([SERVE, other])["gpu"]["causes"]["server_start"] == 24
-    assert timing([SERVE, other])["stages"] == {}
+    assert measure_timing([SERVE, other])["gpu"]["causes"]["server_start"] == 24
+    assert measure_timing([SERVE, other])["stages"] == {}
 
 
 def test_a_server_that_starts_while_another_policy_acts_leaves_no_gpu_idle():
     rollout = {"event": "rollout", "iteration": 0, "seconds": 20, "at": at(20), "judge_tail_seconds": 99}
-    found = timing([SERVE, rollout])["gpu"]
+    found = measure_timing([SERVE, rollout])["gpu"]
     assert (found["busy_seconds"], found["causes"]["server_start"]) == (0, 20)  # all of it was judging
-    found = timing([SERVE, {**rollout, "judge_tail_seconds": "x"}])["gpu"]
+    found = measure_timing([SERVE, {**rollout, "judge_tail_seconds": "x"}])["gpu"]
     assert (found["busy_seconds"], found["idle_seconds"], found["idle_share"]) == (20, 0, 0)
 
 
 def test_without_events_nothing_is_told():
-    assert timing([])["gpu"]["idle_share"] is None
+    assert measure_timing([])["gpu"]["idle_share"] is None
 
 
 def test_idle_gpus_are_on_the_page(tmp_path):
     run = made(tmp_path / "run")
     note(run, *LONG)
-    section = next(section for section in sections(facts(run)) if section.id == "time")
+    section = next(section for section in build_sections(facts(run)) if section.id == "time")
     (table,) = (figure.table for figure in section.figures if figure.title == "Idle GPUs")
     assert table.rows[:3] == (
         ("at work", "2.1 min", "52.5 %"),
@@ -172,6 +179,8 @@ def test_idle_gpus_are_on_the_page(tmp_path):
 
 
 def test_in_a_survey_a_policy_acts():
-    found = timing([EVALUATION, {"event": "survey", "iteration": 0, "seconds": 20, "at": at(30), "policy": "model"}])
+    found = measure_timing(
+        [EVALUATION, {"event": "survey", "iteration": 0, "seconds": 20, "at": at(30), "policy": "model"}]
+    )
     assert (found["idle_seconds"], found["gpu"]["busy_seconds"]) == (0, 30)
     assert found["by_iteration"] == {"0": {"evaluation": 10, "survey": 20}}

@@ -16,7 +16,7 @@ from webgym_cli.records.trajectory import Score
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted_server import JudgeServer
 from webgym_cli.rollout.judging import MAX_CONSECUTIVE_JUDGE_FAILURES
-from webgym_cli.store.buffer import judgements, stored
+from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -37,7 +37,7 @@ async def says_yes(trajectory):
 
 
 def verdicts(world):
-    return judgements(world.run, Split.TRAIN, 0)
+    return read_judgements(world.run, Split.TRAIN, 0)
 
 
 async def test_rewards_come_from_the_judge_and_stand_beside_the_trajectories(world):
@@ -52,7 +52,7 @@ async def test_rewards_come_from_the_judge_and_stand_beside_the_trajectories(wor
         "t2": 1.0,
         "t3": 1.0,
     }
-    assert {found.outcome.reward for found in stored(world.run, Split.TRAIN, 0)} == {None}
+    assert {found.outcome.reward for found in scan_stored(world.run, Split.TRAIN, 0)} == {None}
     assert len([event for event in world.events if event["event"] == "judged"]) == 8
     assert world.plan(8).owed == () and world.plan(8).unjudged == ()
 
@@ -106,7 +106,7 @@ async def test_a_failed_judgement_counts_neither_way_and_is_judged_again_not_rol
     assert (summary["episodes"], summary["successes"], summary["failures"]) == (3, 3, {"judge_failed": 1})
     plan = world.plan(4)
     assert (plan.owed, plan.done, len(plan.unjudged)) == ((), 4, 1)
-    waiting = [found for found in stored(world.run, Split.TRAIN, 0) if found.id in plan.unjudged]
+    waiting = [found for found in scan_stored(world.run, Split.TRAIN, 0) if found.id in plan.unjudged]
     summary = await world.roll(4, agent=ANSWER, judge=says_yes, unjudged=waiting)
     assert world.pool.started == []
     assert (summary["episodes"], summary["successes"], summary["judged"]) == (4, 4, 1)
@@ -136,11 +136,11 @@ async def test_a_judge_that_is_down_costs_no_trajectory(world, episodes):
         await judge.close()
         asked = len(server.asked)
     assert f"webgym judge {world.run.root}" in caught.value.hint
-    assert len(list(stored(world.run, Split.TRAIN, 0))) == episodes
+    assert len(list(scan_stored(world.run, Split.TRAIN, 0))) == episodes
     assert asked <= MAX_CONSECUTIVE_JUDGE_FAILURES + 2, "a judge that is down is not asked for ever"
     plan = world.plan(episodes)
     assert (plan.owed, len(plan.unjudged)) == ((), episodes)
-    waiting = list(stored(world.run, Split.TRAIN, 0))
+    waiting = list(scan_stored(world.run, Split.TRAIN, 0))
     assert (await world.roll(episodes, judge=says_yes, unjudged=waiting))["successes"] == episodes
 
 

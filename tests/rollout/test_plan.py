@@ -9,7 +9,7 @@ from tests.rollout.conftest import asked
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.task import Band, Split
+from webgym_cli.records.task import DifficultyBand, Split
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.rollout.plan import plan_rollout, read_plan, write_plan
@@ -298,7 +298,7 @@ def test_the_ratio_decides_how_many_of_each_band(world):
     plan = world.plan(10)
     assert bands(plan) == {"easy": 2, "medium": 5, "hard": 3}
     assert len({episode.task.id for episode in plan.episodes}) == 10
-    for band in Band:
+    for band in DifficultyBand:
         positions = sorted(episode.position for episode in plan.episodes if episode.task.band is band)
         assert positions == list(range(len(positions)))
     order = [str(episode.task.band) for episode in plan.episodes]
@@ -328,7 +328,7 @@ def test_a_plan_by_ratio_grows_to_the_shares_of_the_whole(world):
         plan = world.plan(count)
         assert plan.episodes[: len(before)] == before
         assert bands(plan) == shares
-    medium = sorted(episode.position for episode in plan.episodes if episode.task.band is Band.MEDIUM)
+    medium = sorted(episode.position for episode in plan.episodes if episode.task.band is DifficultyBand.MEDIUM)
     assert medium == list(range(15))
 
 
@@ -366,10 +366,14 @@ def test_evaluations_are_drawn_uniformly(world):
 def test_no_task_comes_again_in_a_later_iteration_before_all_have_come(world, sampler):
     mixed(world, "tasks.no_repeats=true", *sampler)
     drawn = [world.plan(10, iteration=number).episodes for number in range(4)]
-    for of_band in ([Band.EASY], [Band.MEDIUM], [Band.HARD]) if sampler else ([*Band],):
+    for of_band in (
+        ([DifficultyBand.EASY], [DifficultyBand.MEDIUM], [DifficultyBand.HARD]) if sampler else ([*DifficultyBand],)
+    ):
         mine = [episode for plan in drawn for episode in plan if episode.task.band in of_band]
         ids = [episode.task.id for episode in sorted(mine, key=lambda episode: episode.position)]
-        size = sum({Band.EASY: 20, Band.MEDIUM: 10, Band.HARD: 5}[band] for band in of_band)
+        size = sum(
+            {DifficultyBand.EASY: 20, DifficultyBand.MEDIUM: 10, DifficultyBand.HARD: 5}[band] for band in of_band
+        )
         assert len(set(ids[:size])) == len(ids[:size])
         assert [episode.position for episode in sorted(mine, key=lambda episode: episode.position)] == [
             *range(len(mine))

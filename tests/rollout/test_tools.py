@@ -14,12 +14,12 @@ from tests.prepare.buffer import converter, drawn, steps_of
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError, WebGymError
-from webgym_cli.inspect.episode import Told
-from webgym_cli.inspect.page import page
+from webgym_cli.inspect.episode import EpisodeView
+from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.inspect.verify import verify
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import plan_collection
-from webgym_cli.prepare.sft.conversations import whole_sample
+from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
@@ -182,7 +182,7 @@ async def test_the_last_request_holds_the_images_of_results(roll, tmp_path):
     assert len(trajectory.steps[1].observation.pictures) == 2
     assert all(ScreenshotStore(run.screenshots).get(shot.sha256) for shot in trajectory.steps[1].observation.pictures)
     assert verify(run, lambda event: None)["findings_by_kind"] == {}
-    assert b"Result of draw" in page(Told(trajectory, ()), ScreenshotStore(run.screenshots))
+    assert b"Result of draw" in render_episode_page(EpisodeView(trajectory, ()), ScreenshotStore(run.screenshots))
 
 
 async def test_a_tool_that_returns_nonsense_is_a_failure_and_no_reward(roll, tmp_path):
@@ -214,7 +214,7 @@ async def test_what_was_rolled_out_can_be_prepared_indexed_and_shown(roll):
     assert sorted(steps_of(draw)) == sorted((trajectory.id, index) for trajectory in found for index in range(2))
     sample = next(sample for sample in draw.samples if sample.step == 1)
     assert [message.role for message in sample.messages] == ["system", "user", "assistant", "user", "assistant"]
-    assert whole_sample(found[0]).messages[-1].content == found[0].steps[-1].response
-    shown = page(Told(found[0], ()), ScreenshotStore(run.screenshots)).decode()
+    assert build_trajectory_sample(found[0]).messages[-1].content == found[0].steps[-1].response
+    shown = render_episode_page(EpisodeView(found[0], ()), ScreenshotStore(run.screenshots)).decode()
     assert "Result of calculator" in shown
     assert "not the one that was sent" not in shown

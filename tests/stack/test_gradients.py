@@ -13,7 +13,7 @@ from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.checkpoints import checkpoints, current, policy_path
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
 pytestmark = pytest.mark.stack
@@ -67,9 +67,9 @@ def test_each_training_improved_the_policy_before_it(improved):
     assert [event["mode"] for event in told if event["event"] == "train_start"] == ["fresh", "carried"]
     assert second.steps == 2
     assert {"actor/pg_loss", "actor/grad_norm", "critic/score/mean", "timing_s/step"} <= second.metrics.keys()
-    noted = list(events(run, "train"))
+    noted = list(read_events(run, "train"))
     assert [event["metrics"]["training/global_step"] for event in noted] == [0.0, 1.0]
-    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2]
+    assert [event["iteration"] for event in read_events(run, "evaluation")] == [0, 2]
 
 
 def test_each_group_has_a_greedy_episode_that_is_not_trained_on(improved):

@@ -9,7 +9,7 @@ from tests.records.made import digested, trajectory
 from tests.stack.conftest import demo_settings
 from tests.stack.test_trained_is_served import trained_on
 from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.inspect.recode import execute, plan
+from webgym_cli.inspect.recode import execute, plan_recoding
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.records.sample import Sample
 from webgym_cli.store.run import RunDir
@@ -43,6 +43,6 @@ def test_a_webp_is_trained_as_its_png_was(tiny_model_dir, tmp_path):
         folder.mkdir()
         found.append(trained_on(run, settings, tiny_model_dir, samples, folder))
         assert {store.path(sha256).suffix for sample in samples for sha256 in sample.images} == {f".{name}"}
-        execute(run, list(plan(run)))
+        execute(run, list(plan_recoding(run)))
     assert found[0] == found[1]
     assert len({line["pixels"] for line in found[0]}) == 3

@@ -17,8 +17,8 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.prepare.sft.convert import Converter
-from webgym_cli.prepare.sft.sharegpt import dataset_info, to_sharegpt
-from webgym_cli.prepare.sft.train_config import train_config
+from webgym_cli.prepare.sft.sharegpt import build_dataset_info, to_sharegpt
+from webgym_cli.prepare.sft.train_config import build_train_config
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.records.sample import Sample
 from webgym_cli.records.task import Split
@@ -65,8 +65,8 @@ def trained_on(run, settings, weights, samples, folder):
     (folder / "finetune_train.json").write_text(
         json.dumps([to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples])
     )
-    (folder / "dataset_info.json").write_text(json.dumps(dataset_info(validation=False)))
-    config = train_config(
+    (folder / "dataset_info.json").write_text(json.dumps(build_dataset_info(validation=False)))
+    config = build_train_config(
         settings,
         dataset_dir=folder,
         output_dir=folder / "out",
@@ -131,7 +131,7 @@ def test_our_token_counts_are_the_servers(served):
 
 def test_the_settings_name_both_pixel_limits():
     settings = load(overrides=["algorithm_config.bf16=false", "algorithm_config.deepspeed_config_filename=null"])
-    config = train_config(
+    config = build_train_config(
         settings, dataset_dir=HERE, output_dir=HERE, model="m", deepspeed=None, validation=False, device="cpu"
     )
     assert config["image_max_pixels"] == settings.image.image_max_pixels >= 1280 * 768

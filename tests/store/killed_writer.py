@@ -19,7 +19,7 @@ from tests.records.made import trajectory
 from tests.records.test_judgement import judgement
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.index.build import catch_up
+from webgym_cli.store.index.build import update
 from webgym_cli.store.run import RunDir
 
 LONGEST = 6
@@ -39,7 +39,7 @@ def write(run: RunDir, number: int, told: BinaryIO) -> None:
             append_judgement(run, Split.TRAIN, 0, judgement(trajectory=made.id, success=False))
             told.write(f"judged {made.id}\n".encode())
         if chance.random() < 0.4:
-            catch_up(run)
+            update(run)
 
 
 def die(run: RunDir, number: int) -> list[bytes]:

@@ -20,8 +20,8 @@ from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import Damage, append, append_judgement, iterations, scan
-from webgym_cli.store.index.build import catch_up, rebuild
+from webgym_cli.store.buffer import CorruptLines, append, append_judgement, list_iterations, scan
+from webgym_cli.store.index.build import rebuild, update
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.util import files
@@ -70,7 +70,7 @@ def test_processes_that_share_a_file_and_a_failing_disk_lose_nothing_of_each_oth
     with ThreadPoolExecutor(len(writers)) as pool:  # all of them begin before the first is waited for
         told = {line for output, _ in pool.map(lambda one: one.communicate("go\n"), writers) for line in output.split()}
     assert [writer.returncode for writer in writers] == [0] * 4
-    damage = Damage()
+    damage = CorruptLines()
     assert sorted(ids(run, damage)) == sorted(told)
     assert damage.lines == []
     assert 60 < len(told) < 150
@@ -100,7 +100,7 @@ def test_readers_never_see_half_a_line(run):
         writer = pool.submit(write)
         try:
             for _ in range(10):
-                damage = Damage()
+                damage = CorruptLines()
                 plain = ids(run, damage)
                 found, damaged = indexed(run)
                 assert (plain, damage.lines) == (expected(plain), [])
@@ -163,9 +163,9 @@ def test_one_damaged_line_is_named_and_the_others_are_read(run, damage, known):
     part(run).parent.mkdir(parents=True)
     part(run).write_bytes(b"".join(lines))
     if known:
-        catch_up(run)
+        update(run)
     append(run, trajectory(3))
-    found = Damage()
+    found = CorruptLines()
     assert ids(run, found) == [name(0), name(2), name(3)]
     assert [text.startswith(f"{part(run)}:2: ") for text in found.lines] == [True]
     assert indexed(run) == ([name(0), name(2), name(3)], 1)
@@ -181,7 +181,7 @@ def test_zeros_at_the_end_as_power_loss_leaves_them_cost_nothing_else(run, lengt
         assert indexed(run) == ([name(0)], 0)
     assert ids(run) == [name(0)]
     append(run, trajectory(1))
-    damage = Damage()
+    damage = CorruptLines()
     assert (ids(run, damage), len(damage.lines)) == ([name(0), name(1)], 1)
     assert indexed(run) == ([name(0), name(1)], 1)
 
@@ -205,7 +205,7 @@ def test_rows_of_what_was_there_before_do_not_outlive_a_part_of_their_index(run,
     """The rest of the lost part tells of other content, and nothing but its digest tells it from the new one."""
     append(run, trajectory(0))
     append(run, trajectory(1))
-    catch_up(run)
+    update(run)
     damage_file(part(run), "flip", 2, byte)
     (fragment,) = run.index.glob(f"v*/{lost}/*.parquet")
     fragment.unlink()
@@ -229,7 +229,7 @@ def test_a_disk_that_is_full_for_the_index_is_told_and_costs_nothing(run):
     for number in range(3):
         append(run, trajectory(number))
     with disk_full_at(100), pytest.raises(StoreError, match="index can't be written") as caught:
-        catch_up(run)
+        update(run)
     assert "nothing is lost" in caught.value.hint
     assert ids(run) == [name(0), name(1), name(2)]
     assert indexed(run) == (ids(run), 0)
@@ -313,7 +313,7 @@ def apply(run, operation, clock):
         whose = f"{split}-{iteration:04d}-{number:05d}"
         append_judgement(run, split, iteration, judgement(trajectory=whose, judged_at=moment, **said))
     elif kind == "catch up":
-        catch_up(run)
+        update(run)
     elif kind == "lose":
         if files := sorted(run.index.rglob("*.parquet")):
             damage_file(files[values[0] % len(files)], values[1], 20, 255)
@@ -336,9 +336,9 @@ def damage_file(path, kind, *values):
 
 def plainly(run):
     """Return what a reading of the files gives: the outcomes by split and iteration, and the damaged lines."""
-    damage, found = Damage(), []
+    damage, found = CorruptLines(), []
     for split in Split:
-        for iteration in iterations(run, split):
+        for iteration in list_iterations(run, split):
             for made in scan(run, split, iteration, damage):
                 outcome = made.outcome
                 failure = outcome.failure and outcome.failure.value

@@ -7,12 +7,12 @@ import pytest
 from tests.records.made import trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.config.load import load
-from webgym_cli.inspect.overview import overview
+from webgym_cli.inspect.overview import build_overview
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import Damage, append, append_judgement, judgements, scan, stored
+from webgym_cli.store.buffer import CorruptLines, append, append_judgement, read_judgements, scan, scan_stored
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.index.selection import Query
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir, create_or_open
 
 FIRST, SECOND, THIRD = (f"2026-01-0{day}T00:00:00.000+00:00" for day in (1, 2, 3))
@@ -42,9 +42,9 @@ def test_the_newest_judgement_counts_and_the_older_ones_are_kept(run):
     say(run, 0, THIRD, success=True)
     say(run, 0, SECOND, success=False)  # written by another process, later but older
     assert rewards(run) == [1.0, None, None, None]
-    (kept,) = judgements(run, TRAIN, 0).values()
+    (kept,) = read_judgements(run, TRAIN, 0).values()
     assert [said.judged_at for said in kept] == [FIRST, SECOND, THIRD]
-    assert [found.outcome.reward for found in stored(run, TRAIN, 0)] == [None] * 4
+    assert [found.outcome.reward for found in scan_stored(run, TRAIN, 0)] == [None] * 4
 
 
 def test_of_two_at_the_same_moment_the_later_written_counts(run):
@@ -72,7 +72,7 @@ def test_judge_failed_and_blocked_count_neither_as_success_nor_as_failure(run):
     say(run, 2, failure=FailureKind.JUDGE_FAILED)
     say(run, 3, failure=FailureKind.SITE_BLOCKED)
     with open_index(run) as index:
-        found = overview(run, index, Query())
+        found = build_overview(run, index, TrajectoryQuery())
     assert (found["trajectories"], found["scored"], found["success_rate"]) == (4, 2, 0.5)
     assert found["failures"] == {"judge_failed": 1, "site_blocked": 1}
 
@@ -82,7 +82,7 @@ def test_a_damaged_verdict_is_named_and_the_older_one_counts(run):
     path = run.verdicts(TRAIN, 0)
     with path.open("a") as file:
         file.write('{"schema": 1, "trajectory": "train-0000-00000"}\n{"torn": ')
-    damage = Damage()
+    damage = CorruptLines()
     assert [found.outcome.reward for found in scan(run, TRAIN, 0, damage)] == [1.0, None, None, None]
     (line,) = damage.lines
     assert line.startswith(f"{path}:2: ")

@@ -19,8 +19,8 @@ from webgym_cli.store.status import (
     SILENT_AFTER,
     RolloutState,
     StoredCounts,
-    holder,
-    process_lives,
+    is_process_alive,
+    read_lock_holder,
     read_status,
     write_status,
 )
@@ -79,7 +79,7 @@ def test_a_killed_writer_is_lost(run):
     assert process.stdout.readline() == "written\n"
     assert only(run).seen() is RolloutState.RUNNING
     process.kill()
-    while process_lives(process.pid):  # from the kill on a zombie, until it is waited for
+    while is_process_alive(process.pid):  # from the kill on a zombie, until it is waited for
         os.sched_yield()
     assert only(run).seen() is RolloutState.LOST
     process.communicate()
@@ -176,25 +176,25 @@ def test_a_status_that_can_not_be_written_is_an_error_of_ours(run):
 
 
 def test_the_holder_of_a_run_is_told(run):
-    assert holder(run) is None
+    assert read_lock_holder(run) is None
     with locked(run, "rollout runs/a"):
-        assert holder(run)["command"] == "rollout runs/a"
-    assert holder(run) is None
+        assert read_lock_holder(run)["command"] == "rollout runs/a"
+    assert read_lock_holder(run) is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"pid": 1}'])
 def test_a_damaged_note_of_the_holder_is_nobody(run, content):
     run.root.mkdir()
     run.lock_holder.write_text(content)
-    assert holder(run) is None
+    assert read_lock_holder(run) is None
 
 
 def test_a_dead_holder_is_nobody_but_one_elsewhere_counts(run):
     note = {"pid": 2**22 + 1, "host": socket.gethostname(), "command": "loop", "since": "x"}
     write_json(run.lock_holder, note)
-    assert holder(run) is None
+    assert read_lock_holder(run) is None
     write_json(run.lock_holder, {**note, "host": "elsewhere"})
-    assert holder(run)["host"] == "elsewhere"
+    assert read_lock_holder(run)["host"] == "elsewhere"
 
 
 # --- what is stored

@@ -199,13 +199,13 @@ def test_a_damaged_record_is_named(run):
 
 
 def test_a_command_is_under_way_until_it_is_finished(run):
-    assert state.underway(run) is None
+    assert state.read_running_command(run) is None
     state.begin(run, "rollout", {"split": "test", "episodes": None})
-    found = state.underway(run)
+    found = state.read_running_command(run)
     assert (found.command, found.options) == ("rollout", {"split": "test", "episodes": None})
     state.finish(run)
     state.finish(run)
-    assert state.underway(run) is None
+    assert state.read_running_command(run) is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"command": "other", "options": {}, "since": "now"}'])
@@ -213,25 +213,25 @@ def test_a_damaged_note_of_what_is_under_way_is_named(run, content):
     run.root.mkdir(parents=True, exist_ok=True)
     run.state.write_text(content)
     with pytest.raises(StoreError, match=str(run.state)):
-        state.underway(run)
+        state.read_running_command(run)
 
 
 def test_events_come_back_by_name_with_their_time(run):
-    assert list(metrics.events(run, "train")) == []
+    assert list(metrics.read_events(run, "train")) == []
     for number, name in enumerate(["train", "prepare", "train"]):
-        metrics.record(run, {"event": name, "number": number})
-    found = list(metrics.events(run, "train"))
+        metrics.append_event(run, {"event": name, "number": number})
+    found = list(metrics.read_events(run, "train"))
     assert [event["number"] for event in found] == [0, 2]
     assert all(event["at"].endswith("+00:00") for event in found)
 
 
 def test_a_torn_event_does_not_hide_the_others(run):
-    metrics.record(run, {"event": "train", "number": 0})
+    metrics.append_event(run, {"event": "train", "number": 0})
     with run.metrics.open("a") as file:
         file.write('{"event": "tra')
-    assert [event["number"] for event in metrics.events(run, "train")] == [0]
-    metrics.record(run, {"event": "train", "number": 1})
-    assert [event["number"] for event in metrics.events(run, "train")] == [0, 1]
+    assert [event["number"] for event in metrics.read_events(run, "train")] == [0]
+    metrics.append_event(run, {"event": "train", "number": 1})
+    assert [event["number"] for event in metrics.read_events(run, "train")] == [0, 1]
 
 
 def test_a_run_named_by_a_relative_path_has_absolute_paths(tmp_path, monkeypatch):

@@ -4,12 +4,12 @@ import pytest
 
 from tests.tasks.lines import webgym, write
 from webgym_cli.errors import SettingsError
-from webgym_cli.records.task import Band
+from webgym_cli.records.task import DifficultyBand
 from webgym_cli.tasks.draw import SEEDS, TaskSampler, largest_remainder
 from webgym_cli.tasks.sample import sample_tasks
 from webgym_cli.tasks.source import open_tasks
 
-EASY, MEDIUM, HARD = Band
+EASY, MEDIUM, HARD = DifficultyBand
 RATIO = {EASY: 2.0, MEDIUM: 5.0, HARD: 3.0}
 
 
@@ -43,7 +43,9 @@ def tasks(tmp_path):
     ids=str,
 )
 def test_shares_by_largest_remainder(weights, count, shares):
-    assert largest_remainder(dict(zip(Band, weights, strict=True)), count) == dict(zip(Band, shares, strict=True))
+    assert largest_remainder(dict(zip(DifficultyBand, weights, strict=True)), count) == dict(
+        zip(DifficultyBand, shares, strict=True)
+    )
 
 
 def test_the_order_in_which_weights_stand_decides_nothing():
@@ -56,7 +58,7 @@ def test_weights_that_divide_nothing_are_refused(weights):
         largest_remainder(weights, 3)
 
 
-@pytest.mark.parametrize("which", [None, *Band], ids=str)
+@pytest.mark.parametrize("which", [None, *DifficultyBand], ids=str)
 def test_a_stream_has_positions_and_rounds(tasks, which):
     members = set(range(21)) if which is None else set(tasks.indices(which))
     size = len(members)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tasks.lines import webgym, write
 from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Band, Task
+from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.source import open_tasks
 
@@ -28,9 +28,14 @@ def test_a_file_is_an_index_of_its_lines(file):
     assert len(tasks) == 4
     assert tasks.task(2) == read_task(webgym(2, difficulty=7))
     assert [task.id for task in tasks.read([3, 0, 3])] == ["insta-3", "insta-0", "insta-3"]
-    assert [tasks.band(number) for number in range(4)] == [Band.EASY, Band.MEDIUM, Band.HARD, Band.EASY]
-    assert list(tasks.indices(Band.EASY)) == [0, 3]
-    assert list(tasks.indices(Band.HARD)) == [2]
+    assert [tasks.band(number) for number in range(4)] == [
+        DifficultyBand.EASY,
+        DifficultyBand.MEDIUM,
+        DifficultyBand.HARD,
+        DifficultyBand.EASY,
+    ]
+    assert list(tasks.indices(DifficultyBand.EASY)) == [0, 3]
+    assert list(tasks.indices(DifficultyBand.HARD)) == [2]
     assert tasks.site(1) == "shop1.co.uk"
 
 

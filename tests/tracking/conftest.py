@@ -11,7 +11,7 @@ from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append
-from webgym_cli.store.metrics import record
+from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -54,8 +54,10 @@ def happened(run: RunDir, iteration: int) -> None:
             outcome = (SOLVED, UNSOLVED, CRASHED)[number % 3]
             append(run, trajectory(number, iteration=iteration, steps=number % 5, outcome=outcome, split=split))
     summary = {"iteration": iteration, "episodes": 8, "success_rate": 0.25 * (iteration + 1), "interval": [0.1, 0.6]}
-    record(run, {"event": "evaluation", "split": "test", **summary, "failures": {"browser_crashed": 4}})
-    record(run, {"event": "rollout", "split": "train", **summary, "steps_per_second": 3.5})
-    record(run, {"event": "prepare", "iteration": iteration, "train_samples": 40 + iteration})
-    record(run, {"event": "judge", "judged": 5, "success_rate": None})
-    record(run, {"event": "train", "name": "model", "version": iteration + 1, "iteration": iteration, "loss": 0.5})
+    append_event(run, {"event": "evaluation", "split": "test", **summary, "failures": {"browser_crashed": 4}})
+    append_event(run, {"event": "rollout", "split": "train", **summary, "steps_per_second": 3.5})
+    append_event(run, {"event": "prepare", "iteration": iteration, "train_samples": 40 + iteration})
+    append_event(run, {"event": "judge", "judged": 5, "success_rate": None})
+    append_event(
+        run, {"event": "train", "name": "model", "version": iteration + 1, "iteration": iteration, "loss": 0.5}
+    )

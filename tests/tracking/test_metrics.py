@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webgym_cli.tracking.metrics import metrics_of
+from webgym_cli.tracking.metrics import extract_metrics
 
 
 def test_numbers_are_named_by_their_event_and_fact():
@@ -18,7 +18,7 @@ def test_numbers_are_named_by_their_event_and_fact():
         "failures": {"page_timeout": 2},
         "stages": {"policy": {"p50": 0.5, "buckets": [1, 2, 3]}},
     }
-    assert metrics_of(event) == {
+    assert extract_metrics(event) == {
         "rollout/episodes": 8,
         "rollout/success_rate": 0.25,
         "rollout/interval_low": 0.1,
@@ -29,7 +29,7 @@ def test_numbers_are_named_by_their_event_and_fact():
 
 
 def test_what_is_unknown_or_infinite_is_left_out():
-    assert metrics_of({"event": "judge", "success_rate": None, "seconds": float("inf"), "calls": 3}) == {
+    assert extract_metrics({"event": "judge", "success_rate": None, "seconds": float("inf"), "calls": 3}) == {
         "judge/calls": 3
     }
 
@@ -37,11 +37,11 @@ def test_what_is_unknown_or_infinite_is_left_out():
 def test_names_that_the_web_makes_up_make_no_metrics():
     servers = {"http://host:1/v1": {"requests": 4}}
     event = {"event": "rollout", "servers": servers, "failures_by_site": {"a.com": {"page_timeout": 1}}, "cut": 0}
-    assert metrics_of(event) == {"rollout/cut": 0}
+    assert extract_metrics(event) == {"rollout/cut": 0}
 
 
 def test_a_whole_training_is_told_apart_from_its_steps():
-    assert metrics_of({"event": "train", "loss": 0.5, "steps": 7, "version": 1}) == {
+    assert extract_metrics({"event": "train", "loss": 0.5, "steps": 7, "version": 1}) == {
         "train/mean_loss": 0.5,
         "train/optimizer_steps": 7,
         "train/version": 1,
@@ -49,7 +49,7 @@ def test_a_whole_training_is_told_apart_from_its_steps():
 
 
 def test_signs_with_a_meaning_are_taken_out_of_names():
-    assert metrics_of({"event": "a b", "x/y*": 1}) == {"a_b/x_y_": 1}
+    assert extract_metrics({"event": "a b", "x/y*": 1}) == {"a_b/x_y_": 1}
 
 
 def test_what_our_own_trainer_measured_keeps_its_names():
@@ -59,4 +59,4 @@ def test_what_our_own_trainer_measured_keeps_its_names():
         "steps": 2,
         "metrics": {"actor/pg_loss": -0.5, "critic/score/mean": 0.25},
     }
-    assert metrics_of(event) == {"train/optimizer_steps": 2, "actor/pg_loss": -0.5, "critic/score/mean": 0.25}
+    assert extract_metrics(event) == {"train/optimizer_steps": 2, "actor/pg_loss": -0.5, "critic/score/mean": 0.25}

@@ -16,7 +16,7 @@ from webgym_cli.errors import JobError
 from webgym_cli.serve.weights import check_model
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.run import RunDir, new_attempt
-from webgym_cli.store.weights import tensors
+from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.execute import execute
 from webgym_cli.train.plan import plan_training
 
@@ -88,7 +88,7 @@ def test_a_phase_tells_what_it_learned_by(first):
 
 def test_a_phase_leaves_a_policy_that_is_served_and_a_critic(first, tiny_model_dir):
     assert check_model(str(first.folder)) == str(first.folder)
-    shapes = [{name: shape for name, _, shape in tensors(folder)} for folder in (tiny_model_dir, first.folder)]
+    shapes = [{name: shape for name, _, shape in list_tensors(folder)} for folder in (tiny_model_dir, first.folder)]
     assert shapes[0] == shapes[1]
     assert (first.folder / "critic" / "outcome_heads.safetensors").is_file()
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
-from webgym_cli.prepare.sft.train_config import train_config, wandb_env
+from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, run_id
 
@@ -65,7 +65,7 @@ def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, dig
     deepspeed = run.dataset / "deepspeed.json" if shipped else None
     if deepspeed:
         shutil.copyfile(find_deepspeed_file(shipped), deepspeed)
-    config = train_config(
+    config = build_train_config(
         settings,
         dataset_dir=run.dataset,
         output_dir=run.checkpoints / name,
@@ -76,7 +76,7 @@ def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, dig
         samples=len(samples),
     )
     (run.dataset / "train_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    (run.dataset / "wandb_env.sh").write_text(wandb_env(settings, run_id=run_id(run, settings)))
+    (run.dataset / "wandb_env.sh").write_text(build_wandb_env(settings, run_id=run_id(run, settings)))
     newest = checkpoints.current(run)
     prepared = {
         "iteration": newest.version if newest else 0,

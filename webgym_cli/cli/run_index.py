@@ -23,11 +23,11 @@ def open_run_index(run: RunDir, output: Output, *, rebuilt: bool = False, kept: 
     """
     from webgym_cli.store.index.build import rebuild
     from webgym_cli.store.index.query import open_index
-    from webgym_cli.store.index.temporary_index import index_aside
+    from webgym_cli.store.index.temporary_index import temporary_index
 
     with ExitStack() as stack:
         if not kept:
-            run = stack.enter_context(index_aside(run))
+            run = stack.enter_context(temporary_index(run))
         with output.progress() as board:
 
             def sink(event: Event) -> None:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.action import InteractionMode
-from webgym_cli.records.task import Band
+from webgym_cli.records.task import DifficultyBand
 from webgym_cli.records.trajectory import PromptVersion
 
 
@@ -26,7 +26,9 @@ class TasksSettings(ConfigSection):
     """The same for evaluation; empty: the training tasks on seeds that training never sees."""
     sampler: Literal["uniform", "ratio"] = "uniform"
     """`uniform`: every task alike; `ratio`: so many of each difficulty band (`difficulty_ratio`)."""
-    difficulty_ratio: dict[Band, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    difficulty_ratio: dict[DifficultyBand, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
     """Weights of `easy`, `medium` and `hard` for the sampler `ratio`; shares by largest remainder."""
     no_repeats: bool = False
     """Draw no training task again in a later iteration before all tasks were drawn."""

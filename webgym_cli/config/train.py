@@ -8,7 +8,7 @@ from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.checkpoint import Algorithm
-from webgym_cli.records.task import Band
+from webgym_cli.records.task import DifficultyBand
 
 
 class ServeSettings(ConfigSection):
@@ -200,7 +200,7 @@ class FilterSettings(ConfigSection):
     address (`miniwob`). Empty: every site."""
     exclude_sites: tuple[str, ...] = ()
     """No task of these sites."""
-    difficulties: tuple[Band, ...] = ()
+    difficulties: tuple[DifficultyBand, ...] = ()
     """Only tasks of these difficulty bands: `easy`, `medium`, `hard`. Empty: every band."""
     max_age_hours: float | None = Field(default=None, gt=0)
     """Oldest trajectories, in hours before the newest of the training split started: the same whenever it is run.

@@ -12,7 +12,7 @@ from webgym_cli.curriculum.seeds import ENVIRONMENTS, Request, Seed, SeedGroup, 
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import iterations, read
+from webgym_cli.store.buffer import list_iterations, read
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.site import site_of
@@ -145,7 +145,7 @@ def _no_seed(run: RunDir, index: Index) -> MissingStageError:
     """Return why there is nothing to make tasks of."""
     rows = index.rows("SELECT environment, count(*) AS count FROM trajectories WHERE split = 'train' GROUP BY 1")
     found = Counter({row["environment"]: row["count"] for row in rows})
-    if not iterations(run, Split.TRAIN):
+    if not list_iterations(run, Split.TRAIN):
         return MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     if not set(found) & set(ENVIRONMENTS):
         names = ", ".join(sorted(found))

@@ -16,11 +16,11 @@ from webgym_cli.imports.pictures import NoPicture, load_png
 from webgym_cli.imports.plan import ImportPlan
 from webgym_cli.imports.source import ImportedEpisode, ImportedStep, SkippedEpisode, SkipReason
 from webgym_cli.records.events import Event, EventSink
-from webgym_cli.records.judgement import Judgement, judged
+from webgym_cli.records.judgement import Judgement, with_verdict
 from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.index.temporary_index import index_aside
+from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, png_size
 
@@ -121,7 +121,7 @@ class Importer:
         """Return the digests in the ids of what was imported, whichever iteration it is in."""
         if not self.run.exists:
             return set()
-        place = index_aside(self.run) if self.dry else nullcontext(self.run)
+        place = temporary_index(self.run) if self.dry else nullcontext(self.run)
         with place as run, open_index(run, progress=self.sink) as index:
             found = (
                 _ID.search(row["id"]) for row in index.rows("SELECT id FROM stored WHERE id SIMILAR TO '.*-[a-z]+-.*'")
@@ -149,7 +149,9 @@ class Importer:
             return
         self._store(trajectory, verdict, pictures)
         self._known.add(mark)
-        self.report.take(judged(trajectory, verdict) if verdict else trajectory, one.lost_steps, verdict is not None)
+        self.report.take(
+            with_verdict(trajectory, verdict) if verdict else trajectory, one.lost_steps, verdict is not None
+        )
 
     def _trajectory(self, one: ImportedEpisode, pictures: list[bytes]) -> tuple[Trajectory, Judgement | None]:
         """Return the record of an episode and its judgement."""

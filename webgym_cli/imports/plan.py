@@ -11,7 +11,7 @@ from webgym_cli.imports.source import ImportFormat
 from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL
 from webgym_cli.imports.webgym import WEBGYM
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import iterations
+from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 
@@ -76,7 +76,7 @@ def plan_import(
 def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
     """Raise `UsageError` when an iteration has a plan: its episodes are a rollout's, and their policy is known."""
     if run.plan(split, iteration).is_file():
-        free = max((*iterations(run, Split.TRAIN), *iterations(run, Split.TEST), iteration)) + 1
+        free = max((*list_iterations(run, Split.TRAIN), *list_iterations(run, Split.TEST), iteration)) + 1
         raise UsageError(
             f"{run.root}: its {split} iteration {iteration} is a rollout's: episodes of others would be mixed into it",
             hint=f"--iteration {free} (prepare reads it once the policy is at that version), or another RUN",

@@ -9,7 +9,7 @@ from webgym_cli.records.trajectory import Element, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ActionMarker:
     """What is drawn on a step's screenshot; all in its pixels."""
 
     x: float
@@ -27,14 +27,14 @@ class Mark:
         return self.width > 0 or self.height > 0
 
 
-def target_of(step: Step) -> Element | None:
+def find_target(step: Step) -> Element | None:
     """Return the listed element that a step's action named; None without one, or where it was not listed."""
     if step.action is None or step.action.element_id is None:
         return None
     return next((found for found in step.observation.elements if found.id == step.action.element_id), None)
 
 
-def mark_of(step: Step, scale: float = 1.0) -> Mark | None:
+def locate_marker(step: Step, scale: float = 1.0) -> ActionMarker | None:
     """Return where a step's action pointed; None when it pointed at nothing, or at nothing that was listed.
 
     `scale` is the number of screenshot pixels per CSS pixel, in which elements have their boxes.
@@ -44,9 +44,9 @@ def mark_of(step: Step, scale: float = 1.0) -> Mark | None:
         return None
     if isinstance(step.action, Action) and step.action.coordinate is not None:
         x, y = step.action.coordinate
-        return Mark(x / NORMALISED * size.width, y / NORMALISED * size.height)
-    if (element := target_of(step)) is None:
+        return ActionMarker(x / NORMALISED * size.width, y / NORMALISED * size.height)
+    if (element := find_target(step)) is None:
         return None
     left, top, width, height = (side * scale for side in element.box)
     x, y = min(max(left, 0.0), size.width), min(max(top, 0.0), size.height)
-    return Mark(x, y, max(1.0, min(left + width, size.width) - x), max(1.0, min(top + height, size.height) - y))
+    return ActionMarker(x, y, max(1.0, min(left + width, size.width) - x), max(1.0, min(top + height, size.height) - y))

@@ -13,12 +13,12 @@ from PIL import Image
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.findings import FindingKind, Findings
 from webgym_cli.inspect.references import Reference, References
-from webgym_cli.store.index.fragments import Source
+from webgym_cli.store.index.fragments import SourceFile
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _ImageCheck:
     """What became of looking at one image."""
 
     size: tuple[int, int] = (0, 0)
@@ -29,7 +29,7 @@ class _Look:
 
 
 def check_images(
-    store: ScreenshotStore, references: References, sources: list[Source], findings: Findings
+    store: ScreenshotStore, references: References, sources: list[SourceFile], findings: Findings
 ) -> dict[str, int]:
     """Check the images a folder of the store at a time, two images at once.
 
@@ -47,32 +47,32 @@ def check_images(
             counts["named"] += len(by_name)
             counts["stored"] += len(files)
             counts["unnamed"] += sum(sha256 not in by_name for sha256 in files)
-            for look, named in zip(pool.map(partial(_look, store), by_name), by_name.values(), strict=True):
+            for look, named in zip(pool.map(partial(_check_image, store), by_name), by_name.values(), strict=True):
                 _report(store, look, named, sources, findings)
             progress = {"bar": "images", "done": number + 1, "total": len(folders), "transient": True}
             findings.sink({"event": "verify_progress", **progress})
     return counts
 
 
-def _look(store: ScreenshotStore, sha256: str) -> _Look:
+def _check_image(store: ScreenshotStore, sha256: str) -> _ImageCheck:
     path = store.path(sha256)
     if not path.exists():
-        return _Look(kind=FindingKind.IMAGE_MISSING, detail="there is no such file")
+        return _ImageCheck(kind=FindingKind.IMAGE_MISSING, detail="there is no such file")
     try:
         content = store.get(sha256)
     except StoreError as error:
-        return _Look(kind=FindingKind.IMAGE_ALTERED, detail=str(error).removeprefix(f"{path}: "))
+        return _ImageCheck(kind=FindingKind.IMAGE_ALTERED, detail=str(error).removeprefix(f"{path}: "))
     try:
         with Image.open(io.BytesIO(content)) as image:
             size = image.size
             image.verify()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's words for a bad image
-        return _Look(kind=FindingKind.IMAGE_BROKEN, detail=str(error).partition("<")[0].strip())
-    return _Look(size=size)
+        return _ImageCheck(kind=FindingKind.IMAGE_BROKEN, detail=str(error).partition("<")[0].strip())
+    return _ImageCheck(size=size)
 
 
 def _report(
-    store: ScreenshotStore, look: _Look, named: list[Reference], sources: list[Source], findings: Findings
+    store: ScreenshotStore, look: _ImageCheck, named: list[Reference], sources: list[SourceFile], findings: Findings
 ) -> None:
     """Add what is wrong with an image, or with the size that one of its trajectories has of it."""
     first = named[0]
@@ -88,7 +88,7 @@ def _report(
             findings.add(FindingKind.IMAGE_SIZE, path, "", detail)
 
 
-def _line(reference: Reference, sources: list[Source]) -> str:
+def _line(reference: Reference, sources: list[SourceFile]) -> str:
     return f"{sources[reference.source].path} (byte {reference.start})"
 
 

@@ -16,7 +16,7 @@ from webgym_cli.store.run import RunDir
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EpisodeView:
     """A trajectory and its judgements."""
 
     trajectory: Trajectory
@@ -30,7 +30,7 @@ class Told:
         return {**self.trajectory.model_dump(mode="json", by_alias=True), "judgements": judgements}
 
 
-def episodes(run: RunDir, index: Index, names: Sequence[str]) -> Iterator[Told]:
+def read_episodes(run: RunDir, index: Index, names: Sequence[str]) -> Iterator[EpisodeView]:
     """Yield the named trajectories, in the order of the names; only their own lines are read.
 
     Raises `UsageError` for an id that the run doesn't have, before anything is yielded, and `StoreError`.
@@ -41,10 +41,10 @@ def episodes(run: RunDir, index: Index, names: Sequence[str]) -> Iterator[Told]:
     for name in names:
         for place in index.places("id = ?", [name]):
             trajectory = read(run, place)
-            yield Told(trajectory, tuple(_judgements(run, index, trajectory)))
+            yield EpisodeView(trajectory, tuple(_judgements(run, index, trajectory)))
 
 
-def verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
+def list_verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
     """Yield each decision with the criterion that it belongs to, in the order of asking."""
     if judgement.claims is not None:
         yield "claims", judgement.claims
@@ -53,7 +53,7 @@ def verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
         yield "reference", judgement.reference
 
 
-def thought_of(response: str, *, thinking: bool) -> tuple[str, str]:
+def split_thought(response: str, *, thinking: bool) -> tuple[str, str]:
     """Return a response's thought and what was said after it."""
     said = spoken(response, thinking=thinking)
     return response.removesuffix(said), said

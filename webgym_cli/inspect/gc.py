@@ -18,8 +18,8 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.build import superseded
-from webgym_cli.store.index.fragments import Span
+from webgym_cli.store.index.build import find_superseded
+from webgym_cli.store.index.fragments import ByteRange
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -37,7 +37,7 @@ _EVERY = 200
 """Lines between two events of progress."""
 
 
-class Kind(StrEnum):
+class WasteKind(StrEnum):
     """Why a file can go."""
 
     UNNAMED = "unnamed images"
@@ -52,14 +52,14 @@ class Kind(StrEnum):
 class Waste:
     """A file that can go."""
 
-    kind: Kind
+    kind: WasteKind
     path: Path
     size: int
     """Bytes."""
 
 
 @dataclass(slots=True)
-class Freed:
+class FreedSpace:
     """What went, or with a dry run would go, of one kind."""
 
     files: int = 0
@@ -71,7 +71,7 @@ class Freed:
         self.bytes += waste.size
 
 
-def find(
+def find_waste(
     run: RunDir, *, grace: float = GRACE, even_with_damage: bool = False, sink: EventSink | None = None
 ) -> Iterator[Waste]:
     """Yield what can go and has been left alone for `grace` seconds. Needs the lock where it is then removed.
@@ -89,7 +89,7 @@ def find(
             hint=f"webgym inspect-buffer {run.root} --verify names them; --even-with-damage removes what no other "
             "line names",
         )
-    for sha256 in dataset_images(run):
+    for sha256 in read_dataset_images(run):
         named.add_name(sha256)
     store = ScreenshotStore(run.screenshots)
     for folder in store.folders():
@@ -98,9 +98,9 @@ def find(
     yield from _old_index(run, before)
 
 
-def collect(found: Iterable[Waste], *, dry_run: bool) -> dict[Kind, Freed]:
+def remove_waste(found: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, FreedSpace]:
     """Remove what was found, unless `dry_run`, and return how much it is. Raises `StoreError`."""
-    freed = {kind: Freed() for kind in Kind}
+    freed = {kind: FreedSpace() for kind in WasteKind}
     for waste in found:
         if not dry_run:
             try:
@@ -111,7 +111,7 @@ def collect(found: Iterable[Waste], *, dry_run: bool) -> dict[Kind, Freed]:
     return freed
 
 
-def dataset_images(run: RunDir) -> Iterator[str]:
+def read_dataset_images(run: RunDir) -> Iterator[str]:
     """Yield the digests of the images that the prepared dataset names: a training may still begin."""
     for path in sorted(run.dataset.glob("*.json*")):
         if path.stat().st_size:
@@ -123,10 +123,10 @@ def dataset_images(run: RunDir) -> Iterator[str]:
 def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[str]:
     """Take the images that trajectories name; return the damaged lines as `file: byte N`."""
     damage: list[str] = []
-    sources = [source for source in fragments.sources(run) if source.main == "trajectories"]
+    sources = [source for source in fragments.list_sources(run) if source.main == "trajectories"]
     sizes = [source.path.stat().st_size for source in sources]
     for number, source in enumerate(sources):
-        for count, (start, line) in enumerate(fragments.lines(source.path, Span(0, sizes[number]))):
+        for count, (start, line) in enumerate(fragments.read_lines(source.path, ByteRange(0, sizes[number]))):
             try:
                 for step in Trajectory.model_validate_json(line).steps:
                     for picture in step.observation.pictures:
@@ -144,7 +144,7 @@ def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[
 def _unnamed(store: ScreenshotStore, folder: str, named: set[str], before: float) -> Iterator[Waste]:
     for sha256, entry in list(store.images(folder)):
         if sha256 not in named and (size := _old(Path(entry.path), before)) is not None:
-            yield Waste(Kind.UNNAMED, Path(entry.path), size)
+            yield Waste(WasteKind.UNNAMED, Path(entry.path), size)
 
 
 def _torn(run: RunDir, before: float) -> Iterator[Waste]:
@@ -155,14 +155,16 @@ def _torn(run: RunDir, before: float) -> Iterator[Waste]:
     for folder, pattern in places:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if pattern.fullmatch(path.name) and (size := _old(path, before)) is not None:
-                yield Waste(Kind.TORN, path, size)
+                yield Waste(WasteKind.TORN, path, size)
 
 
 def _old_index(run: RunDir, before: float) -> Iterator[Waste]:
-    other = (path for path in sorted(run.index.glob("v*/*/*.parquet")) if fragments.home(run) not in path.parents)
-    for path in (*superseded(run), *other):
+    other = (
+        path for path in sorted(run.index.glob("v*/*/*.parquet")) if fragments.fragments_folder(run) not in path.parents
+    )
+    for path in (*find_superseded(run), *other):
         if (size := _old(path, before)) is not None:  # a younger one may be half of what another process writes
-            yield Waste(Kind.INDEX, path, size)
+            yield Waste(WasteKind.INDEX, path, size)
 
 
 def _old(path: Path, before: float) -> int | None:

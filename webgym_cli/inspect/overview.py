@@ -10,9 +10,9 @@ from typing import Any
 
 from webgym_cli.records.statistics import wilson
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.index.pass_at_k import pass_rates
+from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.index.selection import Query
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
 
 
@@ -52,7 +52,7 @@ SELECT cells.*, (SELECT count(*) FROM groups) AS groups FROM cells JOIN wanted U
 
 
 @dataclass(slots=True)
-class Group:
+class OverviewGroup:
     """The tallies of some trajectories."""
 
     trajectories: int = 0
@@ -92,7 +92,7 @@ class Group:
         }
 
 
-def overview(run: RunDir, index: Index, query: Query, top: int | None = None) -> dict[str, Any]:
+def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int | None = None) -> dict[str, Any]:
     """Return what the buffer holds of the trajectories that are asked for, as one JSON object.
 
     `top`: at most so many groups a table, the largest (of iterations the newest); None: all. `groups` tells how many
@@ -103,16 +103,16 @@ def overview(run: RunDir, index: Index, query: Query, top: int | None = None) ->
     return {
         "run": str(run.root),
         "policy_version": version(run),
-        **total.get("all", Group()).to_json(),
+        **total.get("all", OverviewGroup()).to_json(),
         **{name: {key: group.to_json() for key, group in found.items()} for name, (found, _) in tables.items()},
         "groups": {name: count for name, (_, count) in tables.items()},
-        "pass_at_k": pass_rates(index, query),
+        "pass_at_k": compute_pass_rates(index, query),
         **_ages(index, query),
         "damaged_lines": _damage(run, index, query),
     }
 
 
-def ids(index: Index, query: Query) -> Iterator[str]:
+def list_ids(index: Index, query: TrajectoryQuery) -> Iterator[str]:
     """Yield the ids of the trajectories that are asked for, in the order of writing. Raises `StoreError`."""
     where, values = query.where()
     order = "split = 'test', iteration, file, start"
@@ -120,18 +120,20 @@ def ids(index: Index, query: Query) -> Iterator[str]:
         yield row["id"]
 
 
-def _groups(index: Index, query: Query, by: Grouping, top: int | None) -> tuple[dict[str, Group], int]:
+def _groups(
+    index: Index, query: TrajectoryQuery, by: Grouping, top: int | None
+) -> tuple[dict[str, OverviewGroup], int]:
     """Return the wanted groups in order, and the number of all."""
     where, values = query.where()
-    found: dict[str, Group] = {}
+    found: dict[str, OverviewGroup] = {}
     count = 0
     for cell in index.rows(_CELLS.format(key=by.key, where=where, first=by.first, order=by.order), [*values, top]):
-        found.setdefault(cell["key"], Group()).take(cell)
+        found.setdefault(cell["key"], OverviewGroup()).take(cell)
         count = cell["groups"]
     return found, count
 
 
-def _ages(index: Index, query: Query) -> dict[str, Any]:
+def _ages(index: Index, query: TrajectoryQuery) -> dict[str, Any]:
     where, values = query.where()
     moments = "epoch_ms(min(started_at)) AS oldest, epoch_ms(max(started_at)) AS newest"
     row = index.one(f"SELECT {moments} FROM trajectories WHERE {where}", values)
@@ -143,8 +145,8 @@ def _ages(index: Index, query: Query) -> dict[str, Any]:
     return {"oldest": oldest, "newest": newest, "age_hours": hours}
 
 
-def _damage(run: RunDir, index: Index, query: Query) -> list[str]:
+def _damage(run: RunDir, index: Index, query: TrajectoryQuery) -> list[str]:
     """Return the lines that can't be read of the split and iteration that are asked for."""
-    where, values = Query(split=query.split, iteration=query.iteration).where()
+    where, values = TrajectoryQuery(split=query.split, iteration=query.iteration).where()
     rows = index.rows(f"SELECT file, start, reason FROM damage WHERE {where} ORDER BY file, start", values)
     return [f"{run.root / row['file']}: byte {row['start']}: {row['reason']}" for row in rows]

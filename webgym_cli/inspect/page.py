@@ -18,8 +18,8 @@ from webgym_cli.agent.prompt import Prompt, pieces, render_step
 from webgym_cli.agent.prompt_template import described
 from webgym_cli.agent.tools import describe
 from webgym_cli.errors import StoreError
-from webgym_cli.inspect.action_markers import Mark, mark_of, target_of
-from webgym_cli.inspect.episode import Told, thought_of, verdicts
+from webgym_cli.inspect.action_markers import ActionMarker, find_target, locate_marker
+from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
 from webgym_cli.records.trajectory import Screenshot, Step, ToolResult, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class MessageView:
     """One message of a prompt."""
 
     role: str
@@ -47,23 +47,23 @@ class StepView:
     """Why it can't be shown."""
     results: tuple[tuple[ToolResult, str, str], ...]
     """What came of the calls before: each with its image as a data URL, or why that can't be shown."""
-    mark: Mark | None
+    mark: ActionMarker | None
     action: str
     """The action in words, with the element that it named; empty without one."""
     thought: str
     said: str
-    prompt: tuple[Turn, ...]
+    prompt: tuple[MessageView, ...]
     as_sent: bool
     """Whether the prompt has the digest of the one that was sent."""
 
 
-def page(told: Told, store: ScreenshotStore, scale: float = 1.0) -> bytes:
+def render_episode_page(told: EpisodeView, store: ScreenshotStore, scale: float = 1.0) -> bytes:
     """Return the page in UTF-8. `scale`: screenshot pixels per CSS pixel. A lost screenshot is named in its place."""
     style = _part("episode.css")
     text = _template().render(
         told=told,
         trajectory=told.trajectory,
-        judgements=[(said, list(verdicts(said))) for said in reversed(told.judgements)],
+        judgements=[(said, list(list_verdicts(said))) for said in reversed(told.judgements)],
         steps=list(_views(told.trajectory, store, scale)),
         style=style,
         style_digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
@@ -71,22 +71,22 @@ def page(told: Told, store: ScreenshotStore, scale: float = 1.0) -> bytes:
     return text.encode(errors="replace")
 
 
-def action_in_words(step: Step) -> str:
+def describe_action(step: Step) -> str:
     """Return a step's action with the element that it named; empty without an action."""
     if step.action is None:
         return ""
-    element = target_of(step)
+    element = find_target(step)
     return describe(step.action) + (f" - {described(element)}" if element else "")
 
 
 def _views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[StepView]:
     for step in trajectory.steps:
         image, missing = _image(step.observation.screenshot, store)
-        thought, said = thought_of(step.response, thinking=trajectory.prompt.thinking)
+        thought, said = split_thought(step.response, thinking=trajectory.prompt.thinking)
         prompt = render_step(trajectory, step.index)
         pictures = _named(trajectory, step, prompt)
         turns = tuple(
-            Turn(message.role, tuple(next(pictures) if text is None else text for text in pieces(message)))
+            MessageView(message.role, tuple(next(pictures) if text is None else text for text in pieces(message)))
             for message in prompt.messages
         )
         yield StepView(
@@ -94,8 +94,8 @@ def _views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iter
             image=image,
             missing=missing,
             results=tuple((result, *_image(result.image, store)) for result in step.observation.results),
-            mark=mark_of(step, scale),
-            action=action_in_words(step),
+            mark=locate_marker(step, scale),
+            action=describe_action(step),
             thought=thought.strip(),
             said=said.strip(),
             prompt=turns,

@@ -17,7 +17,7 @@ from pathlib import Path
 from PIL import Image
 
 from webgym_cli.errors import StoreError
-from webgym_cli.inspect.gc import dataset_images
+from webgym_cli.inspect.gc import read_dataset_images
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
@@ -34,7 +34,7 @@ _WIDEST = 16383
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class RecodeJob:
     """What is to be re-encoded in one folder of the store."""
 
     folder: str
@@ -43,7 +43,7 @@ class Todo:
 
 
 @dataclass(slots=True)
-class Saved:
+class RecodeStats:
     """What re-encoding came to."""
 
     recoded: int = 0
@@ -56,17 +56,19 @@ class Saved:
     bytes_after: int = 0
 
 
-def plan(run: RunDir) -> Iterator[Todo]:
+def plan_recoding(run: RunDir) -> Iterator[RecodeJob]:
     """Yield what is to be re-encoded: no image that was looked at before, none that the prepared dataset names."""
-    store, of_dataset = ScreenshotStore(run.screenshots), frozenset(dataset_images(run))
+    store, of_dataset = ScreenshotStore(run.screenshots), frozenset(read_dataset_images(run))
     for folder in store.folders():
         if sizes := _pending(store, folder, of_dataset):
-            yield Todo(folder, len(sizes), sum(sizes.values()))
+            yield RecodeJob(folder, len(sizes), sum(sizes.values()))
 
 
-def execute(run: RunDir, todo: list[Todo], *, workers: int | None = None, sink: EventSink | None = None) -> Saved:
+def execute(
+    run: RunDir, todo: list[RecodeJob], *, workers: int | None = None, sink: EventSink | None = None
+) -> RecodeStats:
     """Re-encode with so many threads (one a core). Needs the lock. Raises `StoreError` when the disk refuses."""
-    store, of_dataset, saved = ScreenshotStore(run.screenshots), frozenset(dataset_images(run)), Saved()
+    store, of_dataset, saved = ScreenshotStore(run.screenshots), frozenset(read_dataset_images(run)), RecodeStats()
     total, done = sum(part.images for part in todo), 0
     with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
         for part in todo:
@@ -94,7 +96,7 @@ def _pending(store: ScreenshotStore, folder: str, of_dataset: frozenset[str]) ->
     }
 
 
-def _finish(store: ScreenshotStore, folder: str, lines: list[Recoded], saved: Saved) -> None:
+def _finish(store: ScreenshotStore, folder: str, lines: list[Recoded], saved: RecodeStats) -> None:
     """Note a batch durably, then let its PNGs go."""
     if lines:
         store.note_recoded(folder, lines)

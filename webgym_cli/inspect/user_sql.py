@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.store.index.query import Index, words
+from webgym_cli.store.index.query import Index, format_duckdb_error
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 
@@ -20,7 +20,7 @@ VIEWS = ("trajectories", "stored", *(table for table in TABLES if table != "traj
 """What can be asked."""
 
 
-def ask(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]]:
+def run_user_sql(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]]:
     """Yield a query's rows. Raises `UsageError` in DuckDB's words where it is none, `StoreError`."""
     try:
         statements = duckdb.extract_statements(sql)
@@ -28,12 +28,12 @@ def ask(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]]:
         raise _wrong("--sql", error) from error
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise UsageError("--sql takes one SELECT: the index is read, never written", hint=_HINT)
-    with persons_words(run, "--sql"):
+    with user_sql_errors(run, "--sql"):
         yield from index.rows(statements[0].query)
 
 
 @contextmanager
-def persons_words(run: RunDir, option: str) -> Iterator[None]:
+def user_sql_errors(run: RunDir, option: str) -> Iterator[None]:
     """Blame what fails in the block on a person's SQL, as `UsageError`, unless the index's own files are at fault."""
     try:
         yield
@@ -44,12 +44,12 @@ def persons_words(run: RunDir, option: str) -> Iterator[None]:
         raise _wrong(option, cause) from error
 
 
-def plain(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """Return a value of a row as JSON has it; times in ISO 8601, anything unknown as its text."""
     if isinstance(value, dict):
-        return {str(plain(key)): plain(item) for key, item in value.items()}
+        return {str(to_plain_value(key)): to_plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_plain_value(item) for item in value]
     if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -63,4 +63,4 @@ _HINT = f"the tables: {', '.join(VIEWS)}; DESCRIBE one of them for its columns"
 
 
 def _wrong(option: str, error: BaseException) -> UsageError:
-    return UsageError(f"{option}: {words(error)}", hint=_HINT)
+    return UsageError(f"{option}: {format_duckdb_error(error)}", hint=_HINT)

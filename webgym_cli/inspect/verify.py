@@ -14,10 +14,10 @@ from webgym_cli.inspect.references import References
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import misplaced
+from webgym_cli.store.buffer import find_misplacement
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.build import catch_up, table_of, take
-from webgym_cli.store.index.fragments import Catalog, Source, Span
+from webgym_cli.store.index.build import add_line, table_of, update
+from webgym_cli.store.index.fragments import ByteRange, Catalog, SourceFile
 from webgym_cli.store.index.rows import Row
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
@@ -35,8 +35,8 @@ def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:
     Reads what was whole when it began, so a rollout may go on writing. Raises `StoreError` when the index can't be
     written or a file can't be read.
     """
-    catch_up(run, sink)
-    check = _Check(run, Findings(run.root, sink), fragments.sources(run), Catalog(run))
+    update(run, sink)
+    check = _Check(run, Findings(run.root, sink), fragments.list_sources(run), Catalog(run))
     check.truth()
     images = check_images(ScreenshotStore(run.screenshots), check.references, check.sources, check.findings)
     return {
@@ -54,7 +54,7 @@ class _Check:
 
     run: RunDir
     findings: Findings
-    sources: list[Source]
+    sources: list[SourceFile]
     catalog: Catalog
     references: References = field(default_factory=References)
     counts: dict[str, int] = field(
@@ -78,29 +78,29 @@ class _Check:
                 self.findings.sink({"event": "verify_progress", "bar": "lines", **progress})
             self.counts["unfinished_bytes"] += max(0, sizes[number] - (chain[-1].end if chain else 0))
 
-    def _derive(self, number: int, source: Source, span: Span) -> dict[str, pa.Table]:
+    def _derive(self, number: int, source: SourceFile, span: ByteRange) -> dict[str, pa.Table]:
         """Return the rows that the index should have of a range of the truth."""
         tables: dict[str, list[pa.Table]] = {name: [TABLES[name].empty_table()] for name in source.tables}
         rows: dict[str, list[Row]] = {name: [] for name in source.tables}
-        for count, (start, text) in enumerate(fragments.lines(source.path, span), 1):
+        for count, (start, text) in enumerate(fragments.read_lines(source.path, span), 1):
             self._take(number, source, start, text, rows)
             if not count % _LINES:
                 _flush(rows, tables)
         _flush(rows, tables)
         return {name: pa.concat_tables(found) for name, found in tables.items()}
 
-    def _take(self, number: int, source: Source, start: int, text: bytes, rows: dict[str, list[Row]]) -> None:
-        record = take(self.run, source, text, start, rows)
+    def _take(self, number: int, source: SourceFile, start: int, text: bytes, rows: dict[str, list[Row]]) -> None:
+        record = add_line(self.run, source, text, start, rows)
         if isinstance(record, Judgement):
             self._check_judgement(source, start, record)
         elif record is None:
             self.findings.add(FindingKind.DAMAGED_LINE, source.path, f"byte {start}", rows["damage"][-1]["reason"])
-        elif reason := misplaced(record, source.split, source.iteration):
+        elif reason := find_misplacement(record, source.split, source.iteration):
             self.findings.add(FindingKind.MISPLACED_LINE, source.path, f"byte {start}", reason)
         else:
             self._check_trajectory(number, source, start, record)
 
-    def _check_trajectory(self, number: int, source: Source, start: int, trajectory: Trajectory) -> None:
+    def _check_trajectory(self, number: int, source: SourceFile, start: int, trajectory: Trajectory) -> None:
         place, name = f"byte {start}", trajectory.id
         self.counts["trajectories"] += 1
         self.counts["steps"] += len(trajectory.steps)
@@ -112,14 +112,14 @@ class _Check:
             self.findings.add(FindingKind.DUPLICATE_ID, source.path, place, detail)
         self._ids.setdefault(name, f"{source.path.name} ({place})")
 
-    def _check_judgement(self, source: Source, start: int, judgement: Judgement) -> None:
+    def _check_judgement(self, source: SourceFile, start: int, judgement: Judgement) -> None:
         """Needs the trajectories of the iteration: their files come before those of judgements."""
         self.counts["judgements"] += 1
         if judgement.trajectory not in self._ids:
             detail = f"{judgement.trajectory} is not among the trajectories of its iteration"
             self.findings.add(FindingKind.LONE_JUDGEMENT, source.path, f"byte {start}", detail)
 
-    def _compare(self, source: Source, span: Span, derived: dict[str, pa.Table]) -> None:
+    def _compare(self, source: SourceFile, span: ByteRange, derived: dict[str, pa.Table]) -> None:
         for name, table in derived.items():
             path = self.catalog.fragments(name, source.name)[span]
             try:

@@ -19,9 +19,9 @@ from webgym_cli.loop.rollout_setup import plan_collection, require_success
 from webgym_cli.records.events import Event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.resources import ORACLE
-from webgym_cli.store.buffer import iterations as stored_iterations
+from webgym_cli.store.buffer import list_iterations as stored_iterations
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 
 
@@ -102,7 +102,7 @@ def plan_loop(
         )
     last = wanted if phase is Phase.BOTH else start
     due = [number for number in range(start, max(start, last) + 1) if _is_due(number, every, max(start, last))]
-    known = {event["iteration"] for event in events(run, "evaluation")}
+    known = {event["iteration"] for event in read_events(run, "evaluation")}
     evaluations = () if phase is Phase.UPDATE else tuple(number for number in due if number not in known)
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going)
     if evaluations:
@@ -221,7 +221,7 @@ class Loop:
 
     def _evaluation(self) -> Event | None:
         """Return the current policy's evaluation."""
-        found = (event for event in events(self.pipeline.run, "evaluation") if event["iteration"] == self._version)
+        found = (event for event in read_events(self.pipeline.run, "evaluation") if event["iteration"] == self._version)
         return next(found, None)
 
     def _good_enough(self) -> bool:
@@ -231,7 +231,7 @@ class Loop:
 
     def _judged(self) -> list[Event]:
         """Return all evaluations, the last one good enough."""
-        evaluations = list(events(self.pipeline.run, "evaluation"))
+        evaluations = list(read_events(self.pipeline.run, "evaluation"))
         if evaluations:
             require_success(evaluations[-1], self.plan.min_success)
         return evaluations

@@ -22,7 +22,7 @@ from webgym_cli.rollout.plan import usual_episodes
 from webgym_cli.store.checkpoints import checkpoints, policy_path
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.lock import locked
-from webgym_cli.store.metrics import events, record
+from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.tasks.source import open_tasks
 from webgym_cli.util.files import read_lines
@@ -88,7 +88,7 @@ class Phases:
     def note(self) -> None:
         """Record each phase whose training is done and that is not in the metrics yet."""
         run, settings = self.pipeline.run, self.pipeline.settings
-        noted = {event["phase"] for event in events(run, "phase")}
+        noted = {event["phase"] for event in read_events(run, "phase")}
         for checkpoint in checkpoints(run):
             number = phase_of(settings, checkpoint.version - 1)
             if number and number not in noted:
@@ -115,11 +115,11 @@ class Phases:
             survey.serving = self.pipeline.serving  # the very policy that acts in the survey
             self.tell(iteration, "survey")
             summary = await survey.collect(Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
-            record(run, {**summary, "event": "survey", "iteration": iteration})
+            append_event(run, {**summary, "event": "survey", "iteration": iteration})
             await _score(survey, 0)
             self.tell(iteration, "generate")
             await survey.serving.make_room()
-            record(run, await generate(survey, out))
+            append_event(run, await generate(survey, out))
 
 
 def survey_episodes(settings: Settings) -> int:

@@ -19,7 +19,7 @@ from webgym_cli.loop.rollout_setup import (
     summary_in_words,
 )
 from webgym_cli.loop.serving import Serving
-from webgym_cli.prepare.sft.execute import renew_training
+from webgym_cli.prepare.sft.execute import refresh_train_config
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.rl_data import RlData
@@ -32,11 +32,11 @@ from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, policy_urls
 from webgym_cli.serve.logprobs import served_logprobs
-from webgym_cli.store.buffer import stored
+from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import refresh_index
-from webgym_cli.store.metrics import events, record
+from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.tracking.execute import Tracker
 from webgym_cli.train.execute import execute as execute_training
@@ -113,14 +113,14 @@ class Pipeline:
         made, fresh = await preparation.prepare(self.run, self.settings, self.sink, served, again=again)
         if fresh:
             facts = made.facts() if isinstance(made, RlData) else made.model_dump(mode="json", by_alias=True)
-            record(self.run, {"event": "prepare", **facts, "seconds": round(time.monotonic() - began, 2)})
+            append_event(self.run, {"event": "prepare", **facts, "seconds": round(time.monotonic() - began, 2)})
             self.tracker.note()
         return made
 
     async def train(self) -> None:
         """Train on what was prepared; the new policy is served from the next rollout on."""
         if algorithm(self.run, self.settings) == "sft":
-            renew_training(self.run, self.settings, self.sink)
+            refresh_train_config(self.run, self.settings, self.sink)
         reached = await self.tracker.make_way()
         plan = plan_training(self.run, self.settings, None if reached else {**os.environ, "WANDB_MODE": "offline"})
         await self.serving.make_room()
@@ -129,7 +129,7 @@ class Pipeline:
 
     def record(self, event: Event, message: str = "") -> None:
         """Keep an event in the run's metrics and show it, in words where there are any."""
-        record(self.run, event)
+        append_event(self.run, event)
         self.sink({**event, "message": message} if message else event)
         self.tracker.note()
 
@@ -173,7 +173,7 @@ class Pipeline:
         """Yield the stored trajectories that wait for a judge."""
         waiting = frozenset(plan.unjudged)
         if waiting:
-            yield from (found for found in stored(self.run, plan.split, plan.iteration) if found.id in waiting)
+            yield from (found for found in scan_stored(self.run, plan.split, plan.iteration) if found.id in waiting)
 
     def _announce(self, plan: RolloutPlan) -> None:
         self.sink({**plan.to_json(), "message": plan_in_words(plan)})
@@ -184,7 +184,7 @@ class Pipeline:
 
     def _note_trainings(self) -> None:
         """Record each checkpoint whose training is not in the metrics yet."""
-        noted = {event["name"] for event in events(self.run, "train")}
+        noted = {event["name"] for event in read_events(self.run, "train")}
         for checkpoint in checkpoints(self.run):
             if checkpoint.name not in noted:
                 self.record({**checkpoint.model_dump(mode="json"), "event": "train"})

@@ -13,7 +13,7 @@ from webgym_cli.jobs.signals import interruptible
 from webgym_cli.prepare.rl import execute as gradients
 from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan
-from webgym_cli.prepare.rl.score import Reach, Weighing, Weights
+from webgym_cli.prepare.rl.score import ClientFactory, LogprobScoring, ScoringResult
 from webgym_cli.prepare.sft import execute as imitation
 from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.dataset import Prepared
@@ -68,16 +68,16 @@ async def _batch(
         return gradients.execute(plan, run, settings, sink, weights), True
 
 
-async def _weigh(plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served) -> Weights:
+async def _weigh(plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served) -> ScoringResult:
     """Score the experience by the current policy; its server is only started where something is not known yet."""
     tokens = ModelTokens(str(policy_path(run, settings)))
     limit = settings.rl.data.max_row_tokens
     async with _reaching(settings, served) as reach:
-        return await Weighing(plan, run, tokens, sink, limit=limit, reach=reach).execute()
+        return await LogprobScoring(plan, run, tokens, sink, limit=limit, reach=reach).execute()
 
 
 @asynccontextmanager
-async def _reaching(settings: Settings, served: Served) -> AsyncIterator[Reach]:
+async def _reaching(settings: Settings, served: Served) -> AsyncIterator[ClientFactory]:
     """Give what finds the policy's server, the one that the settings name or our own, and hangs up afterwards."""
     how = settings.rl.replay
     clients: list[PromptLogprobs] = []

@@ -12,7 +12,7 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.store.checkpoints import policy_path
-from webgym_cli.store.metrics import record
+from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.venvs.locate import resolve_device, role_python
 
@@ -61,5 +61,5 @@ class Serving:
     def _note(self, event: Event) -> None:
         """Show an event, and keep it where it tells how long the servers were no use to anyone."""
         if event["event"] in TIMED and "seconds" in event:
-            record(self.run, {key: value for key, value in event.items() if key != "message"})
+            append_event(self.run, {key: value for key, value in event.items() if key != "message"})
         self.sink(event)

@@ -12,7 +12,7 @@ class Split(StrEnum):
     TEST = "test"
 
 
-class Band(StrEnum):
+class DifficultyBand(StrEnum):
     """WebGym's difficulty bands, by number of facts: 1-3, 4-6, 7 and more."""
 
     EASY = "easy"
@@ -20,6 +20,6 @@ class Band(StrEnum):
     HARD = "hard"
 
     @classmethod
-    def of(cls, difficulty: int) -> Band:
+    def of(cls, difficulty: int) -> DifficultyBand:
         """Return the band of a difficulty (number of facts, at least 1)."""
         return cls.EASY if difficulty <= 3 else cls.MEDIUM if difficulty <= 6 else cls.HARD

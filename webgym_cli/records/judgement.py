@@ -107,23 +107,23 @@ def needs_judge(trajectory: Trajectory) -> bool:
     return trajectory.outcome.failure in (None, FailureKind.JUDGE_FAILED) and not scored_by_environment(trajectory)
 
 
-def newest(said: Sequence[Judgement], source: Literal["judge", "orm"]) -> Judgement | None:
+def newest_judgement(said: Sequence[Judgement], source: Literal["judge", "orm"]) -> Judgement | None:
     """Return the newest judgement of a source; they come oldest first."""
     return next((judgement for judgement in reversed(said) if judgement.source == source), None)
 
 
-def counting(said: Sequence[Judgement]) -> Judgement | None:
+def effective_verdict(said: Sequence[Judgement]) -> Judgement | None:
     """Return the one of a trajectory's judgements, oldest first, that counts.
 
     That is the judge's newest; where there is none, or the judge failed, the ORM's newest.
     """
-    by_judge, by_orm = newest(said, "judge"), newest(said, "orm")
+    by_judge, by_orm = newest_judgement(said, "judge"), newest_judgement(said, "orm")
     if by_judge is None or (by_orm is not None and by_judge.failure is FailureKind.JUDGE_FAILED):
         return by_orm
     return by_judge
 
 
-def judged(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
+def with_verdict(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
     """Return the trajectory with the judgement in its outcome.
 
     A failure of infrastructure stays what it is. A reward of the environment's own stays too; the judge's opinion

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from webgym_cli.records.base import Record
-from webgym_cli.records.groups import Band as Band
+from webgym_cli.records.groups import DifficultyBand as DifficultyBand
 from webgym_cli.records.groups import Split as Split
 
 EnvironmentName = Literal["miniwob", "web", "webarena", "tools", "sites"]
@@ -38,9 +38,9 @@ class Task(Record):
     """Every field that we don't know, kept and handed to reward functions by name."""
 
     @property
-    def band(self) -> Band:
+    def band(self) -> DifficultyBand:
         """The difficulty band."""
-        return Band.of(self.difficulty)
+        return DifficultyBand.of(self.difficulty)
 
     @cached_property
     def key(self) -> str:

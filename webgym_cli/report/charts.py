@@ -21,11 +21,11 @@ _TICKS = 5
 _NAME = 40
 """Characters of a row's name that are drawn."""
 
-Format = Callable[[float], str]
+NumberFormat = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChartPoint:
     """One point of a line."""
 
     x: float
@@ -39,24 +39,24 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartSeries:
     """The points of one series, from left to right."""
 
     name: str
-    marks: tuple[Mark, ...]
+    marks: tuple[ChartPoint, ...]
 
 
-def percent(value: float) -> str:
+def format_percent(value: float) -> str:
     """Return a share as per cent, with a digit behind the point only where it says something."""
     return f"{100 * value:.1f}".removesuffix(".0") + " %"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with three digits that count, and no needless zeroes."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def ticks(low: float, high: float) -> list[float]:
+def compute_ticks(low: float, high: float) -> list[float]:
     """Return round numbers, evenly apart, of which the first is at most `low` and the last at least `high`."""
     largest = max(abs(low), abs(high))
     span = max(high - low, largest * 1e-9) if high > low else largest
@@ -67,21 +67,23 @@ def ticks(low: float, high: float) -> list[float]:
     return [float(f"{position * apart:.12g}") for position in range(first, max(last, first + 1) + 1)]
 
 
-def line_chart(title: str, axes: tuple[str, str], lines: Sequence[Line], *, share: bool = False) -> str:
+def draw_line_chart(title: str, axes: tuple[str, str], lines: Sequence[ChartSeries], *, share: bool = False) -> str:
     """Return lines over policy versions, with the band of their intervals; of a lone point its whisker.
 
     `axes`: the words at x and y. `share`: y is a share of 1. Lines have the classes c0, c1, ... in their order.
     """
     marks = [mark for line in lines for mark in line.marks]
     scale = _Scale.over(marks, share=share)
-    show = percent if share else number
-    parts = [_frame(scale, axes, show)]
+    show = format_percent if share else format_number
+    parts = [_draw_frame(scale, axes, show)]
     for position, line in enumerate(lines):
-        parts.append(f'<g class="c{position % 8}">{_drawn(line, scale)}</g>')
+        parts.append(f'<g class="c{position % 8}">{_draw_series(line, scale)}</g>')
     return _svg(title, HEIGHT, "".join(parts))
 
 
-def bar_chart(title: str, rows: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], show: Format) -> str:
+def draw_bar_chart(
+    title: str, rows: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], show: NumberFormat
+) -> str:
     """Return a bar a row, its parts side by side; a part's class (c0, c1, ...) is its kind's place in `kinds`."""
     largest = max((sum(parts.values()) for _, parts in rows), default=0.0) or 1.0
     drawn = []
@@ -101,7 +103,7 @@ def bar_chart(title: str, rows: Sequence[tuple[str, Mapping[str, float]]], kinds
     return _svg(title, max(1, len(rows)) * _ROW, "".join(drawn))
 
 
-def swatch(position: int, *, line: bool) -> str:
+def draw_swatch(position: int, *, line: bool) -> str:
     """Return the sign of a series for a legend."""
     shape = (
         '<line class="line" x1="0" y1="6" x2="24" y2="6"/>' if line else '<rect class="part" width="24" height="12"/>'
@@ -123,13 +125,15 @@ class _Scale:
     """The marks on the y axis, from its lower end to its upper end."""
 
     @classmethod
-    def over(cls, marks: Sequence[Mark], *, share: bool) -> _Scale:
+    def over(cls, marks: Sequence[ChartPoint], *, share: bool) -> _Scale:
         """Return the scale that holds all marks; y begins at 0 or below."""
         xs = [mark.x for mark in marks] or [0.0]
         ys = [value for mark in marks for value in (mark.y, mark.low, mark.high) if value is not None]
         least, greatest = min(xs), max(xs)
-        across = tuple(tick for tick in ticks(least, greatest) if tick == int(tick) and least <= tick <= greatest)
-        up = ticks(0.0, 1.0) if share else ticks(min([0.0, *ys]), max([0.0, *ys]))
+        across = tuple(
+            tick for tick in compute_ticks(least, greatest) if tick == int(tick) and least <= tick <= greatest
+        )
+        up = compute_ticks(0.0, 1.0) if share else compute_ticks(min([0.0, *ys]), max([0.0, *ys]))
         return cls(least, greatest, across or (least,), tuple(up))
 
     def x(self, value: float) -> float:
@@ -144,7 +148,7 @@ class _Scale:
         return HEIGHT - _BOTTOM - (value - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
 
 
-def _frame(scale: _Scale, axes: tuple[str, str], show: Format) -> str:
+def _draw_frame(scale: _Scale, axes: tuple[str, str], show: NumberFormat) -> str:
     """Return grid, numbers and names of the axes."""
     parts = []
     for tick in scale.up:
@@ -160,7 +164,7 @@ def _frame(scale: _Scale, axes: tuple[str, str], show: Format) -> str:
     return "".join(parts)
 
 
-def _drawn(line: Line, scale: _Scale) -> str:
+def _draw_series(line: ChartSeries, scale: _Scale) -> str:
     """Return a line's band, path and points."""
     ends = [(scale.x(mark.x), mark.low, mark.high) for mark in line.marks]
     known = [(x, scale.y(low), scale.y(high)) for x, low, high in ends if low is not None and high is not None]

@@ -11,8 +11,8 @@ from typing import Any
 from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
 from webgym_cli.records.statistics import difference, mcnemar
-from webgym_cli.report.facts import identity
-from webgym_cli.report.success import SERIES, failures, points
+from webgym_cli.report.facts import describe_run
+from webgym_cli.report.success import SERIES, read_failures, read_points
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
 
@@ -43,11 +43,11 @@ def compare(first: Side, second: Side) -> dict[str, Any]:
     sides = (first, second)
     counted = [_points(side.index) for side in sides]
     settings = [saved_settings(side.run) for side in sides]
-    kinds = [failures(side.index)["by_kind"] for side in sides]
+    kinds = [read_failures(side.index)["by_kind"] for side in sides]
     ran = [sum(point["trajectories"] for point in found.values()) for found in counted]
     return {
-        "first": identity(first.run, settings[0]),
-        "second": identity(second.run, settings[1]),
+        "first": describe_run(first.run, settings[0]),
+        "second": describe_run(second.run, settings[1]),
         "rows": [_row(sides, counted, series, at) for series in SERIES for at in _pairs_of_iterations(counted, series)],
         "failures": {
             kind: _two((kinds[0].get(kind, 0), ran[0]), (kinds[1].get(kind, 0), ran[1]))
@@ -58,7 +58,7 @@ def compare(first: Side, second: Side) -> dict[str, Any]:
 
 
 def _points(index: Index) -> dict[tuple[str, int], dict[str, Any]]:
-    found = points(index)
+    found = read_points(index)
     return {(point["series"], point["iteration"]): point for point in found if point["band"] is None}
 
 

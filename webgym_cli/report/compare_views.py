@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from webgym_cli.report.charts import number, percent
+from webgym_cli.report.charts import format_number, format_percent
+from webgym_cli.report.figures import (
+    NONE,
+    Figure,
+    ReportSection,
+    Table,
+    format_interval,
+    make_curve,
+    make_success_point,
+)
 from webgym_cli.report.success import SERIES
-from webgym_cli.report.views import NONE, Figure, Section, Table, curve, interval, success_mark
 
 ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
 """The columns of the main table."""
 FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
 
 
-def sections(found: dict[str, Any]) -> list[Section]:
+def build_sections(found: dict[str, Any]) -> list[ReportSection]:
     """Return the sections of a comparison's page."""
     figures = [figure for series in SERIES if (figure := _curves(found, series))]
-    success = Figure("Side by side", "", (), False, Table(ROWS, tuple(success_rows(found))))
+    success = Figure("Side by side", "", (), False, Table(ROWS, tuple(build_success_rows(found))))
     note = (
         "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, "
         "exact; else the interval is Newcombe's for two independent shares. Differences are in percentage points (pp). "
         "Each row has a chance of 5 % to tell of a difference where there is none."
     )
-    shown = [Section("success", "Success", (*figures, success), note)]
-    if rows := failure_rows(found):
+    shown = [ReportSection("success", "Success", (*figures, success), note)]
+    if rows := build_failure_rows(found):
         share = Figure(
             "Failures by kind",
             "",
@@ -32,11 +40,11 @@ def sections(found: dict[str, Any]) -> list[Section]:
             Table(FAILURES, tuple(rows)),
             "Differences are of the shares of all episodes.",
         )
-        shown.append(Section("failures", "Failures", (share,)))
+        shown.append(ReportSection("failures", "Failures", (share,)))
     return shown
 
 
-def success_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+def build_success_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of the main table, in words."""
     return [
         (
@@ -53,7 +61,7 @@ def success_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def failure_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+def build_failure_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of the table of failures, in words."""
     return [
         (
@@ -61,7 +69,7 @@ def failure_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
             str(of["first"]),
             str(of["second"]),
             _points(of.get("difference")),
-            interval(of.get("difference_interval"), _points),
+            format_interval(of.get("difference_interval"), _points),
             {True: "differs", False: "may be chance"}.get(of.get("significant"), NONE),
         )
         for kind, of in found["failures"].items()
@@ -76,29 +84,31 @@ def _curves(found: dict[str, Any], series: str) -> Figure | None:
             if row[side] and row[side]["scored"]:
                 lines.setdefault(name, []).append({**row[side], "iteration": row["first_iteration"]})
     return (
-        curve(f"Success, {series}", "success", dict(sorted(lines.items())), success_mark, share=True) if lines else None
+        make_curve(f"Success, {series}", "success", dict(sorted(lines.items())), make_success_point, share=True)
+        if lines
+        else None
     )
 
 
 def _rate(side: dict[str, Any] | None) -> str:
     if not side or not side["scored"]:
         return NONE
-    return f"{percent(side['success_rate'])} of {side['scored']}"
+    return f"{format_percent(side['success_rate'])} of {side['scored']}"
 
 
 def _steps(side: dict[str, Any] | None) -> str:
-    return NONE if not side or side["mean_steps"] is None else number(side["mean_steps"])
+    return NONE if not side or side["mean_steps"] is None else format_number(side["mean_steps"])
 
 
 def _points(of: float | None) -> str:
     """Return a difference of shares in percentage points."""
-    return NONE if of is None else ("+" if of > 0 else "") + percent(of).replace(" %", " pp")
+    return NONE if of is None else ("+" if of > 0 else "") + format_percent(of).replace(" %", " pp")
 
 
 def _sure(row: dict[str, Any]) -> str:
     if row["method"] == "paired":
         return f"p {row['p_value']:g}: +{row['gained']} -{row['lost']} of {row['pairs']} pairs"
-    return interval(row.get("difference_interval"), _points)
+    return format_interval(row.get("difference_interval"), _points)
 
 
 def _verdict(row: dict[str, Any]) -> str:

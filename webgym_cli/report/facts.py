@@ -11,17 +11,17 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import Event
-from webgym_cli.report.success import DEMONSTRATIONS, failures, points, verdicts
-from webgym_cli.report.timing import cost, read, timing
+from webgym_cli.report.success import DEMONSTRATIONS, read_failures, read_points, read_verdicts
+from webgym_cli.report.timing import compute_cost, measure_timing, read_timed_events
 from webgym_cli.store.checkpoints import current
-from webgym_cli.store.index.pass_at_k import pass_rates
+from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.index.selection import Query
-from webgym_cli.store.metrics import events
+from webgym_cli.store.index.selection import TrajectoryQuery
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.util.files import read_json
 
-_POLICIES = Query(expression="policy <> 'oracle'")
+_POLICIES = TrajectoryQuery(expression="policy <> 'oracle'")
 """What policies did: an expert's success is no chance of theirs."""
 _COUNTS = """
 SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
@@ -46,28 +46,28 @@ _PHASE: _Fields = {
 }  # fmt: skip
 
 
-def gather(run: RunDir, index: Index, gpus: int, price: float | None) -> dict[str, Any]:
+def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> dict[str, Any]:
     """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
-    settings, found = saved_settings(run), read(run)
-    times = timing(found)
+    settings, found = saved_settings(run), read_timed_events(run)
+    times = measure_timing(found)
     return {
-        **identity(run, settings),
+        **describe_run(run, settings),
         **index.one(_COUNTS),
-        "points": points(index),
-        "pass_at_k": pass_rates(index, _POLICIES),
-        "failures": failures(index),
-        "verdicts": verdicts(index),
+        "points": read_points(index),
+        "pass_at_k": compute_pass_rates(index, _POLICIES),
+        "failures": read_failures(index),
+        "verdicts": read_verdicts(index),
         "timing": times,
-        "cost": cost(times, gpus, price),
+        "cost": compute_cost(times, gpus, price),
         "datasets": _rows(found, "prepare", _DATASET),
         "samples_by_iteration": _samples(run),
         "trainings": _rows(found, "train", _TRAINING),
-        "phases": _rows(list(events(run, "phase")), "phase", _PHASE),
-        "settings": changed(settings),
+        "phases": _rows(list(read_events(run, "phase")), "phase", _PHASE),
+        "settings": list_changed_settings(settings),
     }
 
 
-def identity(run: RunDir, settings: Settings) -> dict[str, Any]:
+def describe_run(run: RunDir, settings: Settings) -> dict[str, Any]:
     """Return which run it is: its folder, its policy and who made it with which versions. Raises `StoreError`."""
     newest = current(run)
     return {
@@ -79,13 +79,13 @@ def identity(run: RunDir, settings: Settings) -> dict[str, Any]:
     }
 
 
-def changed(settings: Settings) -> dict[str, dict[str, Any]]:
+def list_changed_settings(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return the settings that differ from their defaults: `value` and `default` by dotted key."""
     usual, chosen = (flatten(found.model_dump(mode="json")) for found in (resolve_model_defaults(Settings()), settings))
     return {key: {"value": chosen[key], "default": usual.get(key)} for key in chosen if chosen[key] != usual.get(key)}
 
 
-def newest_test(facts: dict[str, Any]) -> dict[str, Any] | None:
+def find_newest_test(facts: dict[str, Any]) -> dict[str, Any] | None:
     """Return the newest scored point over all bands: of the test split, else of the training split; or None."""
     scored = [point for point in facts["points"] if point["band"] is None and point["scored"]]
     policies = [point for point in scored if point["series"] != DEMONSTRATIONS]

@@ -60,14 +60,14 @@ class Card:
     """Pixels; 0 without an image."""
 
 
-def cards(index: Index, store: ScreenshotStore, count: int) -> Iterator[Card]:
+def choose_cards(index: Index, store: ScreenshotStore, count: int) -> Iterator[Card]:
     """Yield at most so many trajectories, of every outcome and difficulty, the newest first. Raises `StoreError`."""
     for row in index.rows(_CHOSEN, [count]):
         digest = row.pop("screenshot")
         for name in ("instruction", "answer", "failure_detail"):
             row[name] = _cut(row[name] or "")
         try:
-            image, width, height = small(store.get(digest)) if digest else (b"", 0, 0)
+            image, width, height = make_thumbnail(store.get(digest)) if digest else (b"", 0, 0)
             missing = "" if image else "no step, no screenshot"
         except StoreError as error:
             image, width, height, missing = b"", 0, 0, str(error)
@@ -75,7 +75,7 @@ def cards(index: Index, store: ScreenshotStore, count: int) -> Iterator[Card]:
         yield Card(row, url, missing, width, height)
 
 
-def small(content: bytes) -> tuple[bytes, int, int]:
+def make_thumbnail(content: bytes) -> tuple[bytes, int, int]:
     """Return an image as a WebP of at most `LARGEST` pixels a side, with width and height.
 
     Raises `StoreError` where the bytes are no image.

@@ -15,11 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.report.charts import percent, swatch
-from webgym_cli.report.facts import newest_test
+from webgym_cli.report.charts import draw_swatch, format_percent
+from webgym_cli.report.facts import find_newest_test
+from webgym_cli.report.figures import NONE, ReportSection, format_duration, format_interval
 from webgym_cli.report.gallery import Card
-from webgym_cli.report.phases import phase_sections
-from webgym_cli.report.views import NONE, Section, hours, interval, sections
+from webgym_cli.report.phases import build_phase_sections
+from webgym_cli.report.views import build_sections
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,21 +32,21 @@ _LONGEST = 400
 """Characters of a setting's value that are shown."""
 
 
-def page(facts: dict[str, Any], cards: Sequence[Card]) -> bytes:
+def render_report(facts: dict[str, Any], cards: Sequence[Card]) -> bytes:
     """Return a report's page in UTF-8."""
     values = {name: sorted({card.facts[name] for card in cards}) for name in _FILTERS}
     return _render(
         "report.html",
         facts=facts,
         tiles=_tiles(facts),
-        sections=[*sections(facts), *phase_sections(facts)],
+        sections=[*build_sections(facts), *build_phase_sections(facts)],
         cards=cards,
         filters={name: found for name, found in values.items() if len(found) > 1},
         settings=[(key, _json(of["value"]), _json(of["default"])) for key, of in facts["settings"].items()],
     )
 
 
-def comparison_page(found: dict[str, Any], shown: Sequence[Section]) -> bytes:
+def render_comparison(found: dict[str, Any], shown: Sequence[ReportSection]) -> bytes:
     """Return a comparison's page in UTF-8."""
     differ = [(key, _json(of["first"]), _json(of["second"])) for key, of in found["settings"].items()]
     return _render("compare.html", found=found, sections=shown, settings=differ)
@@ -54,14 +55,16 @@ def comparison_page(found: dict[str, Any], shown: Sequence[Section]) -> bytes:
 def _tiles(facts: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return what stands at the top: a name, a number, and what it is of."""
     tiles = []
-    if newest := newest_test(facts):
+    if newest := find_newest_test(facts):
         name = f"success, {newest['series']} {newest['iteration']}"
-        tiles.append((name, percent(newest["success_rate"]), interval(newest["interval"], percent)))
+        tiles.append(
+            (name, format_percent(newest["success_rate"]), format_interval(newest["interval"], format_percent))
+        )
     tiles.append(("policy version", str(facts["policy_version"]), facts["policy"]))
     tiles.append(("episodes", f"{facts['trajectories']:,}", f"{facts['steps']:,} steps"))
     times, spent = facts["timing"], facts["cost"]["total"]
-    idle = NONE if times["idle_share"] is None else f"{percent(times['idle_share'])} idle"
-    tiles.append(("time", hours(times["wall_seconds"]), idle))
+    idle = NONE if times["idle_share"] is None else f"{format_percent(times['idle_share'])} idle"
+    tiles.append(("time", format_duration(times["wall_seconds"]), idle))
     if spent["cost"] is not None:
         tiles.append(("cost", f"{spent['cost']:,.2f}", f"{spent['gpu_hours']:,.1f} GPU hours"))
     return tiles
@@ -77,7 +80,7 @@ def _render(template: str, **values: Any) -> bytes:
             style_digest=_digest(style),
             script=script,
             script_digest=_digest(script),
-            swatch=swatch,
+            swatch=draw_swatch,
             **values,
         )
     )

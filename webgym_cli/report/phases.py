@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from webgym_cli.report.charts import percent
-from webgym_cli.report.views import NONE, Figure, Section, Table
+from webgym_cli.report.charts import format_percent
+from webgym_cli.report.figures import NONE, Figure, ReportSection, Table
 
 _COLUMNS = ("phase", "new tasks", "turned down", "episodes", "solved", "policy version", "success of that policy, test")
 _NOTE = (
@@ -14,17 +14,17 @@ _NOTE = (
 )
 
 
-def phase_sections(facts: dict[str, Any]) -> list[Section]:
+def build_phase_sections(facts: dict[str, Any]) -> list[ReportSection]:
     """Return the section of the phases; none where the run has none."""
     if not facts["phases"]:
         return []
     tests = {row["iteration"]: row for row in facts["points"] if row["series"] == "test" and row["band"] is None}
     rows = tuple(_row(phase, tests.get(phase["version"])) for phase in facts["phases"])
-    return [Section("phases", "Phases", (Figure("Phases", "", (), False, Table(_COLUMNS, rows)),), _NOTE)]
+    return [ReportSection("phases", "Phases", (Figure("Phases", "", (), False, Table(_COLUMNS, rows)),), _NOTE)]
 
 
 def _row(phase: dict[str, Any], test: dict[str, Any] | None) -> tuple[str, ...]:
     known = (NONE if phase[name] is None else f"{phase[name]:,}" for name in ("new_tasks", "turned_down", "episodes"))
     solved = f"{phase['successes']} of {phase['scored']} scored"
-    rate = percent(test["success_rate"]) if test and test["scored"] else NONE
+    rate = format_percent(test["success_rate"]) if test and test["scored"] else NONE
     return str(phase["phase"]), *known, solved, str(phase["version"]), rate

@@ -56,15 +56,15 @@ GROUP BY split, iteration ORDER BY split = 'train', iteration
 """
 
 
-def points(index: Index) -> list[dict[str, Any]]:
+def read_points(index: Index) -> list[dict[str, Any]]:
     """Return success and steps by series, iteration and band; a band of None is all of them. Raises `StoreError`.
 
     Steps are means over the trajectories that didn't fail, seconds over all of them.
     """
-    return [point(row) for row in index.rows(_POINTS)]
+    return [add_success_rate(row) for row in index.rows(_POINTS)]
 
 
-def point(row: dict[str, Any]) -> dict[str, Any]:
+def add_success_rate(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row's tallies with the success rate and its Wilson interval; None without a scored trajectory."""
     scored, successes = row["scored"], row["successes"]
     low, high = wilson(successes, scored)
@@ -80,7 +80,7 @@ def point(row: dict[str, Any]) -> dict[str, Any]:
 _MEANS = ("mean_steps", "mean_steps_solved", "policy_seconds", "environment_seconds")
 
 
-def failures(index: Index) -> dict[str, Any]:
+def read_failures(index: Index) -> dict[str, Any]:
     """Return failures by kind and by site (the worst), and how the other episodes ended. Raises `StoreError`.
 
     `sites` is the number of all sites that have any.
@@ -103,7 +103,7 @@ def failures(index: Index) -> dict[str, Any]:
     }
 
 
-def verdicts(index: Index) -> list[dict[str, Any]]:
+def read_verdicts(index: Index) -> list[dict[str, Any]]:
     """Return, by split and iteration, how far the judge's votes agreed, and the judge with the environment.
 
     Of each trajectory the judge's newest judgement counts, if it is a verdict. Raises `StoreError`.

@@ -16,7 +16,7 @@ from typing import Any
 
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.events import Event
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 
 STAGES = ("evaluation", "survey", "generate", "rollout", "judge", "score", "prepare", "train")
@@ -29,7 +29,7 @@ HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """A stretch of time that one stage took. Times in seconds since 1970."""
 
     stage: str
@@ -43,14 +43,14 @@ class Span:
         return self.end - self.start
 
 
-def read(run: RunDir) -> list[Event]:
+def read_timed_events(run: RunDir) -> list[Event]:
     """Return the events of stages and servers in the order of time; those without a readable time are left out."""
-    told = events(run, *STAGES, *START, *WEIGHTS)
+    told = read_events(run, *STAGES, *START, *WEIGHTS)
     found = [event for event in told if _moment(event.get("at")) is not None]
     return sorted(found, key=lambda event: _moment(event["at"]) or 0.0)
 
 
-def spans(found: Sequence[Event]) -> list[Span]:
+def find_spans(found: Sequence[Event]) -> list[TimeSpan]:
     """Return the stretches of the events that tell how long they took.
 
     A training that doesn't tell lasted from its dataset's `prepare` to its checkpoint: what a loop does at once.
@@ -64,16 +64,16 @@ def spans(found: Sequence[Event]) -> list[Span]:
             start = prepared.get(event.get("name"))
             seconds = None if start is None else max(0.0, end - start)
         if seconds is not None:
-            told.append(Span(event["event"], _iteration(event), end - seconds, end))
+            told.append(TimeSpan(event["event"], _iteration(event), end - seconds, end))
     return told
 
 
-def timing(found: Sequence[Event]) -> dict[str, Any]:
+def measure_timing(found: Sequence[Event]) -> dict[str, Any]:
     """Return how long each stage took, and how much of the time from the first to the last no stage covers.
 
     Times in seconds. A stage whose events don't tell has None; what it took then counts as idle.
     """
-    every = spans(found)
+    every = find_spans(found)
     told = [span for span in every if span.stage in STAGES]
     ends = [moment for event in found if (moment := _moment(event["at"])) is not None]
     first, last = min([*ends, *(span.start for span in every)], default=0.0), max(ends, default=0.0)
@@ -85,14 +85,14 @@ def timing(found: Sequence[Event]) -> dict[str, Any]:
         "wall_seconds": round(wall, 2),
         "idle_seconds": round(idle, 2),
         "idle_share": round(idle / wall, 4) if wall else None,
-        "gpu": gpu_idle(found, wall),
+        "gpu": measure_gpu_idle(found, wall),
         "stages": {stage: _stage(stage, found, told) for stage in STAGES if any(e["event"] == stage for e in found)},
         "by_iteration": _by_iteration(told),
         "episode_seconds": _episode_seconds(found),
     }
 
 
-def gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
+def measure_gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
     """Return for how many of the `wall` seconds the GPUs had nothing to do, and why.
 
     Busy is an acting policy, up to its last episode, and a training. Of what is left, each cause takes what those
@@ -100,9 +100,9 @@ def gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
     tasks that a model is asked for, an expert that needs no GPU; `nothing` is the rest.
     """
     acting, experts, tails = _rollouts(found)
-    told = spans(found)
+    told = find_spans(found)
 
-    def of(*names: str) -> list[Span]:
+    def of(*names: str) -> list[TimeSpan]:
         return [span for span in told if span.stage in names]
 
     layers = {
@@ -114,7 +114,7 @@ def gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
         "new_tasks": of("generate"),
         "expert": experts,
     }
-    seconds, taken, reached = {}, list[Span](), 0.0
+    seconds, taken, reached = {}, list[TimeSpan](), 0.0
     for name, stretches in layers.items():
         taken += stretches
         seconds[name], reached = round(_union(taken) - reached, 2), _union(taken)
@@ -127,7 +127,7 @@ def gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
     }
 
 
-def cost(times: dict[str, Any], gpus: int, price: float | None) -> dict[str, Any]:
+def compute_cost(times: dict[str, Any], gpus: int, price: float | None) -> dict[str, Any]:
     """Return hours, GPU hours and, given the price of a GPU hour, the cost of each stage, of idle time and of all."""
 
     def of(seconds: float) -> dict[str, float | None]:
@@ -145,11 +145,11 @@ def cost(times: dict[str, Any], gpus: int, price: float | None) -> dict[str, Any
     }
 
 
-def _rollouts(found: Sequence[Event]) -> tuple[list[Span], list[Span], list[Span]]:
+def _rollouts(found: Sequence[Event]) -> tuple[list[TimeSpan], list[TimeSpan], list[TimeSpan]]:
     """Return the stretches in which a policy acted, in which an expert did, and in which only judgements came."""
-    acting, experts, tails = list[Span](), list[Span](), list[Span]()
+    acting, experts, tails = list[TimeSpan](), list[TimeSpan](), list[TimeSpan]()
     for event in found:
-        for span in spans([event]) if event["event"] in ("rollout", "survey", "evaluation") else ():
+        for span in find_spans([event]) if event["event"] in ("rollout", "survey", "evaluation") else ():
             tail = min(_seconds(event.get("judge_tail_seconds")) or 0.0, span.seconds)
             mine = experts if event.get("policy") == EXPERT else acting
             mine.append(replace(span, end=span.end - tail))
@@ -157,7 +157,7 @@ def _rollouts(found: Sequence[Event]) -> tuple[list[Span], list[Span], list[Span
     return acting, experts, tails
 
 
-def _stage(stage: str, found: Sequence[Event], told: Sequence[Span]) -> dict[str, Any]:
+def _stage(stage: str, found: Sequence[Event], told: Sequence[TimeSpan]) -> dict[str, Any]:
     mine = [span.seconds for span in told if span.stage == stage]
     return {
         "times": sum(event["event"] == stage for event in found),
@@ -165,7 +165,7 @@ def _stage(stage: str, found: Sequence[Event], told: Sequence[Span]) -> dict[str
     }
 
 
-def _by_iteration(told: Iterable[Span]) -> dict[str, dict[str, float]]:
+def _by_iteration(told: Iterable[TimeSpan]) -> dict[str, dict[str, float]]:
     """Return seconds by iteration and stage; judging, which is of no iteration, stays out."""
     sums: dict[int, dict[str, float]] = defaultdict(dict)
     for span in told:
@@ -190,7 +190,7 @@ def _episode_seconds(found: Iterable[Event]) -> dict[str, float]:
     return sums
 
 
-def _union(told: Iterable[Span]) -> float:
+def _union(told: Iterable[TimeSpan]) -> float:
     """Return how many seconds are in at least one stretch."""
     total, reached = 0.0, -math.inf
     for span in sorted(told, key=lambda span: span.start):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.judgement import Judgement, judged
+from webgym_cli.records.judgement import Judgement, with_verdict
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
 from webgym_cli.store.buffer import append_judgement
@@ -64,7 +64,7 @@ class JudgeQueue:
         with self.monitor.time_stage(trajectory.episode, EpisodeStage.JUDGE):
             judgement = await self.judge(trajectory)
         append_judgement(self.run, trajectory.split, trajectory.iteration, judgement, self.rank)
-        self.on_judged(judged(trajectory, judgement), judgement)
+        self.on_judged(with_verdict(trajectory, judgement), judgement)
         silent = judgement.failure is FailureKind.JUDGE_FAILED and judgement.unavailable
         self._consecutive_failures = self._consecutive_failures + 1 if silent else 0
         self._answered = self._answered or not silent

@@ -14,8 +14,8 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.draw import EpisodeSampler
-from webgym_cli.store.buffer import Damage, scan
-from webgym_cli.store.plans import planned_episodes
+from webgym_cli.store.buffer import CorruptLines, scan
+from webgym_cli.store.plans import read_planned_episodes
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.site import site_of
 from webgym_cli.tasks.source import TaskSet, open_tasks
@@ -135,7 +135,7 @@ def write_plan(run: RunDir, plan: RolloutPlan) -> None:
 
 def read_plan(run: RunDir, split: Split, iteration: int) -> tuple[Episode, ...]:
     """Return the episodes planned so far; none when there is no plan. Raises `StoreError`."""
-    return tuple(planned_episodes(run, split, iteration))
+    return tuple(read_planned_episodes(run, split, iteration))
 
 
 def usual_episodes(run: RunDir, settings: Settings, split: Split, iteration: int) -> int:
@@ -198,7 +198,7 @@ def _without_stored(
     blocked: Collection[str],
     notes: tuple[str, ...],
 ) -> RolloutPlan:
-    damage, stored = Damage(), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
+    damage, stored = CorruptLines(), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
     for trajectory in scan(run, split, iteration, damage):
         stored[trajectory.episode].add(trajectory)
     open_ = [episode for episode in planned if not stored[episode.id].rolled_out]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from webgym_cli.errors import SettingsError
-from webgym_cli.store.weights import header
+from webgym_cli.store.weights import read_header
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 HUB = "hub:"
@@ -83,7 +83,7 @@ def tied_embeddings(model: str) -> bool:
     folder = Path(model)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     said = (config.get("tie_word_embeddings"), config.get("text_config", {}).get("tie_word_embeddings"))
-    names = (name for file in folder.glob("*.safetensors") for name in header(file))
+    names = (name for file in folder.glob("*.safetensors") for name in read_header(file))
     return True in said or not any("lm_head" in name for name in names)
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import moment_of
-from webgym_cli.records.judgement import Judgement, counting, judged
+from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.run import RunDir
@@ -26,7 +26,7 @@ RecordT = TypeVar("RecordT", Trajectory, Judgement)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LineRef:
     """Where a trajectory's line stands, and that of the judgement that counts: what an index knows of it."""
 
     id: str
@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Damage:
+class CorruptLines:
     """Lines that could not be read, named so that a person can look at them."""
 
     lines: list[str] = field(default_factory=list)
@@ -60,7 +60,9 @@ def append_judgement(run: RunDir, split: Split, iteration: int, judgement: Judge
     append_line(run.verdicts(split, iteration, rank), judgement.to_line())
 
 
-def judgements(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> dict[str, list[Judgement]]:
+def read_judgements(
+    run: RunDir, split: Split, iteration: int, damage: CorruptLines | None = None
+) -> dict[str, list[Judgement]]:
     """Return an iteration's judgements by trajectory id, oldest first."""
     found: dict[str, list[Judgement]] = {}
     for part in sorted(run.verdicts(split, iteration).parent.glob("verdicts-*.jsonl")):
@@ -71,24 +73,24 @@ def judgements(run: RunDir, split: Split, iteration: int, damage: Damage | None 
     return found
 
 
-def iterations(run: RunDir, split: Split) -> list[int]:
+def list_iterations(run: RunDir, split: Split) -> list[int]:
     """Return the iterations that have trajectories, oldest first."""
     names = (folder.name.removeprefix("iteration_") for folder in run.trajectories(split).glob("iteration_*"))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def scan(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:
+def scan(run: RunDir, split: Split, iteration: int, damage: CorruptLines | None = None) -> Iterator[Trajectory]:
     """Yield an iteration's trajectories in the order of writing, each with the judgement that counts in its outcome.
 
     A torn or damaged line is skipped and noted.
     """
-    verdicts = judgements(run, split, iteration, damage)
-    for trajectory in stored(run, split, iteration, damage):
-        counts = counting(verdicts.get(trajectory.id, ()))
-        yield judged(trajectory, counts) if counts else trajectory
+    verdicts = read_judgements(run, split, iteration, damage)
+    for trajectory in scan_stored(run, split, iteration, damage):
+        counts = effective_verdict(verdicts.get(trajectory.id, ()))
+        yield with_verdict(trajectory, counts) if counts else trajectory
 
 
-def read(run: RunDir, place: Place, *, without: Sequence[str] = ()) -> Trajectory:
+def read(run: RunDir, place: LineRef, *, without: Sequence[str] = ()) -> Trajectory:
     """Read one trajectory and nothing else, with the judgement that counts in its outcome.
 
     `without`: arrays of numbers (`token_ids`, `logprobs`) to be left None: they are most of a line and of the time
@@ -99,10 +101,10 @@ def read(run: RunDir, place: Place, *, without: Sequence[str] = ()) -> Trajector
         raise StoreError(f"{run.root / place.file}: at byte {place.offset} stands {trajectory.id}, not {place.id}")
     if place.verdict_file is None or place.verdict_offset is None or place.verdict_length is None:
         return trajectory
-    return judged(trajectory, read_judgement(run, place.verdict_file, place.verdict_offset, place.verdict_length))
+    return with_verdict(trajectory, read_judgement(run, place.verdict_file, place.verdict_offset, place.verdict_length))
 
 
-def expect(run: RunDir, places: Iterable[Place]) -> None:
+def prefetch(run: RunDir, places: Iterable[LineRef]) -> None:
     """Tell the system which trajectories will be read next, in the order of their files: it then fetches them at once.
 
     A hint, where the system takes some. Read one after the other from a disk, each would wait for the one before.
@@ -158,24 +160,24 @@ def _array_of(name: str) -> re.Pattern[bytes]:
     return re.compile(rb'"%b":\[[^\]]*\]' % name.encode())
 
 
-def stored(run: RunDir, split: Split, iteration: int, damage: Damage | None = None) -> Iterator[Trajectory]:
+def scan_stored(run: RunDir, split: Split, iteration: int, damage: CorruptLines | None = None) -> Iterator[Trajectory]:
     """Yield an iteration's trajectories as they were written, without what a judge said of them later."""
     for part in sorted(run.part(split, iteration).parent.glob("part-*.jsonl")):
         for number, trajectory in _scan_part(part, Trajectory, damage):
-            if reason := misplaced(trajectory, split, iteration):
+            if reason := find_misplacement(trajectory, split, iteration):
                 _note(damage, f"{part}:{number}: {reason}")
             else:
                 yield trajectory
 
 
-def misplaced(trajectory: Trajectory, split: Split, iteration: int) -> str:
+def find_misplacement(trajectory: Trajectory, split: Split, iteration: int) -> str:
     """Return why a trajectory is none of this folder's; empty when it is. Files can be copied to a wrong place."""
     if (trajectory.split, trajectory.iteration) == (split, iteration):
         return ""
     return f"it is of {trajectory.split} iteration {trajectory.iteration} and stands with {split} iteration {iteration}"
 
 
-def _scan_part(part: Path, record: type[RecordT], damage: Damage | None) -> Iterator[tuple[int, RecordT]]:
+def _scan_part(part: Path, record: type[RecordT], damage: CorruptLines | None) -> Iterator[tuple[int, RecordT]]:
     for number, line in read_lines(part):
         try:
             yield number, record.model_validate_json(line)
@@ -183,6 +185,6 @@ def _scan_part(part: Path, record: type[RecordT], damage: Damage | None) -> Iter
             _note(damage, f"{part}:{number}: {error.errors()[0]['msg']}")
 
 
-def _note(damage: Damage | None, line: str) -> None:
+def _note(damage: CorruptLines | None, line: str) -> None:
     if damage is not None:
         damage.lines.append(line)

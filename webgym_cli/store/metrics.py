@@ -11,12 +11,12 @@ from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import append_line, read_lines
 
 
-def record(run: RunDir, event: Event) -> None:
+def append_event(run: RunDir, event: Event) -> None:
     """Append an event with its time. Raises `StoreError`."""
     append_line(run.metrics, json.dumps({**event, "at": now()}, ensure_ascii=False))
 
 
-def events(run: RunDir, *names: str) -> Iterator[Event]:
+def read_events(run: RunDir, *names: str) -> Iterator[Event]:
     """Yield the events of these names, oldest first; a line that a crash tore is skipped."""
     if run.metrics.is_file():
         for _, line in read_lines(run.metrics):

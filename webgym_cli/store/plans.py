@@ -13,7 +13,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_jsonl
 
 
-def planned_episodes(run: RunDir, split: Split, iteration: int) -> Iterator[Episode]:
+def read_planned_episodes(run: RunDir, split: Split, iteration: int) -> Iterator[Episode]:
     """Yield the episodes planned so far; none when there is no plan. Raises `StoreError`."""
     path = run.plan(split, iteration)
     if not path.is_file():

@@ -12,7 +12,7 @@ from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import read_json, write_json
 
 
-class Underway(Record):
+class RunningCommand(Record):
     """A command that began and has not finished."""
 
     command: Literal["rollout", "judge", "score", "generate", "import", "prepare", "train", "loop", "curriculum"]
@@ -24,7 +24,7 @@ class Underway(Record):
 
 def begin(run: RunDir, command: str, options: dict[str, Any]) -> None:
     """Note that a command begins."""
-    noted = Underway.model_validate({"command": command, "options": options, "since": now()})
+    noted = RunningCommand.model_validate({"command": command, "options": options, "since": now()})
     write_json(run.state, noted.model_dump(mode="json"))
 
 
@@ -33,12 +33,12 @@ def finish(run: RunDir) -> None:
     run.state.unlink(missing_ok=True)
 
 
-def underway(run: RunDir) -> Underway | None:
+def read_running_command(run: RunDir) -> RunningCommand | None:
     """Return the command that was interrupted, or None. Raises `StoreError` when the note is damaged."""
     if not run.state.is_file():
         return None
     try:
-        return Underway.model_validate(read_json(run.state))
+        return RunningCommand.model_validate(read_json(run.state))
     except ValidationError as error:
         raise StoreError(
             f"{run.state}: the note of the interrupted command is damaged: {error.errors()[0]['msg']}",

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, ValidationError
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import iterations
+from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, write_json
 
@@ -70,7 +70,7 @@ class RankStatus(Record):
         """Return the state as a reader sees it at that time (now)."""
         if self.state is not RolloutState.RUNNING:
             return self.state
-        if self.here and not process_lives(self.pid, self.process_started):
+        if self.here and not is_process_alive(self.pid, self.process_started):
             return RolloutState.LOST
         silence = ((at or datetime.now(UTC)) - self.updated_at).total_seconds()
         return RolloutState.SILENT if silence > SILENT_AFTER else RolloutState.RUNNING
@@ -115,7 +115,7 @@ def read_status(run: RunDir) -> list[RankStatus]:
     return sorted(ranks or [newest], key=lambda status: status.rank)
 
 
-def process_lives(pid: int, started: float | None = None) -> bool:
+def is_process_alive(pid: int, started: float | None = None) -> bool:
     """Return whether this process of this machine lives; `started` tells it from a later one of the same number."""
     try:
         process = psutil.Process(pid)
@@ -125,14 +125,14 @@ def process_lives(pid: int, started: float | None = None) -> bool:
         return False
 
 
-def holder(run: RunDir) -> dict[str, Any] | None:
+def read_lock_holder(run: RunDir) -> dict[str, Any] | None:
     """Return who holds the run (`pid`, `host`, `command`, `since`); None where nobody does, as far as can be told."""
     try:
         found = read_json(run.lock_holder)
         known = {key: found[key] for key in ("pid", "host", "command", "since")}
     except (StoreError, KeyError, TypeError):
         return None
-    dead = known["host"] == socket.gethostname() and not process_lives(int(known["pid"]))
+    dead = known["host"] == socket.gethostname() and not is_process_alive(int(known["pid"]))
     return None if dead else known
 
 
@@ -152,7 +152,7 @@ class StoredCounts:
         prefix = f"{split}.iteration_"
         names = (file.stem.removeprefix(prefix) for file in self.run.plan(split, 0).parent.glob(f"{prefix}*.jsonl"))
         planned = {int(name) for name in names if name.isdecimal()}
-        return sorted(planned | set(iterations(self.run, split)))
+        return sorted(planned | set(list_iterations(self.run, split)))
 
     def _row(self, split: Split, iteration: int) -> dict[str, Any]:
         folder = self.run.part(split, iteration).parent

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 
-def header(file: Path) -> dict[str, dict[str, Any]]:
+def read_header(file: Path) -> dict[str, dict[str, Any]]:
     """Return the tensors of a safetensors file: by name, `dtype`, `shape` and `data_offsets`.
 
     Raises `ValueError` for a file that is torn or none, and `OSError`.
@@ -27,10 +27,10 @@ def header(file: Path) -> dict[str, dict[str, Any]]:
     return {name: tensor for name, tensor in found.items() if name != "__metadata__"}
 
 
-def whole(file: Path) -> bool:
+def is_complete_file(file: Path) -> bool:
     """Tell whether a safetensors file is as long as its header says."""
     try:
-        ends = [int(tensor["data_offsets"][1]) for tensor in header(file).values()]
+        ends = [int(tensor["data_offsets"][1]) for tensor in read_header(file).values()]
         with file.open("rb") as stream:
             (length,) = struct.unpack("<Q", stream.read(8))
         return file.stat().st_size == 8 + int(length) + max(ends, default=0)
@@ -38,8 +38,8 @@ def whole(file: Path) -> bool:
         return False
 
 
-def tensors(folder: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def list_tensors(folder: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Yield name, kind (`BF16`, `F32`, ...) and shape of each tensor in a model's folder. Raises as `header`."""
     for file in sorted(folder.glob("*.safetensors")):
-        for name, tensor in header(file).items():
+        for name, tensor in read_header(file).items():
             yield name, str(tensor["dtype"]), tuple(int(size) for size in tensor["shape"])

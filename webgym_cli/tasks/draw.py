@@ -9,13 +9,13 @@ from fractions import Fraction
 from itertools import islice
 
 from webgym_cli.errors import SettingsError, UsageError
-from webgym_cli.records.task import Band
+from webgym_cli.records.task import DifficultyBand
 from webgym_cli.tasks.source import BANDS, TaskSet
 
 SEEDS = 2**30
 """Seeds are drawn below this number."""
 
-SeedStream = Band | None
+SeedStream = DifficultyBand | None
 """What tells a sampler's streams apart: the band, or None for the one stream over all tasks."""
 
 
@@ -43,7 +43,7 @@ class TaskSampler:
     tasks: TaskSet
     name: str
     """What seeds the streams: equal names over equal tasks draw the same."""
-    ratio: Mapping[Band, float] | None = None
+    ratio: Mapping[DifficultyBand, float] | None = None
     """Weights of the bands, at least one above 0; None: uniform."""
     chains: int = 1
     """How often a task comes in a row, each time with a fresh seed."""
@@ -55,7 +55,7 @@ class TaskSampler:
         """How many elements a task makes in a row."""
         return self.chains + self.greedy
 
-    def stream_of(self, band: Band) -> SeedStream:
+    def stream_of(self, band: DifficultyBand) -> SeedStream:
         """Return the stream that a task of this band comes from."""
         return None if self.ratio is None else band
 
@@ -76,7 +76,7 @@ class TaskSampler:
         count: int,
         *,
         start: Mapping[SeedStream, int] | None = None,
-        have: Mapping[Band, int] | None = None,
+        have: Mapping[DifficultyBand, int] | None = None,
         hidden: Collection[int] = frozenset(),
     ) -> list[DrawnTask]:
         """Draw so many elements.
@@ -95,12 +95,12 @@ class TaskSampler:
             random.Random(f"{self.name}/order/{sum(have.values())}").shuffle(drawn)
         return drawn
 
-    def bands_without_tasks(self, hidden: Collection[int] = frozenset()) -> list[Band]:
+    def bands_without_tasks(self, hidden: Collection[int] = frozenset()) -> list[DifficultyBand]:
         """Return the bands that should have a share, but have no task that may be drawn."""
         wanted = [band for band in BANDS if self.ratio is not None and self.ratio.get(band, 0) > 0]
         return [band for band in wanted if not self._visible(band, hidden)]
 
-    def _shares(self, count: int, have: Mapping[Band, int], hidden: Collection[int]) -> dict[SeedStream, int]:
+    def _shares(self, count: int, have: Mapping[DifficultyBand, int], hidden: Collection[int]) -> dict[SeedStream, int]:
         """Return how many elements each stream gives."""
         if count == 0:
             return {}
@@ -119,7 +119,7 @@ class TaskSampler:
         owed = {band: max(0, number - have.get(band, 0)) for band, number in wanted.items()}
         return dict(largest_remainder(owed, count).items())
 
-    def _visible(self, band: Band, hidden: Collection[int]) -> bool:
+    def _visible(self, band: DifficultyBand, hidden: Collection[int]) -> bool:
         return any(index not in hidden for index in self.tasks.indices(band))
 
     def _endless(self, members: Sequence[int], generator: random.Random) -> Iterator[DrawnTask]:
@@ -135,7 +135,7 @@ class TaskSampler:
 _HINT = "give other tasks or another ratio, or wait until blocked sites are open again (rollout.blocklist_hours)"
 
 
-def largest_remainder(weights: Mapping[Band, float], count: int) -> dict[Band, int]:
+def largest_remainder(weights: Mapping[DifficultyBand, float], count: int) -> dict[DifficultyBand, int]:
     """Divide `count` by weights: the whole parts of the quotas first, the rest to the largest remainders.
 
     Of equal remainders the easier band's comes first. Weights are taken for the decimal numbers that they are written

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from webgym_cli.records.task import Band, Task
+from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.draw import TaskSampler
 from webgym_cli.tasks.source import BANDS, TaskSet
 
@@ -17,7 +17,7 @@ class TaskSample:
     tasks: TaskSet
     indices: tuple[int, ...]
     """Of the tasks drawn, in the order of the draw."""
-    empty_bands: tuple[Band, ...]
+    empty_bands: tuple[DifficultyBand, ...]
     """Bands that should have had a share, but have no task."""
 
     def __iter__(self) -> Iterator[Task]:
@@ -29,8 +29,8 @@ def sample_tasks(
     count: int,
     *,
     seed: int = 0,
-    ratio: Mapping[Band, float] | None = None,
-    bands: Collection[Band] = (),
+    ratio: Mapping[DifficultyBand, float] | None = None,
+    bands: Collection[DifficultyBand] = (),
     without_sites: Collection[str] = (),
 ) -> TaskSample:
     """Draw so many different tasks, or fewer where there are no more; the same ones for the same seed.

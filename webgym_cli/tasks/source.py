@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Band, Task
+from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
 from webgym_cli.tasks.format import BadTaskError, load_object, parse_task, read_task
 from webgym_cli.tasks.site import site_of
 
 MINIWOB, SITES, WEBARENA, ARITHMETIC = "miniwob:", "sites:", "webarena:", "arithmetic:"
-BANDS = tuple(Band)
+BANDS = tuple(DifficultyBand)
 """The bands, in the order of their codes in an index."""
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 4096
@@ -94,7 +94,7 @@ class TaskSet:
         """Yield many tasks, in the order of the indices. Raises `UsageError` where their file has changed since."""
         return self._reader.read(indices)
 
-    def band(self, index: int) -> Band:
+    def band(self, index: int) -> DifficultyBand:
         """Return the difficulty band of a task."""
         return BANDS[self._index.bands[index]]
 
@@ -102,7 +102,7 @@ class TaskSet:
         """Return the site of a task's address; empty without one."""
         return site_of(self.task(index).start_url)
 
-    def indices(self, band: Band) -> Sequence[int]:
+    def indices(self, band: DifficultyBand) -> Sequence[int]:
         """Return the indices of the tasks of a band, ascending."""
         code = BANDS.index(band)
         return array("L", (index for index, known in enumerate(self._index.bands) if known == code))

@@ -22,7 +22,7 @@ _RENAMED = {"train/loss": "train/mean_loss", "train/steps": "train/optimizer_ste
 _BOUNDS = {"interval": ("low", "high")}
 
 
-def metrics_of(event: Event) -> dict[str, float]:
+def extract_metrics(event: Event) -> dict[str, float]:
     """Return an event's finite numbers, named `<event>/<fact>`, of nested facts `<event>/<fact>/<fact>`."""
     facts = {key: value for key, value in event.items() if key not in _LEFT_OUT}
     named = {f"{_clean(event['event'])}/{name}": value for name, value in _numbers(facts)}

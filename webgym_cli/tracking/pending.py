@@ -13,7 +13,7 @@ from webgym_cli.util.files import read_json, write_json
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingEvents:
     """What was not handed over yet."""
 
     events: tuple[Event, ...]
@@ -30,13 +30,13 @@ def has_pending(run: RunDir, destination: str) -> bool:
     return size != _sent(run, destination, size)
 
 
-def pending(run: RunDir, destination: str) -> Pending:
+def read_pending(run: RunDir, destination: str) -> PendingEvents:
     """Return what the destination does not have yet. A torn last line waits until it is closed."""
     content = run.metrics.read_bytes() if run.metrics.is_file() else b""
     whole = content[: content.rfind(b"\n") + 1]
     start = _sent(run, destination, len(whole))
     before = [event["iteration"] for event in _events(whole[:start]) if isinstance(event.get("iteration"), int)]
-    return Pending(tuple(_events(whole[start:])), before[-1] if before else 0, len(whole))
+    return PendingEvents(tuple(_events(whole[start:])), before[-1] if before else 0, len(whole))
 
 
 def mark_sent(run: RunDir, destination: str, end: int) -> None:

@@ -43,14 +43,14 @@ Picture = Callable[[Image.Image, str], Any]
 """Makes a cell of an image and its caption."""
 
 
-def choose(run: RunDir, split: str, iteration: int, count: int, seed: int) -> list[Trajectory]:
+def choose_trajectories(run: RunDir, split: str, iteration: int, count: int, seed: int) -> list[Trajectory]:
     """Return at most so many trajectories, with what their judge said. Raises `StoreError`."""
     with open_index(run) as index:
         places = index.places("split = ? AND iteration = ?", [split, iteration, str(seed)], order=_CHOICE)
         return [read(run, place, without=("token_ids", "logprobs")) for place in islice(places, count)]
 
 
-def row(trajectory: Trajectory, store: ScreenshotStore, picture: Picture) -> list[Any]:
+def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Picture) -> list[Any]:
     """Return the cells of `COLUMNS`; None for an image that is gone, and where there are fewer steps than columns."""
     outcome, steps = trajectory.outcome, trajectory.steps
     told = "failure" if outcome.failure else {True: "solved", False: "not solved", None: "not judged"}[outcome.success]

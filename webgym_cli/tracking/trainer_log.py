@@ -15,7 +15,7 @@ _NAMES = {"loss": "train/loss", "lr": "train/learning_rate", "epoch": "train/epo
 """Facts of LLaMA-Factory's `trainer_log.jsonl`, and their names as the trainer reports them."""
 
 
-def offline_curve(run: RunDir, training: Event) -> Iterator[tuple[int, dict[str, float]]]:
+def read_offline_curve(run: RunDir, training: Event) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield step and metrics of each logged step; nothing where the trainer reported online, or not at all."""
     for log in run.logs.glob(f"attempt_*/{training.get('name')}.trainer_log.jsonl"):
         if any(log.parent.glob("wandb/offline-run-*")):

@@ -15,10 +15,10 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.tracking.metrics import AXIS, metrics_of
-from webgym_cli.tracking.pending import mark_sent, pending
+from webgym_cli.tracking.metrics import AXIS, extract_metrics
+from webgym_cli.tracking.pending import mark_sent, read_pending
 from webgym_cli.tracking.plan import TrackingPlan
-from webgym_cli.tracking.trainer_log import TRAINER_AXIS, offline_curve
+from webgym_cli.tracking.trainer_log import TRAINER_AXIS, read_offline_curve
 from webgym_cli.util.files import read_json
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def send(plan: TrackingPlan) -> None:
     import wandb
 
     run = RunDir(plan.root)
-    found = pending(run, plan.destination)
+    found = read_pending(run, plan.destination)
     named: dict[str, Any] = {"id": plan.id, "project": plan.project, "entity": plan.entity or None, "name": plan.name}
     if plan.mode == "online":  # offline nobody knows what there is to resume
         named["resume"] = "allow"
@@ -41,12 +41,12 @@ def send(plan: TrackingPlan) -> None:
         iteration = found.iteration
         for event in found.events:
             iteration = event.get("iteration", iteration)  # a judge's has none: it belongs to what came before
-            metrics: dict[str, Any] = dict(metrics_of(event))
+            metrics: dict[str, Any] = dict(extract_metrics(event))
             if plan.samples and event["event"] in SAMPLED:
                 metrics |= _table(plan, event)
             _log(session, AXIS, iteration, metrics)
             if plan.mode == "online" and event["event"] == "train":
-                for step, curve in offline_curve(run, event):
+                for step, curve in read_offline_curve(run, event):
                     _log(session, TRAINER_AXIS, step, curve)
     mark_sent(run, plan.destination, found.end)
 
@@ -63,16 +63,18 @@ def _table(plan: TrackingPlan, event: Event) -> dict[str, Any]:
     """Return the table of an iteration's sample trajectories under its name; nothing where the buffer is damaged."""
     import wandb
 
-    from webgym_cli.tracking.samples import COLUMNS, choose, row
+    from webgym_cli.tracking.samples import COLUMNS, build_table_row, choose_trajectories
 
     run = RunDir(plan.root)
     store = ScreenshotStore(run.screenshots)
     try:
-        chosen = choose(run, SAMPLED[event["event"]], event["iteration"], plan.samples, plan.seed)
+        chosen = choose_trajectories(run, SAMPLED[event["event"]], event["iteration"], plan.samples, plan.seed)
     except WebGymError as error:
         logging.getLogger(__name__).warning("no table of samples: %s", error)
         return {}
-    rows = [row(found, store, lambda image, caption: wandb.Image(image, caption=caption)) for found in chosen]
+    rows = [
+        build_table_row(found, store, lambda image, caption: wandb.Image(image, caption=caption)) for found in chosen
+    ]
     return {f"{event['event']}/samples": wandb.Table(columns=list(COLUMNS), data=rows, allow_mixed_types=True)}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import StoreError
-from webgym_cli.store.weights import tensors
+from webgym_cli.store.weights import list_tensors
 
 Tensor = tuple[str, str, tuple[int, ...]]
 """Name, kind and shape."""
@@ -113,7 +113,7 @@ def _tensors_of(model: str) -> list[Tensor]:
     """Return a model's tensors; none where its files are not on this machine."""
     folder = model_folder(model)
     try:
-        return list(tensors(folder)) if folder else []
+        return list(list_tensors(folder)) if folder else []
     except (OSError, ValueError, KeyError, TypeError):  # the trainer will say what is wrong with the files
         return []
 

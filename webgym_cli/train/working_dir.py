@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.weights import whole
+from webgym_cli.store.weights import is_complete_file
 from webgym_cli.util.files import read_json
 
 RECORD = "webgym_training.json"
@@ -110,7 +110,7 @@ def is_complete(checkpoint: Path) -> bool:
     if state is None or state["global_step"] != step_of(checkpoint):
         return False
     weights = sorted(checkpoint.glob("*.safetensors"))
-    return bool(weights) and all(map(whole, weights)) and _whole_index(checkpoint)
+    return bool(weights) and all(map(is_complete_file, weights)) and _whole_index(checkpoint)
 
 
 def can_go_on(checkpoint: Path, world_size: int) -> bool:

@@ -86,8 +86,10 @@ def test_the_numbers_of_phases_and_tasks_stay_with_the_run(run, tmp_path):
 
 
 def test_status_shows_the_phases(run, tmp_path):
-    metrics.record(run, PHASE)
-    metrics.record(run, {**PHASE, "phase": 2, "iteration": 2, "version": 3, "new_tasks": None, "turned_down": None})
+    metrics.append_event(run, PHASE)
+    metrics.append_event(
+        run, {**PHASE, "phase": 2, "iteration": 2, "version": 3, "new_tasks": None, "turned_down": None}
+    )
     state.begin(run, "curriculum", {})
     found = json.loads(webgym("status", "run", "--json", cwd=tmp_path).stdout)
     assert [(phase["phase"], phase["successes"]) for phase in found["phases"]] == [(1, 120), (2, 120)]
@@ -101,8 +103,8 @@ def test_status_shows_the_phases(run, tmp_path):
 
 
 def test_a_report_has_a_table_of_the_phases(run, tmp_path):
-    metrics.record(run, PHASE)
-    metrics.record(run, {"event": "phase", "phase": "two"})  # of another version
+    metrics.append_event(run, PHASE)
+    metrics.append_event(run, {"event": "phase", "phase": "two"})  # of another version
     said = webgym("report", "run", cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     page = (tmp_path / "run/report.html").read_text()

@@ -8,8 +8,8 @@ import pytest
 from tests.cli.runs import webgym
 from tests.curriculum.generating import FAILED, failed_run
 from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
-from webgym_cli.store.metrics import events
-from webgym_cli.store.state import underway
+from webgym_cli.store.metrics import read_events
+from webgym_cli.store.state import read_running_command
 from webgym_cli.tasks.source import open_tasks
 
 SCRIPTED = ("-s", "generate.base_url=scripted", "-s", "generate.tasks_per_request=4")
@@ -36,9 +36,9 @@ def test_the_scripted_model_makes_a_task_file(run, tmp_path):
     assert all(task.extra["generated"] for task in made.values())
     rejected = lines(tmp_path / "new.jsonl.rejected.jsonl")
     assert {one["reason"] for one in rejected} == {"known_task", "repeated"}
-    (summary,) = events(run, "generate")
+    (summary,) = read_events(run, "generate")
     assert (summary["kept"], sum(summary["rejected"].values())) == (len(made), len(rejected))
-    assert underway(run) is None
+    assert read_running_command(run) is None
 
 
 def test_the_same_command_again_asks_nothing_and_writes_the_same(run, tmp_path):
@@ -46,7 +46,7 @@ def test_the_same_command_again_asks_nothing_and_writes_the_same(run, tmp_path):
     before = (tmp_path / "new.jsonl").read_bytes()
     said = webgym("tasks", "generate", "run", "-o", "new.jsonl", cwd=tmp_path)
     assert (said.returncode, (tmp_path / "new.jsonl").read_bytes()) == (0, before)
-    assert [(event["asked"], event["calls"]) for event in events(run, "generate")][1] == (0, 0)
+    assert [(event["asked"], event["calls"]) for event in read_events(run, "generate")][1] == (0, 0)
 
 
 def test_a_dry_run_tells_seeds_and_requests_and_needs_no_server(run, tmp_path):

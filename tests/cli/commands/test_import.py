@@ -19,10 +19,10 @@ from tests.imports.foreign import (
 from tests.imports.test_pickled import Order
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import stored
+from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open
-from webgym_cli.store.state import begin, underway
+from webgym_cli.store.state import begin, read_running_command
 from webgym_cli.util.files import write_lines
 
 WEBGYM = [sys.executable, "-m", "webgym_cli"]
@@ -59,7 +59,7 @@ def test_an_import_is_there_for_the_commands_that_follow(webgym, logs, tmp_path)
     assert (plan["dropped_steps"]["same_screenshot"], plan["eligible_steps"]) == (5, 1)
     code, _, said = webgym("import", "auto", logs, "run")
     assert (code, "2 already_imported" in said) == (0, True)
-    assert underway(RunDir(tmp_path / "run")) is None
+    assert read_running_command(RunDir(tmp_path / "run")) is None
 
 
 def test_a_dry_run_tells_and_writes_nothing(webgym, logs, tmp_path):
@@ -116,17 +116,17 @@ def test_a_locked_run_and_a_rollouts_iteration_are_left_alone(webgym, logs, tmp_
     code, _, said = webgym("import", "webgym", logs, "run")
     assert (code, "next: --iteration 1" in said) == (2, True)
     assert webgym("import", "webgym", logs, "run", "--iteration", "1")[0] == 0
-    assert len(list(stored(run, Split.TRAIN, 1))) == 2
+    assert len(list(scan_stored(run, Split.TRAIN, 1))) == 2
 
 
 def test_the_green_frames_are_told_of_and_stay_out_of_training(webgym, tmp_path):
     webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")'])
     code, _, said = webgym("import", "webrl", "r", "run")
     assert (code, "green frame" in said) == (0, True)
-    assert len(list(stored(RunDir(tmp_path / "run"), Split.TEST, 0))) == 1
+    assert len(list(scan_stored(RunDir(tmp_path / "run"), Split.TEST, 0))) == 1
     code, _, said = webgym("import", "webrl", "r", "other", "--split", "train")
     assert (code, "green frame" in said) == (0, False)
-    assert len(list(stored(RunDir(tmp_path / "other"), Split.TRAIN, 0))) == 1
+    assert len(list(scan_stored(RunDir(tmp_path / "other"), Split.TRAIN, 0))) == 1
 
 
 def test_an_interrupted_import_is_resumed(webgym, tmp_path):
@@ -137,7 +137,7 @@ def test_an_interrupted_import_is_resumed(webgym, tmp_path):
     begin(run, "import", options)
     code, events, said = webgym("resume", "run", "--json")
     assert (code, events[-1]["imported"], "resuming `webgym import`" in said) == (0, 1, True)
-    assert len(list(stored(run, Split.TRAIN, 3))) == 1
+    assert len(list(scan_stored(run, Split.TRAIN, 3))) == 1
 
 
 def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
@@ -152,8 +152,10 @@ def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
     child.communicate(timeout=60)
     assert child.returncode == 143
     run = RunDir(tmp_path / "run")
-    assert underway(run).command == "import"
-    assert 0 < len(list(stored(run, Split.TRAIN, 0))) < 40
+    assert read_running_command(run).command == "import"
+    assert 0 < len(list(scan_stored(run, Split.TRAIN, 0))) < 40
     done = subprocess.run([*WEBGYM, "resume", "run"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert len({one.id for one in stored(run, Split.TRAIN, 0)}) == len(list(stored(run, Split.TRAIN, 0))) == 40
+    assert (
+        len({one.id for one in scan_stored(run, Split.TRAIN, 0)}) == len(list(scan_stored(run, Split.TRAIN, 0))) == 40
+    )

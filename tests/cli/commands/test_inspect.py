@@ -16,7 +16,7 @@ from webgym_cli.cli.app import app
 from webgym_cli.cli.commands.episode_text import episode_text
 from webgym_cli.cli.commands.inspect_tables import cell, sparkline
 from webgym_cli.errors import MissingStageError, StoreError, UsageError
-from webgym_cli.inspect.episode import Told
+from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split
 from webgym_cli.util.files import write_atomic
@@ -143,7 +143,7 @@ def test_verify_fails_where_something_is_wrong(said, run):
 def test_show_tells_an_episode_and_its_verdicts():
     made_ = trajectory(3, outcome=ANSWERED, task=WEB, steps=2)
     verdict = Verdict(question="It is red.", passed=False, reason="It is\nblue.", votes=(True, False, False))
-    text = episode_text(Told(made_, (judgement(trajectory=made_.id, facts=(verdict,), success=False),))).plain
+    text = episode_text(EpisodeView(made_, (judgement(trajectory=made_.id, facts=(verdict,), success=False),))).plain
     lines = [line.strip() for line in text.splitlines()]
     assert "asked     Click the button." in lines
     assert "fact      It is red." in lines
@@ -154,7 +154,7 @@ def test_show_tells_an_episode_and_its_verdicts():
 
 
 def test_what_was_written_elsewhere_moves_no_cursor():
-    text = episode_text(Told(trajectory(0, instruction="\x1b[2Jgone\r\u202e", id="a\x1b"))).plain
+    text = episode_text(EpisodeView(trajectory(0, instruction="\x1b[2Jgone\r\u202e", id="a\x1b"))).plain
     assert not {letter for letter in text if letter < " "} - {"\n"}
     assert "\u202e" not in text
 

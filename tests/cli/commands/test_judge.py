@@ -15,7 +15,7 @@ from tests.rewards.cases import GARBAGE, NO, answered
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
-from webgym_cli.store.buffer import append, judgements, scan
+from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -74,7 +74,7 @@ def webgym(start):
 
 
 def verdicts(run):
-    return {name: [said.success for said in found] for name, found in judgements(run, Split.TRAIN, 0).items()}
+    return {name: [said.success for said in found] for name, found in read_judgements(run, Split.TRAIN, 0).items()}
 
 
 async def test_it_judges_what_has_no_verdict_once(webgym, run, server):

@@ -9,7 +9,7 @@ import pytest
 from tests.prepare.buffer import fill
 from tests.records.made import CRASHED, UNSOLVED, trajectory
 from webgym_cli.config.load import load
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
 
@@ -62,6 +62,6 @@ def test_it_is_recorded_like_a_loop_s_and_draws_again_when_it_is_said_again(tmp_
     for _ in range(2):
         said = prepare(own)
         assert said.returncode == 0, said.stderr
-    noted = list(events(own, "prepare"))
+    noted = list(read_events(own, "prepare"))
     assert len(noted) == 2
     assert all(event["train_samples"] + event["val_samples"] == 4 and event["seconds"] >= 0 for event in noted)

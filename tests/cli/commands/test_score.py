@@ -15,11 +15,11 @@ from tests.rewards.cases import answered
 from tests.rewards.orm_server import MODEL, OrmServer
 from webgym_cli.cli.commands.episode_text import episode_text
 from webgym_cli.config.load import load
-from webgym_cli.inspect.episode import Told
-from webgym_cli.inspect.page import page
-from webgym_cli.records.judgement import judged
+from webgym_cli.inspect.episode import EpisodeView
+from webgym_cli.inspect.page import render_episode_page
+from webgym_cli.records.judgement import with_verdict
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import append, judgements, scan
+from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -63,7 +63,8 @@ def webgym(tmp_path):
 
 def probabilities(run):
     return {
-        name: [round(one.probability, 4) for one in found] for name, found in judgements(run, Split.TRAIN, 0).items()
+        name: [round(one.probability, 4) for one in found]
+        for name, found in read_judgements(run, Split.TRAIN, 0).items()
     }
 
 
@@ -135,6 +136,6 @@ async def test_a_folder_is_named_by_its_path_in_the_plan(webgym, run, tmp_path):
 
 def test_an_episode_is_shown_with_its_probability(tmp_path):
     said = by_orm(0.25, trajectory=FIRST, success=False)
-    told = Told(judged(answered(0), said), (said,))
+    told = EpisodeView(with_verdict(answered(0), said), (said,))
     assert "P(YES)    0.2500" in episode_text(told).plain
-    assert "P(YES) 0.2500 by an-orm" in page(told, ScreenshotStore(tmp_path)).decode()
+    assert "P(YES) 0.2500 by an-orm" in render_episode_page(told, ScreenshotStore(tmp_path)).decode()

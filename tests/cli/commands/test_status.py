@@ -189,7 +189,7 @@ def test_a_reward_model_s_run_leads_to_its_training_and_to_scores(webgym, run):
 def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     append(run, trajectory(0))
     append(run, trajectory(1, outcome=CRASHED))
-    metrics.record(
+    metrics.append_event(
         run, {"event": "evaluation", "iteration": 0, "episodes": 4, "success_rate": None, "interval": [0, 1]}
     )
     state.begin(run, "loop", {})

@@ -9,7 +9,7 @@ from webgym_cli.environments.fixture_sites.expert_driver import parse_instructio
 from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS, find_site
 from webgym_cli.environments.fixture_sites.task_template import SiteTask, TaskInstance
 from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
-from webgym_cli.records.task import Band
+from webgym_cli.records.task import DifficultyBand
 
 TASKS = [find_task(task.id) for task in list_site_tasks()]
 SEEDS = range(60)
@@ -21,7 +21,7 @@ def names(template: str) -> set[str]:
 
 def test_there_are_tasks_of_every_band_on_every_site():
     counts = Counter((task.start_url, task.band) for task in list_site_tasks())
-    assert set(counts) == {(f"http://{host}/", band) for host in SITE_HOSTS for band in Band}
+    assert set(counts) == {(f"http://{host}/", band) for host in SITE_HOSTS for band in DifficultyBand}
     assert len(list_site_tasks()) >= 24
     assert len({task.key for task in list_site_tasks()}) == len(list_site_tasks())
     assert {task.environment for task in list_site_tasks()} == {"sites"}

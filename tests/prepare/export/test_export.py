@@ -9,13 +9,13 @@ from tests.prepare.buffer import fill, settings
 from tests.prepare.exported import digest, exported, ids
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
 from webgym_cli.errors import StoreError, UsageError, WebGymError
-from webgym_cli.prepare.export.export import Export, Selection
-from webgym_cli.prepare.export.options import ExportOptions, Format, Objective, Unit
-from webgym_cli.prepare.sft.filters import Drop
+from webgym_cli.prepare.export.export import Export, ExportSelection
+from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind
-from webgym_cli.store.index.selection import Query
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -47,9 +47,9 @@ def test_without_ids_it_takes_what_prepare_could_use(run):
         trajectory(6, iteration=1, task=hard),
     )
     assert ids(exported(run)[1]) == ["00000/0", "00000/1", "00006/0", "00006/1"]
-    assert ids(exported(run, query=Query(iteration=1))[1]) == ["00006/0", "00006/1"]
-    assert ids(exported(run, query=Query(split=Split.TEST))[1]) == ["00005/0", "00005/1"]
-    assert ids(exported(run, query=Query(expression="difficulty < 4"))[1]) == ["00000/0", "00000/1"]
+    assert ids(exported(run, query=TrajectoryQuery(iteration=1))[1]) == ["00006/0", "00006/1"]
+    assert ids(exported(run, query=TrajectoryQuery(split=Split.TEST))[1]) == ["00005/0", "00005/1"]
+    assert ids(exported(run, query=TrajectoryQuery(expression="difficulty < 4"))[1]) == ["00000/0", "00000/1"]
     assert ids(exported(run, None, 'filters.exclude_sites=["example.com"]')[1]) == ["00000/0", "00000/1"]
     assert ids(exported(run, None, "algorithm_config.min_trajectory_steps=1")[1])[2] == "00004/0"
     assert len(exported(run, None, "algorithm_config.filter_successful_only=false")[1]) == 6
@@ -62,7 +62,7 @@ def test_named_trajectories_come_as_they_are_in_stored_order(run):
     assert ids(records) == ["00000/0", "00000/1", "00002/0", "00002/1", "00003/0", "00003/1"]
     assert (tally.records, tally.trajectories) == (6, 3)
     assert exported(run, ids=[])[1] == []
-    assert ids(exported(run, ids=wanted, query=Query(expression="success"))[1]) == ["00000/0", "00000/1"]
+    assert ids(exported(run, ids=wanted, query=TrajectoryQuery(expression="success"))[1]) == ["00000/0", "00000/1"]
 
 
 def test_an_unknown_id_is_named_before_anything_is_written(run, tmp_path):
@@ -75,7 +75,7 @@ def test_an_unknown_id_is_named_before_anything_is_written(run, tmp_path):
 def test_a_condition_that_is_none_is_told(run):
     fill(run, trajectory(0))
     with pytest.raises(UsageError, match="is no condition"):
-        exported(run, query=Query(expression="stepz > 1"))
+        exported(run, query=TrajectoryQuery(expression="stepz > 1"))
 
 
 def test_steps_that_are_not_fit_are_counted(run):
@@ -92,9 +92,9 @@ def test_steps_that_are_not_fit_are_counted(run):
     tally, records = exported(run)
     assert ids(records) == ["00000/3"]
     assert tally.dropped == {
-        Drop.NO_ACTION: 1,
-        Drop.SAME_SCREENSHOT: 1,
-        Drop.RESPONSE_HAS_PLACEHOLDER: 1,
+        DropReason.NO_ACTION: 1,
+        DropReason.SAME_SCREENSHOT: 1,
+        DropReason.RESPONSE_HAS_PLACEHOLDER: 1,
     }
     assert len(exported(run, None, "algorithm_config.filter_same_screenshot=false")[1]) == 2
 
@@ -113,20 +113,23 @@ def test_kto_labels_judged_trajectories(run):
         trajectory(4, outcome=CRASHED),
         trajectory(5, steps=1),
     )
-    tally, records = exported(run, objective=Objective.KTO)
+    tally, records = exported(run, objective=ExportObjective.KTO)
     found = [(name, record["kto_tag"]) for name, record in zip(ids(records), records, strict=True)]
     # what is not wanted need not be an action, but it must be something
     assert found == [("00000/0", True), ("00000/1", True), ("00001/0", False), ("00002/1", True)]
-    assert tally.dropped == {Drop.RESPONSE_TOO_SHORT: 1, Drop.NO_ACTION: 1}
+    assert tally.dropped == {DropReason.RESPONSE_TOO_SHORT: 1, DropReason.NO_ACTION: 1}
 
 
 def test_kto_by_id_leaves_out_what_has_no_label(run):
     fill(run, trajectory(0, outcome=UNJUDGED), trajectory(1, outcome=CRASHED), trajectory(2, outcome=UNSOLVED))
     tally, records = exported(
-        run, ids=[f"train-0000-0000{number}" for number in range(3)], objective=Objective.KTO, unit=Unit.TRAJECTORY
+        run,
+        ids=[f"train-0000-0000{number}" for number in range(3)],
+        objective=ExportObjective.KTO,
+        unit=ExportUnit.TRAJECTORY,
     )
     assert [(record["id"], record["kto_tag"]) for record in records] == [("train-0000-00002/1", False)]
-    assert tally.dropped == {Drop.REWARD_UNKNOWN: 1, Drop.FAILURE: 1}
+    assert tally.dropped == {DropReason.REWARD_UNKNOWN: 1, DropReason.FAILURE: 1}
 
 
 # --- damage
@@ -170,7 +173,7 @@ def test_a_line_that_is_damaged_after_it_was_indexed_is_named(run):
 # --- memory
 
 
-@pytest.mark.parametrize("form", [Format.JSONL, Format.JSON, Format.WEBDATASET])
+@pytest.mark.parametrize("form", [ExportFormat.JSONL, ExportFormat.JSON, ExportFormat.WEBDATASET])
 def test_memory_does_not_grow_with_the_export(run, tmp_path, form):
     """Ten times the records: more than a megabyte more on the disk, and next to nothing in memory."""
     peaks = []
@@ -190,7 +193,7 @@ def test_memory_does_not_grow_with_the_export(run, tmp_path, form):
 def test_a_file_appears_only_when_it_is_whole(run, tmp_path):
     fill(run, trajectory(0))
     exported(run, tmp_path / "new" / "a.jsonl")
-    exported(run, tmp_path / "new" / "a.json", format=Format.JSON)
+    exported(run, tmp_path / "new" / "a.json", format=ExportFormat.JSON)
     lines = (tmp_path / "new" / "a.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == json.loads((tmp_path / "new" / "a.json").read_text())
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["a.json", "a.jsonl"]
@@ -233,7 +236,7 @@ def test_nothing_is_overwritten(run, tmp_path):
 def test_a_folder_of_nothing_is_refused_and_leaves_nothing(run, tmp_path):
     fill(run, trajectory(0, steps=0).model_copy(update={"steps": (step(0, response="<image>"), step(1, response=" "))}))
     with pytest.raises(WebGymError, match=r"nothing to export \(1 x response_has_placeholder, 1 x response_too_short"):
-        exported(run, tmp_path / "out", format=Format.HF)
+        exported(run, tmp_path / "out", format=ExportFormat.HF)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -243,7 +246,7 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
     def full(line):
         raise OSError(28, "No space left on device")
 
-    export = Export(run, settings(), ExportOptions(Format.JSONL), Selection())
+    export = Export(run, settings(), ExportOptions(ExportFormat.JSONL), ExportSelection())
     with pytest.raises(StoreError, match="stdout: can't be written: No space left on device"):
         export.execute(full, lambda event: None)
     blocked = tmp_path / "blocked"
@@ -258,11 +261,11 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"objective": Objective.DPO, "unit": Unit.TRAJECTORY}, "has no --unit trajectory"),
-        ({"objective": Objective.KTO, "format": Format.OPENAI}, "no form for --objective kto"),
+        ({"objective": ExportObjective.DPO, "unit": ExportUnit.TRAJECTORY}, "has no --unit trajectory"),
+        ({"objective": ExportObjective.KTO, "format": ExportFormat.OPENAI}, "no form for --objective kto"),
         ({"embed_images": True}, "belongs to --format openai"),
-        ({"format": Format.HF}, "makes a folder"),
-        ({"format": Format.OPENAI, "embed_images": True, "copy_images": "x"}, "inside the records already"),
+        ({"format": ExportFormat.HF}, "makes a folder"),
+        ({"format": ExportFormat.OPENAI, "embed_images": True, "copy_images": "x"}, "inside the records already"),
     ],
     ids=str,
 )

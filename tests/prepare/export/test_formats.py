@@ -10,8 +10,8 @@ from tests.prepare.exported import exported
 from tests.records.made import UNSOLVED, png, shot, step, trajectory
 from webgym_cli.agent.prompt import LAYOUTS, render_step, system_prompt
 from webgym_cli.prepare.export.formats import FILES, dataset_info, to_record
-from webgym_cli.prepare.export.options import ExportOptions, Format, Objective, Unit
-from webgym_cli.prepare.sft.conversations import Example, step_sample, whole_sample
+from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.sft.conversations import Example, build_step_sample, build_trajectory_sample
 from webgym_cli.prepare.sft.convert import OPENING
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.action import InteractionMode
@@ -37,7 +37,7 @@ def contents(sample, role):
 
 def test_a_step_is_what_was_served():
     made = trajectory(0, steps=3)
-    sample = step_sample(made, 2)
+    sample = build_step_sample(made, 2)
     assert sample.messages[:-1] == render_step(made, 2).messages
     assert sample.messages[-1].content == made.steps[2].response
     assert Example(sample).id == "train-0000-00000/2"
@@ -63,7 +63,7 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
         for index in range(4)
     )
     made = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": steps})
-    sample = whole_sample(made)
+    sample = build_trajectory_sample(made)
     assert [message.role for message in sample.messages] == ["system", *["user", "assistant"] * 4]
     assert sample.messages[0].content == system_prompt(InteractionMode.SET_OF_MARKS, version)
     assert sample.images == tuple(shot(index).sha256 for index in range(4))
@@ -82,24 +82,24 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
 
 
 def record(options, example=None):
-    example = example or Example(step_sample(trajectory(0), 1))
+    example = example or Example(build_step_sample(trajectory(0), 1))
     return to_record(example, options, lambda sha256: f"/{sha256[:4]}")
 
 
 IMAGES = [f"/{shot(0).sha256[:4]}", f"/{shot(1).sha256[:4]}"]
 
 
-@pytest.mark.parametrize("form", [Format.JSON, Format.JSONL])
+@pytest.mark.parametrize("form", [ExportFormat.JSON, ExportFormat.JSONL])
 def test_sharegpt_records_are_those_of_prepare_with_an_id(form):
-    sample = step_sample(trajectory(0), 1)
+    sample = build_step_sample(trajectory(0), 1)
     plain = to_sharegpt(sample, lambda sha256: f"/{sha256[:4]}")
     assert record(ExportOptions(form)) == {"id": "train-0000-00000/1", **plain}
     assert plain["images"] == IMAGES
 
 
-@pytest.mark.parametrize("form", [Format.MESSAGES, Format.HF, Format.WEBDATASET])
+@pytest.mark.parametrize("form", [ExportFormat.MESSAGES, ExportFormat.HF, ExportFormat.WEBDATASET])
 def test_messages_have_role_and_content(form):
-    sample = step_sample(trajectory(0), 1)
+    sample = build_step_sample(trajectory(0), 1)
     found = record(ExportOptions(form))
     assert set(found) == {"id", "messages", "images"}
     assert [turn["role"] for turn in found["messages"]] == ["system", "user", "assistant", "user", "assistant"]
@@ -108,8 +108,8 @@ def test_messages_have_role_and_content(form):
 
 
 def test_openai_has_images_as_parts_and_only_the_last_reply_weighs():
-    sample = step_sample(trajectory(0), 1)
-    (messages,) = record(ExportOptions(Format.OPENAI)).values()
+    sample = build_step_sample(trajectory(0), 1)
+    (messages,) = record(ExportOptions(ExportFormat.OPENAI)).values()
     assert messages[0] == {"role": "system", "content": sample.messages[0].content}
     assert messages[1] == {
         "role": "user",
@@ -124,21 +124,21 @@ def test_openai_has_images_as_parts_and_only_the_last_reply_weighs():
 
 
 def test_openai_per_trajectory_learns_every_reply():
-    example = Example(whole_sample(trajectory(0)))
-    (messages,) = record(ExportOptions(Format.OPENAI, Unit.TRAJECTORY), example).values()
+    example = Example(build_trajectory_sample(trajectory(0)))
+    (messages,) = record(ExportOptions(ExportFormat.OPENAI, ExportUnit.TRAJECTORY), example).values()
     assert all(set(message) == {"role", "content"} for message in messages)
 
 
-@pytest.mark.parametrize("form", Format)
+@pytest.mark.parametrize("form", ExportFormat)
 def test_a_pair_has_one_prompt_and_two_replies(form):
-    example = Example(step_sample(trajectory(0), 1), rejected="No.")
-    found = record(ExportOptions(form, objective=Objective.DPO), example)
+    example = Example(build_step_sample(trajectory(0), 1), rejected="No.")
+    found = record(ExportOptions(form, objective=ExportObjective.DPO), example)
     reply = example.sample.messages[-1].content
-    if form is Format.OPENAI:
+    if form is ExportFormat.OPENAI:
         assert [turn["role"] for turn in found["input"]["messages"]] == ["system", "user", "assistant", "user"]
         assert found["preferred_output"] == [{"role": "assistant", "content": reply}]
         assert found["non_preferred_output"] == [{"role": "assistant", "content": "No."}]
-    elif form in (Format.JSON, Format.JSONL):
+    elif form in (ExportFormat.JSON, ExportFormat.JSONL):
         assert [turn["from"] for turn in found["conversations"]] == ["human", "gpt", "human"]
         assert found["chosen"] == {"from": "gpt", "value": reply}
         assert found["rejected"] == {"from": "gpt", "value": "No."}
@@ -148,33 +148,33 @@ def test_a_pair_has_one_prompt_and_two_replies(form):
         assert found["rejected"] == {"role": "assistant", "content": "No."}
 
 
-@pytest.mark.parametrize("form", Format)
+@pytest.mark.parametrize("form", ExportFormat)
 def test_placeholders_that_do_not_match_are_refused(form):
-    sample = step_sample(trajectory(0), 1)
+    sample = build_step_sample(trajectory(0), 1)
     with pytest.raises(ValueError, match="2 placeholders for 1 images"):
         record(ExportOptions(form), Example(sample.model_copy(update={"images": sample.images[:1]})))
 
 
-@pytest.mark.parametrize("form", [form for form in Format if form is not Format.OPENAI])
-@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize("form", [form for form in ExportFormat if form is not ExportFormat.OPENAI])
+@pytest.mark.parametrize("objective", ExportObjective)
 def test_every_named_column_is_in_the_records(form, objective):
     options = ExportOptions(form, objective=objective)
     example = Example(
-        step_sample(trajectory(0), 1),
-        rejected="No." if objective is Objective.DPO else None,
-        desirable=True if objective is Objective.KTO else None,
+        build_step_sample(trajectory(0), 1),
+        rejected="No." if objective is ExportObjective.DPO else None,
+        desirable=True if objective is ExportObjective.KTO else None,
     )
     entry = dataset_info(options)[TRAIN]
     found = record(options, example)
     assert set(entry["columns"].values()) == set(found) - {"id"}
-    assert entry.get("ranking", False) == (objective is Objective.DPO)
+    assert entry.get("ranking", False) == (objective is ExportObjective.DPO)
     assert entry["file_name"] == FILES[form]
     turns = found[entry["columns"]["messages"]]
     assert {entry["tags"]["role_tag"], entry["tags"]["content_tag"]} == set(turns[0])
 
 
 def test_openai_has_no_registry():
-    assert dataset_info(ExportOptions(Format.OPENAI)) is None
+    assert dataset_info(ExportOptions(ExportFormat.OPENAI)) is None
 
 
 # --- what stands for an image
@@ -182,12 +182,14 @@ def test_openai_has_no_registry():
 
 def test_openai_names_files_or_embeds_them(run, tmp_path):
     fill(run, trajectory(0))
-    _, named = exported(run, format=Format.OPENAI)
-    _, embedded = exported(run, format=Format.OPENAI, embed_images=True)
+    _, named = exported(run, format=ExportFormat.OPENAI)
+    _, embedded = exported(run, format=ExportFormat.OPENAI, embed_images=True)
     path = run.screenshots / shot(0).sha256[:2] / f"{shot(0).sha256}.png"
     urls = [found[0]["messages"][1]["content"][0]["image_url"]["url"] for found in (named, embedded)]
     assert urls == [path.as_uri(), f"data:image/png;base64,{base64.b64encode(png(0)).decode()}"]
-    _, copied = exported(run, tmp_path / "folder", format=Format.OPENAI, copy_images=tmp_path / "folder" / "images")
+    _, copied = exported(
+        run, tmp_path / "folder", format=ExportFormat.OPENAI, copy_images=tmp_path / "folder" / "images"
+    )
     assert copied == []
     line = json.loads((tmp_path / "folder" / "train.jsonl").read_text().splitlines()[0])
     copy = tmp_path / "folder" / "images" / f"{shot(0).sha256}.png"
@@ -197,6 +199,6 @@ def test_openai_names_files_or_embeds_them(run, tmp_path):
 
 def test_by_default_the_runs_own_screenshots_are_named(run):
     fill(run, trajectory(0), trajectory(1, outcome=UNSOLVED))
-    _, records = exported(run, format=Format.MESSAGES)
+    _, records = exported(run, format=ExportFormat.MESSAGES)
     paths = [str(run.screenshots / shot(n).sha256[:2] / f"{shot(n).sha256}.png") for n in range(2)]
     assert [found["images"] for found in records] == [paths[:1], paths]

@@ -6,12 +6,12 @@ from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.prepare.export.options import Objective
+from webgym_cli.prepare.export.options import ExportObjective
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Observation, Outcome, ParseErrorKind, PromptSpec
 from webgym_cli.store.buffer import append
-from webgym_cli.store.index.selection import Query
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -34,7 +34,7 @@ def went(number, *replies, **changes):
 
 def pairs(run, *overrides, **options):
     """Return an export's pairs as (id, chosen, rejected)."""
-    _, records = exported(run, None, *overrides, objective=Objective.DPO, **options)
+    _, records = exported(run, None, *overrides, objective=ExportObjective.DPO, **options)
     found = []
     for record in records:
         name = record["id"].rpartition("-")[2]
@@ -47,7 +47,7 @@ def test_replies_to_the_same_prompt_are_paired(run):
     fill(run, good, went(1, "a", "b", "x", outcome=UNSOLVED), went(2, "y", "z", outcome=UNSOLVED))
     # the first replies differ between 0 and 2; 0 and 1 went the same way until their last steps
     assert pairs(run) == [("00000/0", "a", "y"), ("00000/2", "c", "x")]
-    _, records = exported(run, objective=Objective.DPO)
+    _, records = exported(run, objective=ExportObjective.DPO)
     deep = next(record for record in records if record["id"].endswith("/2"))
     prompt = render_step(good, 2)
     assert [turn["value"] for turn in deep["conversations"]] == [message.content for message in prompt.messages[1:]]
@@ -128,8 +128,8 @@ def test_a_task_has_so_many_pairs_and_the_seed_decides_which(run):
     assert set(few) < set(every)
     assert few == pairs(run, max_pairs_per_task=4)
     assert few != pairs(run, "algorithm_config.seed=7", max_pairs_per_task=4)
-    assert len(pairs(run, max_pairs_per_task=4, query=Query(task="two"))) == 4
-    assert pairs(run, query=Query(task="three")) == []
+    assert len(pairs(run, max_pairs_per_task=4, query=TrajectoryQuery(task="two"))) == 4
+    assert pairs(run, query=TrajectoryQuery(task="three")) == []
 
 
 def test_a_damaged_trajectory_is_named_and_its_pairs_are_left_out(run):
@@ -138,6 +138,6 @@ def test_a_damaged_trajectory_is_named_and_its_pairs_are_left_out(run):
     part = run.part(Split.TRAIN, 0)
     lines = part.read_bytes().splitlines(keepends=True)
     part.write_bytes(lines[0] + lines[1].replace(b'"schema":1', b'"schema":7', 1) + lines[2])
-    tally, records = exported(run, objective=Objective.DPO)
+    tally, records = exported(run, objective=ExportObjective.DPO)
     assert [record["rejected"]["value"] for record in records] == ["u"]
     assert (tally.damaged, str(part) in tally.problems[0]) == (1, True)

@@ -17,7 +17,7 @@ from webgym_cli.prepare.sft.convert import TEMPLATE_TAIL
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Element, Observation
 from webgym_cli.store.buffer import append, scan
-from webgym_cli.store.metrics import events
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import create_or_open, saved_settings
 from webgym_cli.train.llamafactory.dataset import read_prepared
 
@@ -77,7 +77,10 @@ async def test_its_run_has_the_recipe_and_the_policy_s_stays(judged):
     assert saved_settings(judged).algorithm_config.learning_rate == 0.5
     assert read_prepared(judged.orm).parent == settings.policy_config.base_model
     assert (judged.orm.orm_of, judged.orm_of) == (judged, None)
-    assert ([event["train_samples"] for event in events(judged.orm, "prepare")], list(events(judged, "prepare"))) == (
+    assert (
+        [event["train_samples"] for event in read_events(judged.orm, "prepare")],
+        list(read_events(judged, "prepare")),
+    ) == (
         [3],
         [],
     )

@@ -6,7 +6,7 @@ from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
 from tests.records.test_judgement import SCORED, WEB, by_orm, episode, judgement
 from webgym_cli.config.load import load
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
-from webgym_cli.prepare.orm.plan import OrmDrop, label_of, plan_orm_dataset, require_labels
+from webgym_cli.prepare.orm.plan import OrmDrop, find_label, plan_orm_dataset, require_labels
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
@@ -17,7 +17,7 @@ BY_ORM = by_orm(0.9, trajectory="train-0000-00000", success=True)
 
 
 def verdict(made, said, sources=TRUSTED):
-    found = label_of(made, said, sources)
+    found = find_label(made, said, sources)
     return found if isinstance(found, OrmDrop) else (found.done, found.source)
 
 

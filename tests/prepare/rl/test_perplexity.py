@@ -5,20 +5,20 @@ import math
 import pytest
 
 from webgym_cli.config.rl import ReplaySettings
-from webgym_cli.prepare.rl.drop_reasons import Unreplayed
-from webgym_cli.prepare.rl.perplexity import mean_logprob, outside, perplexity
+from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.prepare.rl.perplexity import compute_mean_logprob, compute_perplexity, find_window_violation
 
 WEBRL = ReplaySettings()
 
 
 def mean_of(*probabilities):
-    return mean_logprob([math.log(one) for one in probabilities])
+    return compute_mean_logprob([math.log(one) for one in probabilities])
 
 
 def test_perplexity_is_the_inverse_of_the_geometric_mean():
-    assert perplexity(mean_of(0.5, 0.5, 0.125)) == pytest.approx(3.174802103936399)  # 32^(1/3)
-    assert perplexity(mean_of(1.0)) == 1.0
-    assert perplexity(mean_of(0.9, 0.4)) == pytest.approx(1 / 0.6)  # sqrt(0.36)
+    assert compute_perplexity(mean_of(0.5, 0.5, 0.125)) == pytest.approx(3.174802103936399)  # 32^(1/3)
+    assert compute_perplexity(mean_of(1.0)) == 1.0
+    assert compute_perplexity(mean_of(0.9, 0.4)) == pytest.approx(1 / 0.6)  # sqrt(0.36)
 
 
 @pytest.mark.parametrize(
@@ -26,32 +26,40 @@ def test_perplexity_is_the_inverse_of_the_geometric_mean():
     [
         ([0.95], None),
         ([0.95] * 700, None),
-        ([0.9500001], Unreplayed.BELOW_WINDOW),
-        ([1.0], Unreplayed.BELOW_WINDOW),
-        ([0.5], Unreplayed.ABOVE_WINDOW),
-        ([0.5] * 333, Unreplayed.ABOVE_WINDOW),
+        ([0.9500001], ReplayDropReason.BELOW_WINDOW),
+        ([1.0], ReplayDropReason.BELOW_WINDOW),
+        ([0.5], ReplayDropReason.ABOVE_WINDOW),
+        ([0.5] * 333, ReplayDropReason.ABOVE_WINDOW),
         ([0.5000001], None),
-        ([0.25, 0.999], Unreplayed.ABOVE_WINDOW),  # 0.4998
+        ([0.25, 0.999], ReplayDropReason.ABOVE_WINDOW),  # 0.4998
         ([0.25, 1.0, 1.0], None),  # 0.63
-        ([0.1], Unreplayed.ABOVE_WINDOW),
+        ([0.1], ReplayDropReason.ABOVE_WINDOW),
     ],
 )
 def test_webrl_s_window_is_half_open_on_the_mean_probability(probabilities, where):
-    assert outside(mean_of(*probabilities), WEBRL) == where
+    assert find_window_violation(mean_of(*probabilities), WEBRL) == where
 
 
 def test_nothing_vanishes_in_a_long_action():
     """The product of 4000 probabilities of 0.6 is 0 in floating point; their mean is not."""
     assert math.exp(4000 * math.log(0.6)) == 0.0
-    assert outside(mean_of(*[0.6] * 4000), WEBRL) is None
-    assert perplexity(mean_of(*[0.6] * 4000)) == pytest.approx(1 / 0.6)
+    assert find_window_violation(mean_of(*[0.6] * 4000), WEBRL) is None
+    assert compute_perplexity(mean_of(*[0.6] * 4000)) == pytest.approx(1 / 0.6)
 
 
 def test_other_windows():
     everything = ReplaySettings(window=(1, None))
-    assert [outside(mean, everything) for mean in (0.0, -0.02, -50.0)] == [None] * 3
-    assert outside(-9999.0, everything) == Unreplayed.ABOVE_WINDOW  # no number could hold its perplexity
+    assert [find_window_violation(mean, everything) for mean in (0.0, -0.02, -50.0)] == [None] * 3
+    assert (
+        find_window_violation(-9999.0, everything) == ReplayDropReason.ABOVE_WINDOW
+    )  # no number could hold its perplexity
     hard = ReplaySettings(window=(2, None))
-    assert (outside(math.log(0.5), hard), outside(math.log(0.51), hard)) == (None, Unreplayed.BELOW_WINDOW)
+    assert (find_window_violation(math.log(0.5), hard), find_window_violation(math.log(0.51), hard)) == (
+        None,
+        ReplayDropReason.BELOW_WINDOW,
+    )
     easy = ReplaySettings(window=(1, 1 / 0.95))
-    assert (outside(0.0, easy), outside(math.log(0.95), easy)) == (None, Unreplayed.ABOVE_WINDOW)
+    assert (find_window_violation(0.0, easy), find_window_violation(math.log(0.95), easy)) == (
+        None,
+        ReplayDropReason.ABOVE_WINDOW,
+    )

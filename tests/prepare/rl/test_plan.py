@@ -8,7 +8,7 @@ from tests.prepare.rl_made import GREEDY, PLAIN, build_model, episode, served, s
 from tests.records.made import CRASHED, UNSOLVED, checkpoint
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
-from webgym_cli.prepare.rl.drop_reasons import Masked
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation, Outcome
@@ -123,7 +123,7 @@ def test_what_failed_or_waits_has_no_reward_and_stays_in_its_group(run, tokens):
     assert batch(run) == [("00000", 0, 1.0), ("00001", 0, None), ("00002", 0, None), ("00003", 0, None)]
     with planned(run) as plan:
         assert [member.masked for member in plan.members()] == [
-            None, Masked.FAILURE, Masked.REWARD_UNKNOWN, Masked.EMPTY,
+            None, MaskReason.FAILURE, MaskReason.REWARD_UNKNOWN, MaskReason.EMPTY,
         ]  # fmt: skip
         assert plan.counts.masked == {"empty": 1, "failure": 1, "reward_unknown": 1}
         assert plan.counts.failures == {"browser_crashed": 1}

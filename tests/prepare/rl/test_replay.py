@@ -22,9 +22,9 @@ from tests.records.made import step, trajectory
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.rl import execute as stage
-from webgym_cli.prepare.rl.logprob_cache import KnownLogprobs
+from webgym_cli.prepare.rl.logprob_cache import LogprobCache
 from webgym_cli.prepare.rl.plan import plan_batch
-from webgym_cli.prepare.rl.states import actions
+from webgym_cli.prepare.rl.states import tokenize_actions
 from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
@@ -127,7 +127,7 @@ async def test_current_rows_are_a_step_each_with_the_state_after(run, with_, tok
     assert [(row["number"], row["steps"], row["last"]) for row in current] == [
         (0, [0], False), (0, [1], True), (1, [0], False), (1, [1], True),
     ]  # fmt: skip
-    stored = actions(at(served(talk(5), tokens), 1), tokens)
+    stored = tokenize_actions(at(served(talk(5), tokens), 1), tokens)
     for row, action in zip(current, stored, strict=False):
         assert list(row)[-3:] == ["next_prompt", "last", "replayed"]
         assert row["input_ids"] == [*action.prompt, *action.response]
@@ -235,7 +235,7 @@ async def test_what_was_scored_before_the_end_came_is_not_asked_again(run, shown
     first = Scorer(broken=3)
     with pytest.raises(OSError, match="the machine is gone"):
         await prepared(run, with_, first)
-    assert len(KnownLogprobs(run.action_logprobs, POLICY)) == 3
+    assert len(LogprobCache(run.action_logprobs, POLICY)) == 3
     with run.action_logprobs.open("ab") as file:
         file.write(b'{"policy":"model_2025')  # a crash in the middle of a line
     second, third = Scorer(), Scorer()
@@ -262,7 +262,7 @@ async def test_another_policy_scores_anew(run, shown, with_):
 
 
 async def test_what_is_too_long_is_left_out(run, shown, with_, tokens):
-    limit = len(actions(talk(0), tokens)[1].after)  # after two turns; two states of three turns are longer
+    limit = len(tokenize_actions(talk(0), tokens)[1].after)  # after two turns; two states of three turns are longer
 
     def limited(tokens_):
         data = with_.rl.data.model_copy(update={"max_row_tokens": tokens_})

@@ -12,8 +12,8 @@ from webgym_cli.agent.policy import token_digest
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens import IMAGE_PAD, ModelTokens
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.rl.drop_reasons import Masked
-from webgym_cli.prepare.rl.rows import Turn, rows, turns
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.rows import ServedTurn, build_rows, read_turns
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.testing.tiny_model_build import END
 
@@ -25,11 +25,11 @@ def tokens(tmp_path_factory):
 
 def turn(step, prompt, said, *, images=(), first=0.0):
     logprobs = tuple(first - number / 8 for number in range(len(said)))
-    return Turn(step, list(prompt), tuple(said), logprobs, tuple(images), tuple((40, 32) for _ in images))
+    return ServedTurn(step, list(prompt), tuple(said), logprobs, tuple(images), tuple((40, 32) for _ in images))
 
 
 def made(*given_turns, merge=True):
-    return list(rows(given_turns, merge=merge))
+    return list(build_rows(given_turns, merge=merge))
 
 
 # --- by hand
@@ -102,7 +102,7 @@ def conversations(draw):
 
 @given(conversations(), st.booleans())
 def test_masks_and_logprobs_agree_and_nothing_sampled_is_lost(given_turns, merge):
-    found = list(rows(given_turns, merge=merge))
+    found = list(build_rows(given_turns, merge=merge))
     assert [step for row in found for step in row.steps] == [one.step for one in given_turns]
     for row in found:
         assert len(row.mask) == len(row.input_ids)
@@ -121,8 +121,8 @@ def test_masks_and_logprobs_agree_and_nothing_sampled_is_lost(given_turns, merge
 
 
 def test_a_conversation_with_tools_is_one_row_of_what_was_served(tokens):
-    found = turns(served(talk(0), tokens), tokens)
-    (row,) = rows(found, merge=True)
+    found = read_turns(served(talk(0), tokens), tokens)
+    (row,) = build_rows(found, merge=True)
     assert row.steps == [0, 1]
     assert row.input_ids == [*found[1].prompt, *sampled(tokens, ANSWER)]
     produced = [token for token, mine in zip(row.input_ids, row.mask, strict=True) if mine]
@@ -138,15 +138,15 @@ def test_ids_that_are_not_those_of_their_text_stay_and_part_the_rows(tokens):
     spelt.append(tokens.tokenizer.token_to_id(END))
     assert tokens.tokenizer.decode(spelt, skip_special_tokens=True) == CALL
     assert spelt != sampled(tokens, CALL)
-    found = turns(served(talk(0), tokens, {0: spelt}), tokens)
-    first, second = rows(found, merge=True)
+    found = read_turns(served(talk(0), tokens, {0: spelt}), tokens)
+    first, second = build_rows(found, merge=True)
     assert first.input_ids == [*found[0].prompt, *spelt]
     assert second.input_ids[-len(sampled(tokens, ANSWER)) :] == sampled(tokens, ANSWER)
 
 
 def test_a_response_that_was_cut_has_no_stop_token_of_its_own(tokens):
     cut = tokens.response_ids(CALL)
-    (row,) = rows(turns(served(talk(0), tokens, {0: cut}), tokens), merge=True)
+    (row,) = build_rows(read_turns(served(talk(0), tokens, {0: cut}), tokens), merge=True)
     end = tokens.tokenizer.token_to_id(END)
     after = row.mask.index(1) + len(cut)
     assert (row.input_ids[after], row.mask[after]) == (end, 0)  # the template's, not the policy's
@@ -155,7 +155,7 @@ def test_a_response_that_was_cut_has_no_stop_token_of_its_own(tokens):
 
 def test_pictures_of_results_stand_at_their_placeholders(tokens):
     conversation = served(talk(0, CALL, CALL, ANSWER, pictures=(96, 64)), tokens)
-    (row,) = rows(turns(conversation, tokens), merge=True)
+    (row,) = build_rows(read_turns(conversation, tokens), merge=True)
     assert row.sizes == ((96, 32), (64, 32))
     assert row.images == render_step(conversation, 2).images
     pad = tokens.tokenizer.token_to_id(IMAGE_PAD)
@@ -166,17 +166,17 @@ def test_pictures_of_results_stand_at_their_placeholders(tokens):
 
 def test_web_prompts_are_one_row_only_as_long_as_their_window_grows(tokens):
     web = served(trajectory(steps=5, prompt=PromptSpec(history_window=2)), tokens)
-    found = list(rows(turns(web, tokens), merge=True))
+    found = list(build_rows(read_turns(web, tokens), merge=True))
     assert [row.steps for row in found] == [[0, 1, 2], [3], [4]]
     assert [len(row.images) for row in found] == [3, 3, 3]
     alone = served(trajectory(steps=3, prompt=PromptSpec(history_window=0)), tokens)
-    assert [row.steps for row in rows(turns(alone, tokens), merge=True)] == [[0], [1], [2]]
+    assert [row.steps for row in build_rows(read_turns(alone, tokens), merge=True)] == [[0], [1], [2]]
 
 
 def test_thoughts_that_leave_the_history_part_the_rows(tokens):
     thoughtful = talk(0, f"<think>\nHm.\n</think>\n\n{CALL}", ANSWER)
     thoughtful = thoughtful.model_copy(update={"prompt": thoughtful.prompt.model_copy(update={"thinking": True})})
-    found = list(rows(turns(served(thoughtful, tokens), tokens), merge=True))
+    found = list(build_rows(read_turns(served(thoughtful, tokens), tokens), merge=True))
     assert [row.steps for row in found] == [[0], [1]]
     assert sum(found[0].mask) == len(sampled(tokens, thoughtful.steps[0].response))
 
@@ -196,32 +196,40 @@ def told(made_, index, **changes):
 
 def test_messages_that_are_not_those_that_were_sent_are_found(tokens):
     whole = served(talk(0), tokens)
-    assert turns(changed(whole, 1, prompt_digest="1" * 64), tokens) is Masked.PROMPT_CHANGED
-    assert turns(whole.model_copy(update={"instruction": "Else?"}), tokens) is Masked.PROMPT_CHANGED
+    assert read_turns(changed(whole, 1, prompt_digest="1" * 64), tokens) is MaskReason.PROMPT_CHANGED
+    assert read_turns(whole.model_copy(update={"instruction": "Else?"}), tokens) is MaskReason.PROMPT_CHANGED
 
 
 def test_ids_that_are_not_those_of_the_server_are_found(tokens):
     whole = served(talk(0), tokens)
-    assert turns(told(whole, 1, prompt_token_digest=token_digest([1, 2])), tokens) is Masked.PROMPT_TOKENS_CHANGED
+    assert (
+        read_turns(told(whole, 1, prompt_token_digest=token_digest([1, 2])), tokens) is MaskReason.PROMPT_TOKENS_CHANGED
+    )
 
 
 @pytest.mark.parametrize("wrong", [-math.inf, math.nan, -9999.0, 0.5])
 def test_impossible_log_probabilities_are_found(tokens, wrong):
     whole = served(talk(0), tokens)
     logprobs = (*whole.steps[1].generation.logprobs[:-1], wrong)
-    assert turns(told(whole, 1, logprobs=logprobs), tokens) is Masked.LOGPROBS_UNUSABLE
-    assert not isinstance(turns(told(whole, 1, logprobs=(*logprobs[:-1], 1e-6)), tokens), Masked)
+    assert read_turns(told(whole, 1, logprobs=logprobs), tokens) is MaskReason.LOGPROBS_UNUSABLE
+    assert not isinstance(read_turns(told(whole, 1, logprobs=(*logprobs[:-1], 1e-6)), tokens), MaskReason)
 
 
 def test_a_policy_that_writes_the_sign_of_an_image_is_found(tokens):
     sign = tokens.tokenizer.token_to_id(IMAGE_PAD)
-    assert turns(served(talk(0), tokens, {0: [*sampled(tokens, CALL), sign]}), tokens) is Masked.PLACEHOLDER_SAMPLED
+    assert (
+        read_turns(served(talk(0), tokens, {0: [*sampled(tokens, CALL), sign]}), tokens)
+        is MaskReason.PLACEHOLDER_SAMPLED
+    )
 
 
 def test_one_log_probability_too_few_or_nothing_at_all_is_found(tokens):
     whole = served(talk(0), tokens)
-    assert turns(told(whole, 0, logprobs=whole.steps[0].generation.logprobs[1:]), tokens) is Masked.LOGPROBS_UNUSABLE
-    assert turns(told(whole, 0, token_ids=(), logprobs=()), tokens) is Masked.LOGPROBS_UNUSABLE
+    assert (
+        read_turns(told(whole, 0, logprobs=whole.steps[0].generation.logprobs[1:]), tokens)
+        is MaskReason.LOGPROBS_UNUSABLE
+    )
+    assert read_turns(told(whole, 0, token_ids=(), logprobs=()), tokens) is MaskReason.LOGPROBS_UNUSABLE
 
 
 @pytest.mark.parametrize(
@@ -234,5 +242,5 @@ def test_one_log_probability_too_few_or_nothing_at_all_is_found(tokens):
 )
 def test_what_the_server_did_not_tell_is_refused_with_the_setting(tokens, missing, name):
     with pytest.raises(SettingsError, match=rf"rollout\.policy: step 1 of train-0000-00000 has no {name} ") as raised:
-        turns(told(served(talk(0), tokens), 1, **{missing: None}), tokens)
+        read_turns(told(served(talk(0), tokens), 1, **{missing: None}), tokens)
     assert "rollout.policy=vllm" in raised.value.hint

@@ -7,8 +7,8 @@ from tests.prepare.rl_made import ANSWER, CALL, build_model, sampled, served, ta
 from webgym_cli.agent.policy import token_digest
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.prepare.rl.drop_reasons import Unreplayed
-from webgym_cli.prepare.rl.states import actions, last_state
+from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.prepare.rl.states import render_last_state, tokenize_actions
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_what_was_sampled_keeps_its_ids(tokens):
     """Other ids of the same text stay as they were sampled; a reply that met its limit has no stop token."""
     pieces = [tokens.response_ids(letter)[0] for letter in CALL]
     made = served(talk(0), tokens, {0: [*pieces, tokens.stop], 1: tokens.response_ids(ANSWER)})
-    first, last = actions(made, tokens)
+    first, last = tokenize_actions(made, tokens)
     assert first.response == (*pieces, tokens.stop)
     assert (first.said, last.said) == (len(pieces), len(last.response))
     assert (first.tokenized, last.tokenized) == (False, False)
@@ -37,30 +37,33 @@ def test_what_was_sampled_keeps_its_ids(tokens):
 
 def test_the_state_after_is_the_next_prompt_and_the_last_page_once_more(tokens):
     made = served(talk(0, CALL, CALL, ANSWER), tokens)
-    first, second, last = actions(made, tokens)
+    first, second, last = tokenize_actions(made, tokens)
     assert (first.after, second.after) == (second.prompt, last.prompt)
     text = tokens.tokenizer.decode(last.after, skip_special_tokens=False)
     assert text.startswith(tokens.tokenizer.decode([*last.prompt, *last.response], skip_special_tokens=False))
     assert text.endswith("<|im_start|>assistant\n")
     once_more = render(made.prompt, made.instruction, "", made.steps, made.steps[-1].observation)
-    assert last.after == last_state(made, tokens) == tokens.prompt_ids(once_more.messages, [])
+    assert last.after == render_last_state(made, tokens) == tokens.prompt_ids(once_more.messages, [])
     assert last.longest == len(last.after)
 
 
 def test_what_nobody_sampled_is_tokenized(tokens):
     """Demonstrations, and imports whose prompts nobody digested."""
     shown = talk(0)
-    for action, said in zip(actions(shown, tokens), (CALL, ANSWER), strict=True):
+    for action, said in zip(tokenize_actions(shown, tokens), (CALL, ANSWER), strict=True):
         assert action.response == tuple(sampled(tokens, said))
         assert (action.said, action.tokenized) == (len(action.response) - 1, True)
         assert action.prompt == tokens.prompt_ids(render_step(shown, action.step).messages, [])
     imported = served(shown, tokens)
     untold = imported.steps[1].generation.model_copy(update={"prompt_token_digest": None})
-    assert [action.tokenized for action in actions(changed(imported, 1, generation=untold), tokens)] == [False, True]
+    assert [action.tokenized for action in tokenize_actions(changed(imported, 1, generation=untold), tokens)] == [
+        False,
+        True,
+    ]
 
 
 def test_an_empty_action_says_nothing(tokens):
-    silent, _ = actions(changed(talk(0), 0, response=""), tokens)
+    silent, _ = tokenize_actions(changed(talk(0), 0, response=""), tokens)
     assert (silent.response, silent.said) == ((tokens.stop,), 0)
 
 
@@ -68,7 +71,7 @@ def test_why_actions_can_not_be_told(tokens):
     made = served(talk(0), tokens)
     other = made.steps[1].generation.model_copy(update={"prompt_token_digest": token_digest([1])})
     pad = tokens.placeholder
-    assert actions(changed(made, 1, generation=other), tokens) is Unreplayed.PROMPT_TOKENS_CHANGED
-    assert actions(changed(made, 1, prompt_digest="1" * 64), tokens) is Unreplayed.PROMPT_CHANGED
-    assert actions(served(talk(0), tokens, {0: [pad]}), tokens) is Unreplayed.PLACEHOLDER
-    assert actions(served(talk(0, CALL, ANSWER, pictures=(96,)), tokens), tokens) is Unreplayed.PICTURES
+    assert tokenize_actions(changed(made, 1, generation=other), tokens) is ReplayDropReason.PROMPT_TOKENS_CHANGED
+    assert tokenize_actions(changed(made, 1, prompt_digest="1" * 64), tokens) is ReplayDropReason.PROMPT_CHANGED
+    assert tokenize_actions(served(talk(0), tokens, {0: [pad]}), tokens) is ReplayDropReason.PLACEHOLDER
+    assert tokenize_actions(served(talk(0, CALL, ANSWER, pictures=(96,)), tokens), tokens) is ReplayDropReason.PICTURES

@@ -6,7 +6,7 @@ from tests.prepare.buffer import WordTokens, settings
 from tests.records.made import digested, shot, step, store_images, trajectory
 from webgym_cli.agent.prompt import LAYOUTS
 from webgym_cli.prepare.sft.convert import OPENING, TEMPLATE_TAIL, Converter
-from webgym_cli.prepare.sft.filters import Drop
+from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import IMAGE, Sample
 from webgym_cli.records.trajectory import Generation, PromptSpec
 from webgym_cli.store.run import RunDir
@@ -59,7 +59,7 @@ def test_an_image_that_was_not_sent_is_not_missed(tmp_path):
         store.path(shot(number).sha256).unlink()
     assert isinstance(Converter(settings(), WordTokens(), store).convert(made, 5), Sample)
     store.path(shot(4).sha256).unlink()
-    assert Converter(settings(), WordTokens(), store).convert(made, 5) is Drop.IMAGE_MISSING
+    assert Converter(settings(), WordTokens(), store).convert(made, 5) is DropReason.IMAGE_MISSING
 
 
 def test_a_picture_is_read_once(tmp_path, monkeypatch):
@@ -69,7 +69,7 @@ def test_a_picture_is_read_once(tmp_path, monkeypatch):
     store, read = ScreenshotStore(run.screenshots), []
     monkeypatch.setattr(store, "get", read.append)
     converter = Converter(settings("algorithm_config.cutoff_len=16"), WordTokens(), store)
-    assert [converter.convert(made, index) for index in range(6)] == [Drop.TOO_LONG] * 6  # each with every window
+    assert [converter.convert(made, index) for index in range(6)] == [DropReason.TOO_LONG] * 6  # each with every window
     assert sorted(read) == sorted(shot(number).sha256 for number in range(6))
 
 
@@ -115,7 +115,7 @@ def test_a_sample_of_a_thinking_model_opens_its_thought(tmp_path, text, generate
 @pytest.mark.parametrize("generated", [f"So!\n</think>\n\n{CALL}", f"So.</think>{CALL}", f"o.\n</think>\n\n{CALL}"])
 def test_a_thought_that_was_sampled_otherwise_is_told(tmp_path, generated):
     found, _ = converted(tmp_path, thought(f"So.\n</think>\n\n{CALL}", generated), 0, tokens=CharacterTokens(True))
-    assert found is Drop.RETOKENIZED
+    assert found is DropReason.RETOKENIZED
 
 
 def test_other_models_responses_stay_as_they_are(tmp_path):

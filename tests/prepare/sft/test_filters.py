@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.prepare.buffer import converter, drawn, fill, planned, settings, steps_of
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
-from webgym_cli.prepare.sft.filters import Drop, content, pipeline, step_drop
-from webgym_cli.prepare.sft.plan import survey
-from webgym_cli.prepare.sft.sampler import Drawing
+from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop, list_content_reasons
+from webgym_cli.prepare.sft.plan import build_plan
+from webgym_cli.prepare.sft.sampler import StepSampler
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split, Task
@@ -56,16 +56,16 @@ def web(site, difficulty=1):
 @pytest.mark.parametrize(
     ("made", "overrides", "reason"),
     [
-        (trajectory(outcome=CRASHED), [], Drop.FAILURE),
-        (trajectory(steps=0), [], Drop.EMPTY),
-        (trajectory(steps=1), [], Drop.TOO_FEW_STEPS),
-        (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], Drop.REWARD_UNKNOWN),
-        (trajectory(outcome=UNSOLVED), [], Drop.UNSUCCESSFUL),
-        (trajectory(task=web("b.com")), ['filters.only_sites=["a.com"]'], Drop.OTHER_SITE),
-        (trajectory(task=web("b.com")), ['filters.exclude_sites=["b.com"]'], Drop.OTHER_SITE),
-        (trajectory(task=web("b.com", 7)), ['filters.difficulties=["easy", "medium"]'], Drop.OTHER_BAND),
+        (trajectory(outcome=CRASHED), [], DropReason.FAILURE),
+        (trajectory(steps=0), [], DropReason.EMPTY),
+        (trajectory(steps=1), [], DropReason.TOO_FEW_STEPS),
+        (trajectory(outcome=Outcome(stop=Stop.ANSWERED)), [], DropReason.REWARD_UNKNOWN),
+        (trajectory(outcome=UNSOLVED), [], DropReason.UNSUCCESSFUL),
+        (trajectory(task=web("b.com")), ['filters.only_sites=["a.com"]'], DropReason.OTHER_SITE),
+        (trajectory(task=web("b.com")), ['filters.exclude_sites=["b.com"]'], DropReason.OTHER_SITE),
+        (trajectory(task=web("b.com", 7)), ['filters.difficulties=["easy", "medium"]'], DropReason.OTHER_BAND),
     ],
-    ids=lambda value: value.value if isinstance(value, Drop) else "",
+    ids=lambda value: value.value if isinstance(value, DropReason) else "",
 )
 def test_why_a_trajectory_is_left_out(run, made, overrides, reason):
     fill(run, made)
@@ -73,7 +73,7 @@ def test_why_a_trajectory_is_left_out(run, made, overrides, reason):
     assert dropped(plan.counts.dropped_trajectories) == {reason.value: 1}
     assert plan.counts.steps == plan.counts.steps_of_dropped_trajectories == len(made.steps)
     assert (plan.eligible, draw.samples) == (0, [])
-    assert plan.counts.failures == ({"browser_crashed": 1} if reason is Drop.FAILURE else {})
+    assert plan.counts.failures == ({"browser_crashed": 1} if reason is DropReason.FAILURE else {})
 
 
 def test_the_first_filter_that_holds_gives_the_reason(run):
@@ -159,24 +159,24 @@ def picture(**size):
 @pytest.mark.parametrize(
     ("second", "overrides", "reason"),
     [
-        (step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), [], Drop.NO_ACTION),
-        (step(1, page_changed=False), [], Drop.SAME_SCREENSHOT),
-        (step(1, response="short"), ["algorithm_config.min_token_length=2"], Drop.RESPONSE_TOO_SHORT),
-        (step(1, response="an <image> of it all"), [], Drop.RESPONSE_HAS_PLACEHOLDER),
-        (step(1, response="an <|im_end|> of it all"), [], Drop.RESPONSE_HAS_PLACEHOLDER),
-        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 4))), [], Drop.RETOKENIZED),
-        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 3, 0, 0))), [], Drop.RETOKENIZED),
-        (step(1, observation=picture(width=9, height=9)), [], Drop.IMAGE_SIZE),
-        (step(1, observation=picture(width=1300, height=1024)), [], Drop.IMAGE_SIZE),
+        (step(1, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL), [], DropReason.NO_ACTION),
+        (step(1, page_changed=False), [], DropReason.SAME_SCREENSHOT),
+        (step(1, response="short"), ["algorithm_config.min_token_length=2"], DropReason.RESPONSE_TOO_SHORT),
+        (step(1, response="an <image> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
+        (step(1, response="an <|im_end|> of it all"), [], DropReason.RESPONSE_HAS_PLACEHOLDER),
+        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 4))), [], DropReason.RETOKENIZED),
+        (step(1, response="aa bbb", generation=Generation(token_ids=(2, 3, 0, 0))), [], DropReason.RETOKENIZED),
+        (step(1, observation=picture(width=9, height=9)), [], DropReason.IMAGE_SIZE),
+        (step(1, observation=picture(width=1300, height=1024)), [], DropReason.IMAGE_SIZE),
     ],
-    ids=lambda value: value.value if isinstance(value, Drop) else "",
+    ids=lambda value: value.value if isinstance(value, DropReason) else "",
 )
 def test_why_a_step_is_left_out(run, second, overrides, reason):
     fill(run, trajectory(steps=0).model_copy(update={"steps": (step(0), second)}))
     plan, draw = drawn(run, settings(*overrides), [0])
     assert dropped({**plan.counts.dropped_steps, **draw.dropped}) == {reason.value: 1}
     assert [sample.step for sample in draw.samples] == [0]
-    in_hand = step_drop(second, settings(*overrides).algorithm_config)
+    in_hand = find_step_drop(second, settings(*overrides).algorithm_config)
     assert in_hand == (reason if reason.value in plan.counts.dropped_steps else None)
 
 
@@ -204,7 +204,7 @@ def test_a_sample_whose_image_is_gone_is_left_out(run, harm):
     path.unlink() if harm == "missing" else path.write_bytes(png(9))
     draw = drawn(run, settings(), [0])[1]
     # the second step shows it, the third has it in its history
-    assert dropped(draw.dropped) == {Drop.IMAGE_MISSING.value: 2}
+    assert dropped(draw.dropped) == {DropReason.IMAGE_MISSING.value: 2}
     assert [sample.step for sample in draw.samples] == [0]
 
 
@@ -215,7 +215,7 @@ def test_a_line_that_is_damaged_later_is_named_and_left_out(run):
     with planned(run, settings(), [0]) as plan:
         lines = part.read_bytes().splitlines(keepends=True)
         part.write_bytes(lines[0] + lines[1].replace(b'"schema"', b'"schemA"') + lines[2])
-        draw = Drawing(plan, run, settings(), converter(run, settings()), events.append).execute()
+        draw = StepSampler(plan, run, settings(), converter(run, settings()), events.append).execute()
     assert dropped(draw.dropped) == {"damaged": 3}
     assert {name[-1] for name, _ in steps_of(draw)} == {"0", "2"}
     (line,) = draw.damaged
@@ -293,7 +293,7 @@ def test_what_a_cap_leaves_is_drawn_by_its_weights(run):
                 "filters.max_steps_per_trajectory=1",
                 f"seed={seed}",
             )
-            plan = survey(run, chosen, index, 3, range(4))
+            plan = build_plan(run, chosen, index, 3, range(4))
             assert plan.eligible == 400
             found.update(plan.quotas)
     for iteration, share in enumerate((0.016, 0.109, 0.297, 0.578)):
@@ -305,16 +305,16 @@ def test_what_a_cap_leaves_is_drawn_by_its_weights(run):
 
 def test_each_reason_is_one_that_a_filter_gives():
     everything = settings(*EVERY_FILTER)
-    filters = pipeline(everything)
+    filters = build_filters(everything)
     named = [item.drop for item in (*filters.trajectories, *filters.steps, *filters.together)]
-    assert [drop for drop, _ in groupby([*named, *content(everything)])] == list(Drop)
+    assert [drop for drop, _ in groupby([*named, *list_content_reasons(everything)])] == list(DropReason)
 
 
 def test_every_filter_is_listed_in_order_with_its_zero(run):
     fill(run, trajectory())
     with planned(run, settings(*EVERY_FILTER), [0]) as plan:
         shown = plan.to_json()
-    names = [drop.value for drop in Drop]
+    names = [drop.value for drop in DropReason]
     assert list(shown["dropped_trajectories"]) == names[:10]
     assert list(shown["dropped_steps"]) == names[10:15]
     assert set(shown["dropped_trajectories"].values()) | set(shown["dropped_steps"].values()) == {0}

@@ -6,8 +6,8 @@ from PIL import Image, ImageDraw
 from tests.prepare.buffer import converter, planned, settings
 from tests.records.made import step, trajectory
 from webgym_cli.errors import StoreError
-from webgym_cli.prepare.sft.near_duplicates import Seen, difference_hash
-from webgym_cli.prepare.sft.sampler import Drawing
+from webgym_cli.prepare.sft.near_duplicates import NearDuplicateIndex, difference_hash
+from webgym_cli.prepare.sft.sampler import StepSampler
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.store.buffer import append
@@ -65,7 +65,7 @@ def test_what_is_no_picture_is_named():
 
 
 def test_only_pictures_of_one_task_are_compared():
-    seen = Seen(0)
+    seen = NearDuplicateIndex(0)
     assert [seen.add(task, ramp()) for task in ("a", "a", "b")] == [True, False, True]
     assert not seen.add("a", ramp(scale=2))
     assert seen.add("a", ramp(falling=True))
@@ -75,7 +75,7 @@ def test_how_far_apart_counts():
     almost = Image.open(io.BytesIO(ramp()))
     almost.paste(Image.new("L", (17, 1), 0), (0, 0))
     for bits, new in ((15, True), (16, False)):
-        seen = Seen(bits)
+        seen = NearDuplicateIndex(bits)
         assert seen.add("a", ramp())
         assert seen.add("a", png(almost)) is new
 
@@ -100,7 +100,7 @@ def test_the_draw_leaves_out_what_it_has_seen_and_takes_the_next(tmp_path):
         chosen = settings("filters.near_duplicate_bits=10", f"algorithm_config.positive_samples_to_train={count}")
         with planned(run, chosen, [0]) as plan:
             assert plan.eligible == 7
-            draw = Drawing(plan, run, chosen, converter(run, chosen), lambda event: None).execute()
+            draw = StepSampler(plan, run, chosen, converter(run, chosen), lambda event: None).execute()
         kept[count] = draw
     # of "buy" one clock and the inbox, of "sell" one clock
     assert kept["null"].dropped["near_duplicate"] == 4
@@ -113,6 +113,6 @@ def test_it_costs_nothing_when_it_is_off(tmp_path, monkeypatch):
     stored(run, 0, "buy", ramp(scale=2), ramp(scale=2))
     monkeypatch.setattr("webgym_cli.prepare.sft.near_duplicates.difference_hash", lambda png: 1 / 0)
     with planned(run, settings(), [0]) as plan:
-        draw = Drawing(plan, run, settings(), converter(run, settings()), lambda event: None).execute()
+        draw = StepSampler(plan, run, settings(), converter(run, settings()), lambda event: None).execute()
     assert len(draw.samples) == 2
     assert "near_duplicate" not in draw.dropped

@@ -10,8 +10,8 @@ from tests.prepare.buffer import converter, drawn, fill, planned, settings, step
 from tests.records.made import CRASHED, UNSOLVED, trajectory
 from webgym_cli.errors import MissingStageError, WebGymError
 from webgym_cli.prepare.sft.execute import split
-from webgym_cli.prepare.sft.filters import Drop
-from webgym_cli.prepare.sft.plan import plan_dataset, refuse_empty, would_take
+from webgym_cli.prepare.sft.filters import DropReason
+from webgym_cli.prepare.sft.plan import plan_dataset, preview_dataset, refuse_empty
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Split
@@ -122,7 +122,7 @@ def test_what_can_not_be_used_makes_room_for_the_next(four, count, power, bad, w
 
         def convert(self, found, index):
             self.number += 1
-            return Drop.TOO_LONG if self.number in bad else Found((found.iteration, found.id, index))
+            return DropReason.TOO_LONG if self.number in bad else Found((found.iteration, found.id, index))
 
     class Found(tuple):
         iteration = property(lambda self: self[0])
@@ -244,9 +244,12 @@ def test_over_long_steps_are_counted_with_the_longest(run):
 def test_only_the_newest_iterations_of_the_current_policy_are_read(four, run):
     with open_index(four) as index:
         assert plan_dataset(four, settings(), index).read == (0,)  # nothing was trained yet: the policy is version 0
-        assert would_take(four, settings("algorithm_config.last_n_iterations=2"), index)["iterations_read"] == [2, 3]
+        assert preview_dataset(four, settings("algorithm_config.last_n_iterations=2"), index)["iterations_read"] == [
+            2,
+            3,
+        ]
     with open_index(run) as index:
-        assert would_take(run, settings(), index) == {}
+        assert preview_dataset(run, settings(), index) == {}
         with pytest.raises(MissingStageError, match="no training trajectories"):
             plan_dataset(run, settings(), index)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webgym_cli.prepare.sft.sampling import by_position, priority, quotas, shuffled
+from webgym_cli.prepare.sft.sampling import compute_quotas, position_key_sql, priority_sql, shuffle_by_seed
 
 
 @given(
@@ -18,41 +18,41 @@ from webgym_cli.prepare.sft.sampling import by_position, priority, quotas, shuff
     power=st.floats(0, 4) | st.sampled_from([500.0, 1e6]),
 )
 def test_quotas_add_up(available, count, power):
-    found = quotas(available, count, power)
+    found = compute_quotas(available, count, power)
     assert sum(found.values()) == min(count, sum(available.values()))
     assert all(0 <= found[iteration] <= available[iteration] for iteration in available)
 
 
 def test_quotas_by_hand():
     many = dict.fromkeys(range(4), 100)
-    assert quotas(many, 30, 2.0) == {0: 1, 1: 4, 2: 9, 3: 16}
-    assert quotas(many, 10, 1.0) == {0: 1, 1: 2, 2: 3, 3: 4}
-    assert quotas({3: 100, 7: 100}, 1, 0.0) == {3: 0, 7: 1}  # of equal remainders the newest goes first
+    assert compute_quotas(many, 30, 2.0) == {0: 1, 1: 4, 2: 9, 3: 16}
+    assert compute_quotas(many, 10, 1.0) == {0: 1, 1: 2, 2: 3, 3: 4}
+    assert compute_quotas({3: 100, 7: 100}, 1, 0.0) == {3: 0, 7: 1}  # of equal remainders the newest goes first
 
 
 @pytest.mark.parametrize("power", [501.0, 1e9])
 def test_a_power_that_no_float_holds_takes_the_newest(power):
-    assert quotas({0: 5, 1: 5, 2: 5}, 7, power) == {0: 0, 1: 2, 2: 5}
+    assert compute_quotas({0: 5, 1: 5, 2: 5}, 7, power) == {0: 0, 1: 2, 2: 5}
 
 
 def test_shuffling_is_seeded():
-    assert shuffled(range(9), "a") == shuffled(range(9), "a") != shuffled(range(9), "b")
-    assert sorted(shuffled(range(9), "a")) == list(range(9))
+    assert shuffle_by_seed(range(9), "a") == shuffle_by_seed(range(9), "a") != shuffle_by_seed(range(9), "b")
+    assert sorted(shuffle_by_seed(range(9), "a")) == list(range(9))
 
 
 def test_a_priority_is_the_md5_of_the_text():
-    ((found,),) = duckdb.execute("SELECT " + priority("'7/0/train-0000-00000/3'")).fetchall()
+    ((found,),) = duckdb.execute("SELECT " + priority_sql("'7/0/train-0000-00000/3'")).fetchall()
     assert found == int.from_bytes(hashlib.md5(b"7/0/train-0000-00000/3").digest(), "little")
 
 
 def drawn(draws: int, steps: int, take: int, power: float) -> dict[int, float]:
     """Return how often each position is among the first `take`, over so many draws."""
-    order = priority("concat(draw, '/0/x/', position)")
+    order = priority_sql("concat(draw, '/0/x/', position)")
     sql = f"""
         WITH steps AS (
             SELECT draw, position, {steps} AS count, {order} AS priority
             FROM range({draws}) draws(draw), range(1, {steps} + 1) positions(position)
-        ), keyed AS (SELECT *, {by_position(power)} AS key FROM steps), taken AS (
+        ), keyed AS (SELECT *, {position_key_sql(power)} AS key FROM steps), taken AS (
             SELECT * FROM keyed QUALIFY row_number() OVER (PARTITION BY draw ORDER BY key, priority) <= {take}
         )
         SELECT position, count(*) / {draws} FROM taken GROUP BY position"""

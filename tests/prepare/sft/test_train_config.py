@@ -8,7 +8,7 @@ import yaml
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.sft.train_config import train_config, wandb_env
+from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
 
 HOSTILE = ["plain", "a b", "it's; rm -rf ~", '$(id) `id` "x"', "line\nbreak", "=--x", "-n", "\\", "ünïcode 网"]
 
@@ -16,7 +16,9 @@ HOSTILE = ["plain", "a b", "it's; rm -rf ~", '$(id) `id` "x"', "line\nbreak", "=
 def config(device="cuda", deepspeed=None, validation=False, samples=None, **sections):
     settings = Settings.model_validate({"policy_config": {"template": "qwen3_vl_nothink"}} | sections)
     places = {"dataset_dir": Path("/run/data"), "output_dir": Path("/run/checkpoints/model_x"), "model": "/m"}
-    return train_config(settings, **places, deepspeed=deepspeed, validation=validation, device=device, samples=samples)
+    return build_train_config(
+        settings, **places, deepspeed=deepspeed, validation=validation, device=device, samples=samples
+    )
 
 
 def test_holds_what_the_seed_documents():
@@ -115,7 +117,7 @@ def test_seeds():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_wandb_env_survives_a_shell(name, tmp_path):
     log = {"run_name": name, "project_name": name, "entity_name": name}
-    script = wandb_env(Settings.model_validate({"log_config": log}), run_id=name)
+    script = build_wandb_env(Settings.model_validate({"log_config": log}), run_id=name)
     file = tmp_path / "wandb_env.sh"
     file.write_text(script)
     command = (
@@ -127,7 +129,7 @@ def test_wandb_env_survives_a_shell(name, tmp_path):
 
 
 def test_wandb_env_leaves_out_what_is_not_known():
-    script = wandb_env(Settings(), run_id=None)
+    script = build_wandb_env(Settings(), run_id=None)
     assert "WANDB_ENTITY" not in script
     assert "WANDB_RUN_ID" not in script
     assert "export WANDB_RESUME=allow\n" in script
@@ -135,9 +137,9 @@ def test_wandb_env_leaves_out_what_is_not_known():
 
 def test_wandb_env_never_holds_a_key(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "secret-key")
-    assert "secret-key" not in wandb_env(Settings(), run_id="x")
+    assert "secret-key" not in build_wandb_env(Settings(), run_id="x")
 
 
 def test_wandb_env_refuses_a_nul():
     with pytest.raises(SettingsError):
-        wandb_env(Settings.model_validate({"log_config": {"run_name": "a\0b"}}), run_id=None)
+        build_wandb_env(Settings.model_validate({"log_config": {"run_name": "a\0b"}}), run_id=None)

@@ -16,7 +16,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.execute import Judging, judge_in_words
 from webgym_cli.rewards.judge.plan import JudgeQuery, Selection, plan_judging
 from webgym_cli.rewards.judge.scripted_server import Scripted
-from webgym_cli.store.buffer import append, judgements, scan
+from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -54,7 +54,7 @@ def fill(run, *trajectories):
 
 
 def said(run):
-    return {name: [one.success for one in found] for name, found in judgements(run, TRAIN, 0).items()}
+    return {name: [one.success for one in found] for name, found in read_judgements(run, TRAIN, 0).items()}
 
 
 async def test_each_verdict_is_stored_and_counted(run, judge_run):

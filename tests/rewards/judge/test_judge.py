@@ -12,7 +12,7 @@ from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, PICTURES, YES, answer
 from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.judgement import judged
+from webgym_cli.records.judgement import with_verdict
 from webgym_cli.rewards.judge.judge import CLAIMS_QUESTION, Judge, distinct, settings_digest, spread
 from webgym_cli.rewards.judge.scripted_server import Scripted
 
@@ -95,7 +95,7 @@ async def test_a_blocked_site_is_no_failure_of_the_agent(judge, server, outcome)
     found = await judge(trajectory := answered(outcome=outcome, steps=steps))
     assert (found.success, found.failure, found.blocked) == (None, FailureKind.SITE_BLOCKED, True)
     assert jobs(server) == ["blocking"]
-    after = judged(trajectory, found).outcome
+    after = with_verdict(trajectory, found).outcome
     assert (after.reward, after.success, after.failure) == (None, None, FailureKind.SITE_BLOCKED)
 
 
@@ -135,7 +135,7 @@ async def test_what_can_not_be_read_is_judge_failed(judge, server, reply, job):
     found = await judge(trajectory := answered())
     assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
     assert found.failure_detail.startswith(f"{job}: the answer is ")
-    outcome = judged(trajectory, found).outcome
+    outcome = with_verdict(trajectory, found).outcome
     assert (outcome.reward, outcome.success) == (None, None)
 
 

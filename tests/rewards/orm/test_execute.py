@@ -15,7 +15,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.plan import JudgeQuery, Selection
 from webgym_cli.rewards.orm.execute import Scoring, score_in_words
 from webgym_cli.rewards.orm.plan import plan_scoring, require_orm
-from webgym_cli.store.buffer import append, judgements, scan
+from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.run import RunDir, create_or_open
 
 FIRST, SECOND, THIRD = (f"train-0000-0000{number}" for number in range(3))
@@ -57,7 +57,7 @@ def fill(run, *trajectories):
 
 
 def said(run):
-    found = judgements(run, Split.TRAIN, 0)
+    found = read_judgements(run, Split.TRAIN, 0)
     return {name: [(round(one.probability, 4), one.success) for one in of_one] for name, of_one in found.items()}
 
 

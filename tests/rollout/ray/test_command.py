@@ -16,7 +16,7 @@ from webgym_cli.config.load import load
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import Damage, scan
+from webgym_cli.store.buffer import CorruptLines, scan
 from webgym_cli.store.run import RunDir
 
 ray = pytest.importorskip("ray")
@@ -72,7 +72,7 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
     async with Pipeline(run, settings, tmp_path / "logs", sink) as pipeline:
         summary = await pipeline.collect(Split.TRAIN, "oracle")
 
-    damage = Damage()
+    damage = CorruptLines()
     found = list(scan(run, Split.TRAIN, 0, damage))
     finished = Counter(trajectory.episode for trajectory in found if trajectory.outcome.failure is None)
     assert len(finished) == EPISODES and set(finished.values()) == {1}

@@ -18,10 +18,10 @@ from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Outcome, Score, Trajectory
-from webgym_cli.store.buffer import Damage, append, append_judgement, expect, read, scan
+from webgym_cli.store.buffer import CorruptLines, append, append_judgement, prefetch, read, scan
 from webgym_cli.store.index import build, fragments
-from webgym_cli.store.index.build import catch_up, plan_index, rebuild
-from webgym_cli.store.index.fragments import Catalog, Span, covering
+from webgym_cli.store.index.build import plan_index, rebuild, update
+from webgym_cli.store.index.fragments import ByteRange, Catalog, find_covering
 from webgym_cli.store.index.query import open_index, refresh_index
 from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
@@ -63,12 +63,12 @@ def scanned(run: RunDir) -> dict[str, tuple[object, ...]]:
     }
 
 
-def chain_of(run: RunDir) -> list[Span]:
-    return Catalog(run).chain(fragments.sources(run)[0])
+def chain_of(run: RunDir) -> list[ByteRange]:
+    return Catalog(run).chain(fragments.list_sources(run)[0])
 
 
 def main_files(run: RunDir) -> list[str]:
-    return sorted(path.name for path in (fragments.home(run) / "trajectories").glob("*.parquet"))
+    return sorted(path.name for path in (fragments.fragments_folder(run) / "trajectories").glob("*.parquet"))
 
 
 def test_a_run_without_trajectories_has_an_empty_index(run):
@@ -113,7 +113,7 @@ def test_an_index_of_another_version_is_built_anew(run, monkeypatch):
         before.setitem(
             TABLES, "trajectories", TABLES["trajectories"].remove(TABLES["trajectories"].names.index("sampling"))
         )
-        catch_up(run)
+        update(run)
         assert all(plan.idle for plan in plan_index(run))
     with open_index(run) as index:
         assert index.one("SELECT sampling.temperature AS t FROM trajectories") == {"t": 0.0}
@@ -122,22 +122,22 @@ def test_an_index_of_another_version_is_built_anew(run, monkeypatch):
 def test_only_what_was_appended_is_read(run, monkeypatch):
     for number in range(3):
         append(run, trajectory(number))
-    catch_up(run)
+    update(run)
     assert all(plan.idle for plan in plan_index(run))
     append(run, trajectory(3, outcome=UNSOLVED))
     (plan,) = plan_index(run)
     assert plan.new.start == plan.covered[-1].end > 0
     seen = []
-    monkeypatch.setattr(build, "take", lambda run, source, raw, *rest: seen.append(json.loads(raw)["id"]))
-    catch_up(run)
+    monkeypatch.setattr(build, "add_line", lambda run, source, raw, *rest: seen.append(json.loads(raw)["id"]))
+    update(run)
     assert seen == ["train-0000-00003"]
 
 
 def test_nothing_is_written_when_nothing_was_appended(run):
     append(run, trajectory(0))
-    catch_up(run)
+    update(run)
     before = {path: path.stat().st_mtime_ns for path in run.index.rglob("*")}
-    catch_up(run)
+    update(run)
     assert {path: path.stat().st_mtime_ns for path in run.index.rglob("*")} == before
 
 
@@ -198,7 +198,7 @@ def test_a_damaged_line_is_named_and_the_others_are_there(run):
     part = run.part(Split.TRAIN, 0)
     with part.open("ab") as file:
         file.write(b'{"schema": 1, "id": "torn')  # a crash; the next append closes it
-    catch_up(run)
+    update(run)
     append(run, trajectory(1))
     with open_index(run) as index:
         assert [row["id"] for row in index.rows("SELECT id FROM trajectories ORDER BY id")] == [
@@ -236,14 +236,14 @@ def test_a_last_line_without_its_end_is_whole(run):
 def test_a_file_that_shrank_or_was_replaced_is_read_anew(run):
     for number in range(4):
         append(run, trajectory(number))
-    catch_up(run)
+    update(run)
     part = run.part(Split.TRAIN, 0)
     lines = part.read_bytes().splitlines(keepends=True)
     part.write_bytes(b"".join(lines[:2]))
     assert list(outcomes(run)) == ["train-0000-00000", "train-0000-00001"]
     part.write_bytes(b"".join(line.replace(b"click-test", b"other-test") for line in lines))
     events = []
-    catch_up(run, events.append)
+    update(run, events.append)
     assert [event["event"] for event in events] == ["index", "index_progress"]
     with open_index(run) as index:
         assert index.one("SELECT count(*) AS n FROM trajectories WHERE task = 'other-test'") == {"n": 4}
@@ -253,8 +253,8 @@ def test_a_file_that_shrank_or_was_replaced_is_read_anew(run):
 @pytest.mark.parametrize("harm", ["cut", "gone", "empty"])
 def test_a_fragment_that_is_cut_off_or_gone_is_made_again(run, table, harm):
     append(run, trajectory(0))
-    catch_up(run)
-    (fragment,) = (fragments.home(run) / table).glob("*.parquet")
+    update(run)
+    (fragment,) = (fragments.fragments_folder(run) / table).glob("*.parquet")
     content = fragment.read_bytes()
     if harm == "gone":
         fragment.unlink()
@@ -268,8 +268,8 @@ def test_a_fragment_that_is_cut_off_or_gone_is_made_again(run, table, harm):
 def test_a_fragment_with_a_flipped_byte_is_made_again(run):
     for number in range(50):
         append(run, trajectory(number))
-    catch_up(run)
-    (fragment,) = (fragments.home(run) / "trajectories").glob("*.parquet")
+    update(run)
+    (fragment,) = (fragments.fragments_folder(run) / "trajectories").glob("*.parquet")
     content = bytearray(fragment.read_bytes())
     content[len(content) // 4] ^= 0xFF
     fragment.write_bytes(content)
@@ -281,7 +281,7 @@ def test_a_fragment_that_is_harmed_during_a_query_is_an_error_that_names_the_way
     for number in range(50):
         append(run, trajectory(number))
     with open_index(run) as index:
-        (fragment,) = (fragments.home(run) / "trajectories").glob("*.parquet")
+        (fragment,) = (fragments.fragments_folder(run) / "trajectories").glob("*.parquet")
         fragment.write_bytes(b"PAR1")
         with pytest.raises(StoreError) as failure:
             list(index.rows("SELECT * FROM stored"))
@@ -293,7 +293,7 @@ def test_a_fragment_that_is_harmed_during_a_query_is_an_error_that_names_the_way
 def test_fragments_are_joined_so_that_there_are_few_of_them(run):
     for number in range(40):
         append(run, trajectory(number))
-        catch_up(run)
+        update(run)
     chain = chain_of(run)
     assert len(chain) <= 6
     assert chain[-1].end == run.part(Split.TRAIN, 0).stat().st_size
@@ -305,11 +305,11 @@ def test_fragments_are_joined_so_that_there_are_few_of_them(run):
 def test_replaced_fragments_go_after_a_while(run, monkeypatch):
     for number in range(8):
         append(run, trajectory(number))
-        catch_up(run)
+        update(run)
     assert len(main_files(run)) > len(chain_of(run))
     monkeypatch.setattr(build, "_KEEP_SECONDS", -1.0)
     append(run, trajectory(8))
-    catch_up(run)
+    update(run)
     assert len(main_files(run)) == len(chain_of(run))
     assert len(outcomes(run)) == 9
 
@@ -319,7 +319,7 @@ def test_a_large_file_is_read_in_pieces(run, monkeypatch):
     for number in range(10):
         append(run, trajectory(number, outcome=UNSOLVED if number % 2 else SOLVED))
     events = []
-    catch_up(run, events.append)
+    update(run, events.append)
     assert len(events) > 3
     assert events[-1]["done"] == events[-1]["total"] == run.part(Split.TRAIN, 0).stat().st_size
     assert outcomes(run) == scanned(run)
@@ -328,7 +328,7 @@ def test_a_large_file_is_read_in_pieces(run, monkeypatch):
 def test_the_index_of_a_removed_iteration_is_removed(run):
     append(run, trajectory(0))
     append(run, trajectory(0, iteration=1))
-    catch_up(run)
+    update(run)
     run.part(Split.TRAIN, 0).unlink()
     append(run, trajectory(1, iteration=1))
     assert list(outcomes(run)) == ["train-0001-00000", "train-0001-00001"]
@@ -368,7 +368,7 @@ def test_a_query_goes_on_while_the_index_grows(run):
         first = next(found)
         for number in range(3, 9):
             append(run, trajectory(number))
-            catch_up(run)
+            update(run)
         assert len([first, *found]) == 3
         assert index.one("SELECT count(*) AS n FROM steps") == {"n": 6}
 
@@ -385,7 +385,7 @@ def test_a_query_goes_on_while_the_index_grows(run):
     ],
 )
 def test_the_longest_spans_cover_a_source(spans, chain):
-    assert covering(Span(*span) for span in spans) == [Span(*span) for span in chain]
+    assert find_covering(ByteRange(*span) for span in spans) == [ByteRange(*span) for span in chain]
 
 
 def test_an_index_that_cannot_be_written_is_said_and_loses_nothing(run, monkeypatch):
@@ -399,7 +399,7 @@ def test_an_index_that_cannot_be_written_is_said_and_loses_nothing(run, monkeypa
     refresh_index(run, events.append)
     assert "No space left on device" in events[-1]["message"]
     with pytest.raises(StoreError, match="can't be written"):
-        catch_up(run)
+        update(run)
     monkeypatch.undo()
     assert not list(run.index.rglob("*.new"))
     assert len(outcomes(run)) == 1
@@ -415,7 +415,7 @@ def test_a_line_in_the_folder_of_another_iteration_is_named_and_skipped(run):
     append(run, trajectory(1))
     run.part(Split.TRAIN, 1).parent.mkdir(parents=True)
     run.part(Split.TRAIN, 1).write_bytes(run.part(Split.TRAIN, 0).read_bytes())
-    noted = Damage()
+    noted = CorruptLines()
     assert list(scan(run, Split.TRAIN, 1, noted)) == []
     assert len(noted.lines) == 2
     assert "it is of train iteration 0 and stands with train iteration 1" in noted.lines[0]
@@ -475,10 +475,10 @@ def test_what_is_expected_is_asked_of_the_system_once_a_line_and_a_lost_file_is_
         append(run, trajectory(number))
     with open_index(run) as index:
         places = list(index.places())
-    expect(run, places)
+    prefetch(run, places)
     assert [span[:2] for span in asked] == [(place.offset, place.length) for place in places]
     run.part(Split.TRAIN, 0).unlink()
-    expect(run, places)
+    prefetch(run, places)
     assert len(asked) == 3
     with pytest.raises(StoreError):
         read(run, places[0])

@@ -11,7 +11,7 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import JobError
 from webgym_cli.serve.weights import check_model, digest
 from webgym_cli.store.run import new_attempt
-from webgym_cli.store.weights import tensors
+from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.execute import execute
 from webgym_cli.train.llamafactory import lora_merge as merge
 from webgym_cli.train.plan import plan_training
@@ -88,9 +88,11 @@ def test_the_published_weights_are_the_base_and_the_adapter(trained, tiny_model_
 
 
 def test_what_is_published_is_a_model_like_any_other(trained, tiny_model_dir):
-    kept = {(name, shape) for name, _, shape in tensors(tiny_model_dir)}
-    assert {(name, shape) for name, _, shape in tensors(trained.folder)} == kept
-    assert {kind for _, kind, _ in tensors(trained.folder)} == {kind for _, kind, _ in tensors(tiny_model_dir)}
+    kept = {(name, shape) for name, _, shape in list_tensors(tiny_model_dir)}
+    assert {(name, shape) for name, _, shape in list_tensors(trained.folder)} == kept
+    assert {kind for _, kind, _ in list_tensors(trained.folder)} == {
+        kind for _, kind, _ in list_tensors(tiny_model_dir)
+    }
     assert check_model(str(trained.folder)) == str(trained.folder)
     assert digest(str(trained.folder)) != digest(str(tiny_model_dir))
     ids = [ModelTokens(str(folder)).response_ids("click [3]") for folder in (trained.folder, tiny_model_dir)]

@@ -61,16 +61,16 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
 
 
 def _write(compared: dict[str, Any], path: Path) -> None:
-    from webgym_cli.report.compare_views import sections
-    from webgym_cli.report.page import comparison_page
+    from webgym_cli.report.compare_views import build_sections
+    from webgym_cli.report.page import render_comparison
     from webgym_cli.util.files import write_atomic
 
-    write_atomic(path, comparison_page(compared, sections(compared)))
+    write_atomic(path, render_comparison(compared, build_sections(compared)))
 
 
 def _show(output: Output, compared: dict[str, Any]) -> None:
     from webgym_cli.cli.live_view import escape_control
-    from webgym_cli.report.compare_views import FAILURES, ROWS, failure_rows, success_rows
+    from webgym_cli.report.compare_views import FAILURES, ROWS, build_failure_rows, build_success_rows
 
     def table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
         if rows:
@@ -79,8 +79,8 @@ def _show(output: Output, compared: dict[str, Any]) -> None:
     sides = [(name, compared[side]) for name, side in (("A", "first"), ("B", "second"))]
     runs = [(name, side["run"], str(side["policy_version"]), side["policy"]) for name, side in sides]
     table("runs", ("", "run", "policy version", "policy"), runs)
-    table("success", ROWS, success_rows(compared))
-    table("failures", FAILURES, failure_rows(compared))
+    table("success", ROWS, build_success_rows(compared))
+    table("failures", FAILURES, build_failure_rows(compared))
     differ = [
         (key, *(json_.dumps(of[side]) for side in ("first", "second"))) for key, of in compared["settings"].items()
     ]

@@ -8,8 +8,8 @@ from typing import Any
 from rich.text import Text
 
 from webgym_cli.cli.live_view import escape_control
-from webgym_cli.inspect.episode import Told, thought_of, verdicts
-from webgym_cli.inspect.page import action_in_words
+from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
+from webgym_cli.inspect.page import describe_action
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 
@@ -18,7 +18,7 @@ Line = tuple[str, Any, str]
 """Label, value and style; a value of several lines stands under its label."""
 
 
-def episode_text(told: Told) -> Text:
+def episode_text(told: EpisodeView) -> Text:
     """Return the episode step by step. What pages and models wrote can't move the cursor or colour anything."""
     text = Text()
     trajectory = told.trajectory
@@ -80,7 +80,7 @@ def _judgement(judgement: Judgement) -> Iterator[Line]:
     yield "looked at", ", ".join(f"step {index}" for index in judgement.key_points), ""
     if judgement.blocked is not None:
         yield "site", f"{'blocked' if judgement.blocked else 'not blocked'}: {judgement.blocked_reason}", ""
-    for criterion, verdict in verdicts(judgement):
+    for criterion, verdict in list_verdicts(judgement):
         votes = f" ({sum(verdict.votes)} of {len(verdict.votes)} votes for it)" if verdict.votes else ""
         passed = "passed" if verdict.passed else "not passed"
         yield criterion, f"{verdict.question}\n{passed}{votes}", _GOOD if verdict.passed else _BAD
@@ -89,13 +89,13 @@ def _judgement(judgement: Judgement) -> Iterator[Line]:
 
 def _step(step: Step, *, thinking: bool) -> Iterator[Line]:
     seen, said = step.observation, step.generation
-    thought, spoken = thought_of(step.response, thinking=thinking)
+    thought, spoken = split_thought(step.response, thinking=thinking)
     yield "page", seen.title, ""
     yield "url", seen.url, ""
     yield from (("notice", notice, _ODD) for notice in seen.notices)
     yield "thought", thought.strip(), _SOFT
     yield "response", spoken.strip(), ""
-    yield "action", action_in_words(step), _HEAD
+    yield "action", describe_action(step), _HEAD
     yield "no action", step.parse_error, _BAD
     yield "refused", step.action_error, _BAD
     if step.page_changed is not None:

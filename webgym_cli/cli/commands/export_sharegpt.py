@@ -11,13 +11,13 @@ from webgym_cli.cli.commands.inspect_buffer import BandOpt, IterationOpt, SiteOp
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
-from webgym_cli.prepare.export.options import ExportOptions, Format, Objective, Unit
+from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
 
 if TYPE_CHECKING:
-    from webgym_cli.prepare.export.export import Export, Tally
+    from webgym_cli.prepare.export.export import Export, ExportStats
 
 FormatOpt = Annotated[
-    Format,
+    ExportFormat,
     typer.Option(
         "--format",
         help="json, jsonl: ShareGPT; messages: role and content; openai: images as parts; "
@@ -25,7 +25,7 @@ FormatOpt = Annotated[
     ),
 ]
 UnitOpt = Annotated[
-    Unit,
+    ExportUnit,
     typer.Option(
         "--unit",
         help="A record a step, as it was served; or a whole trajectory as one conversation, which is another text: "
@@ -33,7 +33,7 @@ UnitOpt = Annotated[
     ),
 ]
 ObjectiveOpt = Annotated[
-    Objective,
+    ExportObjective,
     typer.Option(
         "--objective",
         help="sft; dpo: replies of successes against those of failures to the same prompt; "
@@ -59,9 +59,9 @@ StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 when anyt
 def export_sharegpt(
     run: RunArg,
     ids: IdsArg = None,
-    format_: FormatOpt = Format.JSON,
-    unit: UnitOpt = Unit.STEP,
-    objective: ObjectiveOpt = Objective.SFT,
+    format_: FormatOpt = ExportFormat.JSON,
+    unit: UnitOpt = ExportUnit.STEP,
+    objective: ObjectiveOpt = ExportObjective.SFT,
     max_pairs: PairsOpt = 16,
     out: OutOpt = None,
     copy_images: ImagesOpt = None,
@@ -97,16 +97,16 @@ def export_sharegpt(
     See also: webgym prepare, webgym inspect-buffer, webgym import.
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.prepare.export.export import Export, Selection
-    from webgym_cli.store.index.selection import Query
+    from webgym_cli.prepare.export.export import Export, ExportSelection
+    from webgym_cli.store.index.selection import TrajectoryQuery
     from webgym_cli.store.run import open_run
 
     open_run(run)
     directory, settings = resolve(run, config, set_)
     options = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
     given = read_ids(ids)
-    query = Query(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
-    selection = Selection(None if given is None else tuple(dict.fromkeys(given)), query)
+    query = TrajectoryQuery(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
+    selection = ExportSelection(None if given is None else tuple(dict.fromkeys(given)), query)
     output, export = Output(), Export(directory, settings, options, selection, out)
     if dry_run:
         _plan(export, output)
@@ -123,17 +123,17 @@ def _plan(export: Export, output: Output) -> None:
     from dataclasses import asdict
 
     from webgym_cli.cli.run_index import open_run_index
-    from webgym_cli.prepare.export.export import condition
+    from webgym_cli.prepare.export.export import build_condition
 
     with open_run_index(export.run, output, kept=False) as index:
-        where, values = condition(index, export)
+        where, values = build_condition(index, export)
         chosen = index.one(f"SELECT count(*) AS trajectories FROM trajectories WHERE {where}", values)
     options = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(export.options).items()}
     plan = {"event": "plan", "stage": "export-sharegpt", "out": export.out and str(export.out)}
     Output.for_events(False).show({**plan, **chosen, **options})
 
 
-def _tell(output: Output, tally: Tally) -> None:
+def _tell(output: Output, tally: ExportStats) -> None:
     output.note(f"{tally.records} records")
     if tally.dropped:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(tally.dropped.items()))
@@ -144,7 +144,7 @@ def _tell(output: Output, tally: Tally) -> None:
         output.note(f"damaged: {problem}")
 
 
-def _fail(root: Path, tally: Tally) -> None:
+def _fail(root: Path, tally: ExportStats) -> None:
     from webgym_cli.errors import StoreError
 
     raise StoreError(

@@ -61,7 +61,7 @@ def gc(
 
     See also: webgym inspect-buffer.
     """
-    from webgym_cli.inspect.gc import collect, find
+    from webgym_cli.inspect.gc import find_waste, remove_waste
     from webgym_cli.store.lock import locked
     from webgym_cli.store.run import open_run
 
@@ -74,8 +74,8 @@ def gc(
         output.progress() as board,
     ):
         grace = older_than * _HOUR
-        found = find(directory, grace=grace, even_with_damage=even_with_damage, sink=board)
-        freed = collect(found, dry_run=dry_run)
+        found = find_waste(directory, grace=grace, even_with_damage=even_with_damage, sink=board)
+        freed = remove_waste(found, dry_run=dry_run)
         rows = [{"kind": kind.value, "files": it.files, "bytes_freed": it.bytes} for kind, it in freed.items()]
         if recode:
             rows += _recoded(directory, workers, board, output, dry_run=dry_run)
@@ -98,9 +98,9 @@ def _recoded(
     run: RunDir, workers: int | None, sink: EventSink, output: Output, *, dry_run: bool
 ) -> list[dict[str, Any]]:
     """Re-encode, or tell how much there is to do: how much that frees is only known afterwards."""
-    from webgym_cli.inspect.recode import execute, plan
+    from webgym_cli.inspect.recode import execute, plan_recoding
 
-    todo = list(plan(run))
+    todo = list(plan_recoding(run))
     if dry_run:
         images, size = sum(part.images for part in todo), sum(part.bytes for part in todo)
         return [{"kind": "PNGs to re-encode", "files": images, "bytes_freed": None, "bytes_before": size}]

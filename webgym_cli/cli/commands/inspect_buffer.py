@@ -13,19 +13,19 @@ from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.records.groups import Band, Split
+from webgym_cli.records.groups import DifficultyBand, Split
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.store.index.query import Index
-    from webgym_cli.store.index.selection import Query
+    from webgym_cli.store.index.selection import TrajectoryQuery
     from webgym_cli.store.run import RunDir
 
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
 IterationOpt = Annotated[int | None, typer.Option("--iteration", help="Only this iteration.")]
 TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task of this id.")]
 SiteOpt = Annotated[str | None, typer.Option("--site", help="Only this site (example.com).")]
-BandOpt = Annotated[Band | None, typer.Option("--band", help="Only this difficulty band.")]
+BandOpt = Annotated[DifficultyBand | None, typer.Option("--band", help="Only this difficulty band.")]
 RewardOpt = Annotated[float | None, typer.Option("--reward", help="Only trajectories with this reward (0 to 1).")]
 FailureOpt = Annotated[
     str | None,
@@ -83,13 +83,15 @@ def inspect_buffer(
     See also: webgym show, webgym diff, webgym prepare, webgym gc.
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.store.index.selection import Query
+    from webgym_cli.store.index.selection import TrajectoryQuery
     from webgym_cli.store.run import open_run
 
     open_run(run)
     directory, settings = resolve(run, config, set_)
-    query = Query(split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band)
-    _refuse_both(query != Query() or where is not None, sql=sql is not None, verify=verify)
+    query = TrajectoryQuery(
+        split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band
+    )
+    _refuse_both(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=json, quiet=quiet)
     with open_run_index(directory, output, rebuilt=reindex) as index:
         if verify:
@@ -109,46 +111,50 @@ def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
         raise UsageError(f"{given[0]} and {given[1]} exclude each other")
 
 
-def _narrowed(query: Query, index: Index, where: str | None) -> Query:
+def _narrowed(query: TrajectoryQuery, index: Index, where: str | None) -> TrajectoryQuery:
     return query if where is None else replace(query, expression=index.check_where(where))
 
 
 def _ask(run: RunDir, index: Index, sql: str, output: Output) -> None:
     """Show a query's rows: as JSON Lines as they come, else as a table."""
     from webgym_cli.cli.commands.inspect_tables import cell
-    from webgym_cli.inspect.user_sql import ask, plain
+    from webgym_cli.inspect.user_sql import run_user_sql, to_plain_value
 
-    rows = ask(run, index, sql)
+    rows = run_user_sql(run, index, sql)
     if output.as_json:
         for row in rows:
-            output.data({name: plain(value) for name, value in row.items()})
+            output.data({name: to_plain_value(value) for name, value in row.items()})
         return
     first = next(rows, None)
     if first is None:
         output.note("no rows")
         return
-    output.table("", tuple(first), ([cell(plain(value)) for value in row.values()] for row in chain([first], rows)))
+    output.table(
+        "", tuple(first), ([cell(to_plain_value(value)) for value in row.values()] for row in chain([first], rows))
+    )
 
 
-def _say_ids(run: RunDir, index: Index, query: Query, output: Output) -> None:
-    from webgym_cli.inspect.overview import ids
-    from webgym_cli.inspect.user_sql import persons_words
+def _say_ids(run: RunDir, index: Index, query: TrajectoryQuery, output: Output) -> None:
+    from webgym_cli.inspect.overview import list_ids
+    from webgym_cli.inspect.user_sql import user_sql_errors
 
-    with persons_words(run, "--where"):
-        for name in ids(index, query):
+    with user_sql_errors(run, "--where"):
+        for name in list_ids(index, query):
             output.text(name)
 
 
-def _tell(run: RunDir, settings: Settings, index: Index, query: Query, top: int | None, output: Output) -> None:
+def _tell(
+    run: RunDir, settings: Settings, index: Index, query: TrajectoryQuery, top: int | None, output: Output
+) -> None:
     from webgym_cli.cli.commands.inspect_tables import show_overview
-    from webgym_cli.inspect.overview import overview
-    from webgym_cli.inspect.user_sql import persons_words
-    from webgym_cli.prepare.sft.plan import would_take
+    from webgym_cli.inspect.overview import build_overview
+    from webgym_cli.inspect.user_sql import user_sql_errors
+    from webgym_cli.prepare.sft.plan import preview_dataset
 
     limit = (None if output.as_json else TOP) if top is None else top or None
-    with persons_words(run, "--where"):
-        found = overview(run, index, query, limit)
-    found["prepare"] = would_take(run, settings, index) or None
+    with user_sql_errors(run, "--where"):
+        found = build_overview(run, index, query, limit)
+    found["prepare"] = preview_dataset(run, settings, index) or None
     if output.as_json:
         output.data(found)
     else:

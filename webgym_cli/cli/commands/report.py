@@ -51,9 +51,9 @@ def report(
 
     See also: webgym compare, webgym inspect-buffer, webgym show.
     """
-    from webgym_cli.report.facts import gather
-    from webgym_cli.report.gallery import cards
-    from webgym_cli.report.page import page
+    from webgym_cli.report.facts import gather_facts
+    from webgym_cli.report.gallery import choose_cards
+    from webgym_cli.report.page import render_report
     from webgym_cli.store.run import open_run
     from webgym_cli.store.screenshots import ScreenshotStore
     from webgym_cli.util.files import write_atomic
@@ -61,13 +61,13 @@ def report(
     directory, _ = open_run(run)
     output, path = Output(as_json=json), html or directory.report
     with open_run_index(directory, output, kept=not dry_run) as index:
-        facts = gather(directory, index, gpus, price)
+        facts = gather_facts(directory, index, gpus, price)
         if dry_run:
             plan = {"event": "plan", "stage": "report", "page": str(path), "trajectories": facts["trajectories"]}
             output.show({**plan, "replaces": path.exists()})
             return
-        shown = list(cards(index, ScreenshotStore(directory.screenshots), episodes))
-    content = page(facts, shown)
+        shown = list(choose_cards(index, ScreenshotStore(directory.screenshots), episodes))
+    content = render_report(facts, shown)
     write_atomic(path, content)
     _tell(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
     if open_:

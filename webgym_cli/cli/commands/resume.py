@@ -35,10 +35,10 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> No
     from webgym_cli.cli.commands.train import train
     from webgym_cli.records.groups import Split
     from webgym_cli.store.run import open_run
-    from webgym_cli.store.state import underway
+    from webgym_cli.store.state import read_running_command
 
     directory, _ = open_run(run)
-    found = underway(directory)
+    found = read_running_command(directory)
     output = Output(as_json=json)
     if found is None:
         output.note(f"{run}: nothing was interrupted")

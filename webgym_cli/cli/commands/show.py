@@ -16,7 +16,7 @@ from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from webgym_cli.inspect.episode import Told
+    from webgym_cli.inspect.episode import EpisodeView
     from webgym_cli.store.run import RunDir
 
 HtmlOpt = Annotated[
@@ -41,14 +41,14 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
 
     See also: webgym inspect-buffer, webgym diff, webgym report.
     """
-    from webgym_cli.inspect.episode import episodes
+    from webgym_cli.inspect.episode import read_episodes
     from webgym_cli.store.run import open_run
 
     directory, settings = open_run(run)
     names = _names(run, read_ids(ids), one=html is not None)
     output = Output(as_json=json)
     with open_run_index(directory, output) as index:
-        for told in episodes(directory, index, names):
+        for told in read_episodes(directory, index, names):
             if json:
                 output.data(told.to_json())
             elif html is not None or open_:
@@ -73,15 +73,15 @@ def _names(run: Path, names: Sequence[str] | None, *, one: bool) -> list[str]:
     return found
 
 
-def _write(run: RunDir, told: Told, path: Path, scale: float) -> None:
-    from webgym_cli.inspect.page import page
+def _write(run: RunDir, told: EpisodeView, path: Path, scale: float) -> None:
+    from webgym_cli.inspect.page import render_episode_page
     from webgym_cli.store.screenshots import ScreenshotStore
     from webgym_cli.util.files import write_atomic
 
-    write_atomic(path, page(told, ScreenshotStore(run.screenshots), scale))
+    write_atomic(path, render_episode_page(told, ScreenshotStore(run.screenshots), scale))
 
 
-def _draw(told: Told, output: Output) -> None:
+def _draw(told: EpisodeView, output: Output) -> None:
     from webgym_cli.cli.commands.episode_text import episode_text
 
     output.draw(episode_text(told))

@@ -17,7 +17,7 @@ from webgym_cli.cli.output import Output
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.store.run import RunDir
-    from webgym_cli.store.state import Underway
+    from webgym_cli.store.state import RunningCommand
     from webgym_cli.store.status import RankStatus, StoredCounts
 
 WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Look again each second until the rollout ends.")]
@@ -31,7 +31,7 @@ _PHASE = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunStatus:
     """What a run was doing at one time."""
 
     facts: dict[str, Any]
@@ -62,36 +62,36 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
     counts = StoredCounts(directory)
     output = Output.for_events(json) if watch else Output(as_json=json)
     if not watch:
-        found = look(directory, settings, counts)
+        found = read_run_status(directory, settings, counts)
         _show(output, found.facts)
     elif output.as_json:
-        for found in _looks(directory, settings, counts):
+        for found in _watch_status(directory, settings, counts):
             output.data(found.facts)
             sys.stdout.flush()
     else:
         with output.redrawn() as draw:
-            for found in _looks(directory, settings, counts):
+            for found in _watch_status(directory, settings, counts):
                 draw(_picture(found.facts))
     _say_next(output, found.facts, str(run), directory, settings)
 
 
-def _looks(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[Look]:
+def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[RunStatus]:
     while True:
-        found = look(run, settings, counts)
+        found = read_run_status(run, settings, counts)
         yield found
         if not found.goes_on:
             return
         time.sleep(EVERY)
 
 
-def look(run: RunDir, settings: Settings, counts: StoredCounts) -> Look:
+def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> RunStatus:
     """Return what the run is doing now. Raises `StoreError`."""
     from webgym_cli.store.checkpoints import current
-    from webgym_cli.store.metrics import events
-    from webgym_cli.store.status import holder, read_status
+    from webgym_cli.store.metrics import read_events
+    from webgym_cli.store.status import read_lock_holder, read_status
 
-    ranks, at_work, command = read_status(run), holder(run), _underway(run)
-    newest, told = current(run), list(events(run, "phase", "evaluation"))
+    ranks, at_work, command = read_status(run), read_lock_holder(run), _read_running_command(run)
+    newest, told = current(run), list(read_events(run, "phase", "evaluation"))
     facts = {
         "event": "status",
         "run": str(run.root),
@@ -106,22 +106,22 @@ def look(run: RunDir, settings: Settings, counts: StoredCounts) -> Look:
         "evaluations": [event for event in told if event["event"] == "evaluation"],
     }
     coming = bool(at_work and command and _begins(command, ranks))
-    return Look(facts, coming or any(rank.may_go_on() for rank in ranks))
+    return RunStatus(facts, coming or any(rank.may_go_on() for rank in ranks))
 
 
-def _underway(run: RunDir) -> Underway | None:
+def _read_running_command(run: RunDir) -> RunningCommand | None:
     from pydantic import ValidationError
 
     from webgym_cli.errors import StoreError
-    from webgym_cli.store.state import underway
+    from webgym_cli.store.state import read_running_command
 
     try:
-        return underway(run)
+        return read_running_command(run)
     except (StoreError, ValidationError):  # cleared between two looks, or of another version: `resume` tells of that
         return None
 
 
-def _begins(command: Underway, ranks: list[RankStatus]) -> bool:
+def _begins(command: RunningCommand, ranks: list[RankStatus]) -> bool:
     """Return whether a command that rolls out has begun, and its rollout has not told anything yet."""
     since = datetime.fromisoformat(command.since)
     return command.command in _ROLLOUTS and all(rank.updated_at < since for rank in ranks)

@@ -16,7 +16,7 @@ from webgym_cli.cli.manual import Manual, ManualGroup
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
-from webgym_cli.records.groups import Band
+from webgym_cli.records.groups import DifficultyBand
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -50,7 +50,7 @@ RatioOpt = Annotated[
     typer.Option("--ratio", metavar="BAND=WEIGHT,...", help="Weights of the bands; means --sampler ratio."),
 ]
 SeedOpt = Annotated[int | None, typer.Option("--seed", min=0, help="Decides the draw (else: the settings' seed).")]
-BandOpt = Annotated[list[Band] | None, typer.Option("--band", help="Only tasks of this band. Repeatable.")]
+BandOpt = Annotated[list[DifficultyBand] | None, typer.Option("--band", help="Only tasks of this band. Repeatable.")]
 SiteOpt = Annotated[
     list[str] | None,
     typer.Option("--exclude-site", metavar="SITE", help="No task that starts on this site (example.com). Repeatable."),
@@ -227,7 +227,7 @@ def _show(output: Output, report: FileReport) -> None:
     output.table(report.file, ("", "count"), rows)
 
 
-def _weights(settings: Settings, sampler: str | None, ratio: str | None) -> dict[Band, float] | None:
+def _weights(settings: Settings, sampler: str | None, ratio: str | None) -> dict[DifficultyBand, float] | None:
     """Return the weights of the bands, None for a uniform draw."""
     if ratio is not None:
         if sampler == "uniform":
@@ -240,12 +240,12 @@ def _weights(settings: Settings, sampler: str | None, ratio: str | None) -> dict
     return settings.tasks.difficulty_ratio
 
 
-def _parsed(ratio: str) -> dict[Band, float]:
-    weights: dict[Band, float] = {}
+def _parsed(ratio: str) -> dict[DifficultyBand, float]:
+    weights: dict[DifficultyBand, float] = {}
     for part in ratio.split(","):
         name, _, text = part.partition("=")
         try:
-            weights[Band(name.strip())] = weight = float(text)
+            weights[DifficultyBand(name.strip())] = weight = float(text)
         except ValueError:
             weight = -1.0
         if not 0 <= weight < float("inf"):

@@ -29,14 +29,14 @@ def track(
     from webgym_cli.store.lock import locked
     from webgym_cli.store.run import new_attempt, open_run
     from webgym_cli.tracking.execute import LOG, Tracker
-    from webgym_cli.tracking.pending import pending
+    from webgym_cli.tracking.pending import read_pending
     from webgym_cli.tracking.plan import plan_tracking
 
     open_run(run)
     directory, settings = resolve(run, config, set_)
     output = Output(as_json=json)
     plan = plan_tracking(directory, settings)
-    facts = {"event": "track", **plan.to_json(), "events": len(pending(directory, plan.destination).events)}
+    facts = {"event": "track", **plan.to_json(), "events": len(read_pending(directory, plan.destination).events)}
     if dry_run:
         output.show(facts)
         return

@@ -12,19 +12,25 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.formats import dataset_info, to_record
-from webgym_cli.prepare.export.images import locator
-from webgym_cli.prepare.export.options import ExportOptions, Objective, Unit
-from webgym_cli.prepare.export.pairs import PairLimits, pairs
-from webgym_cli.prepare.export.targets import Emit, Target, target
-from webgym_cli.prepare.export.writers import writer
-from webgym_cli.prepare.sft.conversations import Example, step_sample, step_unfit, whole_sample, whole_unfit
-from webgym_cli.prepare.sft.filters import Drop, pipeline, step_drop
+from webgym_cli.prepare.export.images import build_locator
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.export.outputs import Emit, ExportOutput, open_output
+from webgym_cli.prepare.export.pairs import PairLimits, sample_pairs
+from webgym_cli.prepare.export.writers import make_writer
+from webgym_cli.prepare.sft.conversations import (
+    Example,
+    build_step_sample,
+    build_trajectory_sample,
+    find_step_problem,
+    find_trajectory_problem,
+)
+from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import Place, read
+from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import Index, open_index
-from webgym_cli.store.index.selection import Query
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import write_json
@@ -38,7 +44,7 @@ PROGRESS_EVERY = 100
 
 
 @dataclass(slots=True)
-class Tally:
+class ExportStats:
     """What an export wrote, and what it left out."""
 
     records: int = 0
@@ -72,12 +78,12 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ExportSelection:
     """Which trajectories are exported."""
 
     ids: tuple[str, ...] | None = None
     """These, as they are; None: all that `prepare` could use, and for preferences the judged failures too."""
-    query: Query = field(default_factory=Query)
+    query: TrajectoryQuery = field(default_factory=TrajectoryQuery)
     """Narrows either; its expression is as a person wrote it."""
 
 
@@ -88,21 +94,21 @@ class Export:
     run: RunDir
     settings: Settings
     options: ExportOptions
-    selection: Selection
+    selection: ExportSelection
     out: Path | None = None
     """A file, or a folder; None: lines to `emit`."""
 
-    def execute(self, emit: Emit, sink: EventSink) -> Tally:
+    def execute(self, emit: Emit, sink: EventSink) -> ExportStats:
         """Write the records, one trajectory at a time. What is damaged or missing is skipped and told.
 
         Raises `UsageError` for an unknown id before anything is written, and `StoreError` when the disk refuses.
         """
-        tally = Tally()
+        tally = ExportStats()
         with open_index(self.run, progress=sink) as index:
-            where, values = condition(index, self)
+            where, values = build_condition(index, self)
             try:
-                with target(self.out, self.options, emit) as at:
-                    self._write(at, _Source(self, index, tally, sink).examples(where, values), tally)
+                with open_output(self.out, self.options, emit) as at:
+                    self._write(at, _ExampleReader(self, index, tally, sink).examples(where, values), tally)
             except BrokenPipeError:
                 raise
             except OSError as error:
@@ -113,10 +119,10 @@ class Export:
                 ) from error
         return tally
 
-    def _write(self, at: Target, examples: Iterator[Example], tally: Tally) -> None:
+    def _write(self, at: ExportOutput, examples: Iterator[Example], tally: ExportStats) -> None:
         store = ScreenshotStore(self.run.screenshots.resolve())
-        locate = locator(store, self.options, at.final, at.building)
-        to = writer(self.options, at.building or Path(), at.emit)
+        locate = build_locator(store, self.options, at.final, at.building)
+        to = make_writer(self.options, at.building or Path(), at.emit)
         for example in examples:
             try:
                 record = to_record(example, self.options, locate)
@@ -129,7 +135,7 @@ class Export:
         if at.building is not None:
             self._describe(at.building, tally)
 
-    def _describe(self, folder: Path, tally: Tally) -> None:
+    def _describe(self, folder: Path, tally: ExportStats) -> None:
         if not tally.records:
             reasons = ", ".join(f"{count} x {reason}" for reason, count in tally.dropped.items())
             raise WebGymError(
@@ -141,7 +147,7 @@ class Export:
         write_json(folder / "export.json", tally.to_json())
 
 
-def condition(index: Index, export: Export) -> tuple[str, list[Any]]:
+def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
     """Return which trajectories are exported, as SQL with its values.
 
     Raises `UsageError` for an unknown id, or an expression that is none.
@@ -153,15 +159,15 @@ def condition(index: Index, export: Export) -> tuple[str, list[Any]]:
     if ids is not None:
         _refuse_unknown(index, export.run, list(ids))
         return f"id IN (SELECT unnest(?::VARCHAR[])) AND {where}", [list(ids), *values]
-    usable, given = _usable(export.settings, preferences=export.options.objective is not Objective.SFT)
+    usable, given = _usable(export.settings, preferences=export.options.objective is not ExportObjective.SFT)
     split = str(query.split or Split.TRAIN)
     return f"split = ? AND {usable} AND {where}", [split, *given, *values]
 
 
 def _usable(settings: Settings, *, preferences: bool) -> tuple[str, list[Any]]:
     """Return which trajectories `prepare` could use. Of a task's failures, preferences can be learned as well."""
-    filters = pipeline(settings).trajectories
-    of_successes = (Drop.UNSUCCESSFUL, Drop.TOO_FEW_STEPS)
+    filters = build_filters(settings).trajectories
+    of_successes = (DropReason.UNSUCCESSFUL, DropReason.TOO_FEW_STEPS)
     conditions = []
     for item in filters:
         unless = " AND success" if preferences and item.drop in of_successes else ""
@@ -177,10 +183,10 @@ def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
         raise UsageError(f"{run.root}: no trajectory {first!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
 
 
-class _Source:
+class _ExampleReader:
     """Reads the chosen trajectories and makes examples of them."""
 
-    def __init__(self, export: Export, index: Index, tally: Tally, sink: EventSink) -> None:
+    def __init__(self, export: Export, index: Index, tally: ExportStats, sink: EventSink) -> None:
         self._run, self._settings, self._options = export.run, export.settings, export.options
         self._by_id = export.selection.ids is not None
         self._query = export.selection.query
@@ -189,7 +195,7 @@ class _Source:
     def examples(self, where: str, values: list[Any]) -> Iterator[Example]:
         if not self._by_id:
             self._name_damage()
-        if self._options.objective is Objective.DPO:
+        if self._options.objective is ExportObjective.DPO:
             yield from self._pairs(where, values)
             return
         total = self._index.one(f"SELECT count(*) AS found FROM trajectories WHERE {where}", values)["found"]
@@ -205,34 +211,34 @@ class _Source:
         algorithm = self._settings.algorithm_config
         seed = self._settings.seed if algorithm.seed is None else algorithm.seed
         limits = PairLimits(seed, self._options.max_pairs_per_task)
-        return pairs(self._index, lru_cache(KEPT_TRAJECTORIES)(self._read), algorithm, limits, where, values)
+        return sample_pairs(self._index, lru_cache(KEPT_TRAJECTORIES)(self._read), algorithm, limits, where, values)
 
     def _of(self, trajectory: Trajectory) -> Iterator[Example]:
-        desirable = trajectory.outcome.success if self._options.objective is Objective.KTO else None
-        if self._options.objective is Objective.KTO and desirable is None:
-            self._drop(Drop.FAILURE if trajectory.outcome.failure else Drop.REWARD_UNKNOWN)
-        elif self._options.unit is Unit.TRAJECTORY:
+        desirable = trajectory.outcome.success if self._options.objective is ExportObjective.KTO else None
+        if self._options.objective is ExportObjective.KTO and desirable is None:
+            self._drop(DropReason.FAILURE if trajectory.outcome.failure else DropReason.REWARD_UNKNOWN)
+        elif self._options.unit is ExportUnit.TRAJECTORY:
             yield from self._whole(trajectory, desirable)
         else:
             for step in trajectory.steps:
-                reason = step_unfit(step, self._settings.algorithm_config, wanted=desirable is not False)
+                reason = find_step_problem(step, self._settings.algorithm_config, wanted=desirable is not False)
                 if reason is None:
-                    yield Example(step_sample(trajectory, step.index), desirable=desirable)
+                    yield Example(build_step_sample(trajectory, step.index), desirable=desirable)
                 else:
                     self._drop(reason)
 
     def _whole(self, trajectory: Trajectory, desirable: bool | None) -> Iterator[Example]:
-        if (reason := whole_unfit(trajectory)) is not None:
+        if (reason := find_trajectory_problem(trajectory)) is not None:
             self._drop(reason)
             return
         algorithm = self._settings.algorithm_config
-        self._tally.unfit_turns += sum(step_drop(step, algorithm) is not None for step in trajectory.steps)
-        yield Example(whole_sample(trajectory), desirable=desirable)
+        self._tally.unfit_turns += sum(find_step_drop(step, algorithm) is not None for step in trajectory.steps)
+        yield Example(build_trajectory_sample(trajectory), desirable=desirable)
 
-    def _drop(self, reason: Drop) -> None:
+    def _drop(self, reason: DropReason) -> None:
         self._tally.dropped[reason.value] += 1
 
-    def _read(self, place: Place) -> Trajectory | None:
+    def _read(self, place: LineRef) -> Trajectory | None:
         try:
             return read(self._run, place)
         except StoreError as error:

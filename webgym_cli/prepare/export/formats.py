@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from webgym_cli.agent.prompt import pieces
-from webgym_cli.prepare.export.options import ExportOptions, Format, Objective, Unit
+from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.prepare.sft.sharegpt import FORMAT, refuse_mismatch, to_sharegpt
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.records.sample import IMAGE, Message, Sample
 
 FILES = {
-    Format.JSON: "train.json",
-    Format.JSONL: "train.jsonl",
-    Format.MESSAGES: "train.jsonl",
-    Format.OPENAI: "train.jsonl",
-    Format.HF: "data",
-    Format.WEBDATASET: "train.jsonl",  # what two runs of tar make of the shards
+    ExportFormat.JSON: "train.json",
+    ExportFormat.JSONL: "train.jsonl",
+    ExportFormat.MESSAGES: "train.jsonl",
+    ExportFormat.OPENAI: "train.jsonl",
+    ExportFormat.HF: "data",
+    ExportFormat.WEBDATASET: "train.jsonl",  # what two runs of tar make of the shards
 }
 """The data's name within a folder."""
 
@@ -45,7 +45,7 @@ def to_record(example: Example, options: ExportOptions, locate: Locate) -> dict[
 
     Raises `ValueError` when the placeholders don't match the images, and what `locate` raises.
     """
-    if options.format is Format.OPENAI:
+    if options.format is ExportFormat.OPENAI:
         return _openai(example, options, locate)
     if options.format.sharegpt:
         record = {"id": example.id, **to_sharegpt(example.sample, locate)}
@@ -62,13 +62,13 @@ def to_record(example: Example, options: ExportOptions, locate: Locate) -> dict[
 
 def dataset_info(options: ExportOptions) -> dict[str, Any] | None:
     """Return LLaMA-Factory's registry of an exported folder; None for OpenAI's parts, which it doesn't read."""
-    if options.format is Format.OPENAI:
+    if options.format is ExportFormat.OPENAI:
         return None
     entry = {"file_name": FILES[options.format], **(FORMAT if options.format.sharegpt else MESSAGES)}
-    if options.objective is Objective.DPO:
+    if options.objective is ExportObjective.DPO:
         entry["ranking"] = True
         entry["columns"] = {**entry["columns"], "chosen": "chosen", "rejected": "rejected"}
-    if options.objective is Objective.KTO:
+    if options.objective is ExportObjective.KTO:
         entry["columns"] = {**entry["columns"], "kto_tag": "kto_tag"}
     return {TRAIN: entry}
 
@@ -93,7 +93,7 @@ def _openai(example: Example, options: ExportOptions, locate: Locate) -> dict[st
         parts = [_part(piece if piece is not None else next(images), piece is None) for piece in pieces(message)]
         messages.append({"role": message.role, "content": parts if IMAGE in message.content else message.content})
     *prompt, reply = messages
-    if options.unit is Unit.STEP:
+    if options.unit is ExportUnit.STEP:
         prompt = [turn | {"weight": 0} if turn["role"] == "assistant" else turn for turn in prompt]
     if example.rejected is None:
         return {"messages": [*prompt, reply]}

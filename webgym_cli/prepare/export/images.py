@@ -7,27 +7,27 @@ from functools import lru_cache
 from pathlib import Path
 
 from webgym_cli.prepare.export.formats import Locate
-from webgym_cli.prepare.export.options import ExportOptions, Format
+from webgym_cli.prepare.export.options import ExportFormat, ExportOptions
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
 KEPT_PATHS, KEPT_BYTES = 2**14, 64
 """Images whose path or whose bytes are kept: neighbouring records show mostly the same."""
 
 
-def locator(store: ScreenshotStore, options: ExportOptions, final: Path | None, building: Path | None) -> Locate:
+def build_locator(store: ScreenshotStore, options: ExportOptions, final: Path | None, building: Path | None) -> Locate:
     """Return what stands for an image, by its SHA-256. It raises `StoreError` for one that is missing or altered, and
     `OSError` when a copy can't be written.
 
     `final`, `building`: the exported folder, and where it lies while it is written; None for a single file.
     """
-    if options.format is Format.HF:
+    if options.format is ExportFormat.HF:
         return lru_cache(KEPT_BYTES)(lambda sha256: {"bytes": store.get(sha256), "path": store.path(sha256).name})
-    if options.format is Format.WEBDATASET:
+    if options.format is ExportFormat.WEBDATASET:
         return lru_cache(KEPT_BYTES)(store.get)
     if options.embed_images:
         return lru_cache(KEPT_BYTES)(lambda sha256: data_url(store.get(sha256)))
     path = _copied(store, options.copy_images, final, building) if options.copy_images else _own(store)
-    if options.format is Format.OPENAI:
+    if options.format is ExportFormat.OPENAI:
         return lru_cache(KEPT_PATHS)(lambda sha256: path(sha256).as_uri())
     return lru_cache(KEPT_PATHS)(lambda sha256: _relative(path(sha256), final))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from webgym_cli.errors import UsageError
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """The form of what is written."""
 
     JSON = "json"
@@ -28,15 +28,15 @@ class Format(StrEnum):
     @property
     def needs_folder(self) -> bool:
         """Whether it is a folder and nothing else."""
-        return self in (Format.HF, Format.WEBDATASET)
+        return self in (ExportFormat.HF, ExportFormat.WEBDATASET)
 
     @property
     def sharegpt(self) -> bool:
         """Whether its records are ShareGPT's."""
-        return self in (Format.JSON, Format.JSONL)
+        return self in (ExportFormat.JSON, ExportFormat.JSONL)
 
 
-class Unit(StrEnum):
+class ExportUnit(StrEnum):
     """What a record holds."""
 
     STEP = "step"
@@ -45,7 +45,7 @@ class Unit(StrEnum):
     """A whole episode as one conversation."""
 
 
-class Objective(StrEnum):
+class ExportObjective(StrEnum):
     """The training that the records are for."""
 
     SFT = "sft"
@@ -60,9 +60,9 @@ class Objective(StrEnum):
 class ExportOptions:
     """How an export is written. Raises `UsageError` for what can't go together."""
 
-    format: Format = Format.JSON
-    unit: Unit = Unit.STEP
-    objective: Objective = Objective.SFT
+    format: ExportFormat = ExportFormat.JSON
+    unit: ExportUnit = ExportUnit.STEP
+    objective: ExportObjective = ExportObjective.SFT
     copy_images: Path | None = None
     """A folder that gets copies of the screenshots; None: the run's own are named."""
     embed_images: bool = False
@@ -74,11 +74,11 @@ class ExportOptions:
 
     def __post_init__(self) -> None:
         """Refuse what can't go together."""
-        if self.objective is Objective.DPO and self.unit is Unit.TRAJECTORY:
+        if self.objective is ExportObjective.DPO and self.unit is ExportUnit.TRAJECTORY:
             raise UsageError("--objective dpo pairs replies to one prompt: it has no --unit trajectory")
-        if self.objective is Objective.KTO and self.format is Format.OPENAI:
+        if self.objective is ExportObjective.KTO and self.format is ExportFormat.OPENAI:
             raise UsageError("--format openai has no form for --objective kto", hint="--format messages")
-        if self.embed_images and self.format is not Format.OPENAI:
+        if self.embed_images and self.format is not ExportFormat.OPENAI:
             raise UsageError("--embed-images belongs to --format openai; hf and webdataset always hold the images")
         if self.copy_images and (self.embed_images or self.format.needs_folder):
             raise UsageError("--copy-images: the images are inside the records already")

@@ -13,9 +13,9 @@ from typing import Any
 
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.train import AlgorithmSettings
-from webgym_cli.prepare.sft.conversations import Example, reply, step_sample, step_unfit
+from webgym_cli.prepare.sft.conversations import Example, build_reply, build_step_sample, find_step_problem
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import Place
+from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.index.query import Index
 
 _CANDIDATES = """
@@ -56,7 +56,7 @@ doesn't change with DuckDB's version, decides what is drawn."""
 TRIES = 8
 """Candidates that are read for each pair that a task may have."""
 
-Reader = Callable[[Place], Trajectory | None]
+Reader = Callable[[LineRef], Trajectory | None]
 """Reads a trajectory; None when it is damaged, which is noted elsewhere."""
 
 
@@ -69,7 +69,7 @@ class PairLimits:
     """Pairs of one task at most."""
 
 
-def pairs(
+def sample_pairs(
     index: Index,
     read: Reader,
     settings: AlgorithmSettings,
@@ -89,7 +89,7 @@ def pairs(
             task, seen = (row["task"], row["split"]), set()
         if len(seen) >= most:
             continue
-        found = _pair(read(Place(**row["wanted"])), read(Place(**row["unwanted"])), row["step"], settings)
+        found = _pair(read(LineRef(**row["wanted"])), read(LineRef(**row["unwanted"])), row["step"], settings)
         if found is not None and found[0] not in seen:
             seen.add(found[0])
             yield found[1]
@@ -101,11 +101,11 @@ def _pair(
     """Return a pair and what tells it from others; None when these two steps are none."""
     if wanted is None or unwanted is None:
         return None
-    fit = step_unfit(wanted.steps[step], settings, wanted=True) is None
-    if not fit or step_unfit(unwanted.steps[step], settings, wanted=False) is not None:
+    fit = find_step_problem(wanted.steps[step], settings, wanted=True) is None
+    if not fit or find_step_problem(unwanted.steps[step], settings, wanted=False) is not None:
         return None
     prompt = render_step(wanted, step).digest
-    chosen, rejected = (reply(trajectory, step).content for trajectory in (wanted, unwanted))
+    chosen, rejected = (build_reply(trajectory, step).content for trajectory in (wanted, unwanted))
     if prompt != render_step(unwanted, step).digest or chosen == rejected:
         return None
-    return (prompt, chosen, rejected), Example(step_sample(wanted, step), rejected=rejected)
+    return (prompt, chosen, rejected), Example(build_step_sample(wanted, step), rejected=rejected)

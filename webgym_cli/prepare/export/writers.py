@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from webgym_cli.prepare.export.options import ExportOptions, Format, Objective
+from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions
 from webgym_cli.store.screenshots import data_url_type
 
 MEGABYTE = 10**6
@@ -32,13 +32,13 @@ class Writer(Protocol):
         """Write what is left. Raises `OSError`."""
 
 
-def writer(options: ExportOptions, folder: Path, emit: Callable[[str], None]) -> Writer:
+def make_writer(options: ExportOptions, folder: Path, emit: Callable[[str], None]) -> Writer:
     """Return the writer of a form: shards into the folder, or lines to `emit`, without their ends."""
-    if options.format is Format.HF:
+    if options.format is ExportFormat.HF:
         return ParquetShards(folder / "data", options)
-    if options.format is Format.WEBDATASET:
+    if options.format is ExportFormat.WEBDATASET:
         return TarShards(folder, options.shard_megabytes * MEGABYTE)
-    return JsonArray(emit) if options.format is Format.JSON else JsonLines(emit)
+    return JsonArray(emit) if options.format is ExportFormat.JSON else JsonLines(emit)
 
 
 class JsonLines:
@@ -170,7 +170,7 @@ def _suffix(image: bytes) -> str:
     return data_url_type(image).removeprefix("image/")
 
 
-def _schema(objective: Objective) -> pa.Schema:
+def _schema(objective: ExportObjective) -> pa.Schema:
     """Return the columns of a Parquet shard, and beside them what they mean to `datasets`."""
     text, message = pa.string(), pa.struct([("role", pa.string()), ("content", pa.string())])
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -181,10 +181,10 @@ def _schema(objective: Objective) -> pa.Schema:
         "messages": [{"role": value, "content": value}],
         "images": [{"_type": "Image"}],
     }
-    if objective is Objective.DPO:
+    if objective is ExportObjective.DPO:
         columns |= {"chosen": message, "rejected": message}
         features |= {name: {"role": value, "content": value} for name in ("chosen", "rejected")}
-    if objective is Objective.KTO:
+    if objective is ExportObjective.KTO:
         columns["kto_tag"] = pa.bool_()
         features["kto_tag"] = {"dtype": "bool", "_type": "Value"}
     told = json.dumps({"info": {"features": features}})

@@ -9,17 +9,17 @@ from webgym_cli.agent.orm_prompt import ANSWERS, orm_prompt
 from webgym_cli.agent.orm_tokens import FileTokens, Fitted, OrmError, fit
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
-from webgym_cli.prepare.orm.plan import Labelled, OrmDataPlan, OrmDrop
+from webgym_cli.prepare.orm.plan import LabelledTrajectory, OrmDataPlan, OrmDrop
 from webgym_cli.prepare.sft.convert import TEMPLATE_TAIL
 from webgym_cli.prepare.sft.execute import split, write_dataset
 from webgym_cli.prepare.sft.sampler import PROGRESS_EVERY
-from webgym_cli.prepare.sft.sampling import seed_of, shuffled
+from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import stored
+from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.run import RunDir
 
@@ -51,9 +51,9 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
         raise WebGymError(
             f"{run.root}: no prompt fits into {longest} tokens", hint="-s algorithm_config.cutoff_len=16384"
         )
-    seed = f"{seed_of(settings)}/{plan.iteration}"
+    seed = f"{resolve_seed(settings)}/{plan.iteration}"
     train, validation = split(
-        shuffled(samples, f"{seed}/order"), settings.algorithm_config.val_split_ratio, f"{seed}/split"
+        shuffle_by_seed(samples, f"{seed}/order"), settings.algorithm_config.val_split_ratio, f"{seed}/split"
     )
     left_out = {**plan.to_json(), "dropped_trajectories": dict(dropped), "cut": cut, "samples": len(samples)}
     prepared = write_dataset(run.orm, settings, train, validation, left_out, plan.digest(settings))
@@ -61,16 +61,16 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
     return prepared
 
 
-def _chosen(plan: OrmDataPlan, run: RunDir) -> Iterator[tuple[Labelled, Trajectory]]:
+def _chosen(plan: OrmDataPlan, run: RunDir) -> Iterator[tuple[LabelledTrajectory, Trajectory]]:
     """Yield what was chosen with its trajectory, read one after the other."""
     wanted = {(one.iteration, one.id): one for one in plan.chosen}
     for iteration in plan.read:
-        for trajectory in stored(run, Split.TRAIN, iteration):
+        for trajectory in scan_stored(run, Split.TRAIN, iteration):
             if labelled := wanted.get((iteration, trajectory.id)):
                 yield labelled, trajectory
 
 
-def _sample(labelled: Labelled, trajectory: Trajectory, fitted: Fitted, system: str, answer: int) -> Sample:
+def _sample(labelled: LabelledTrajectory, trajectory: Trajectory, fitted: Fitted, system: str, answer: int) -> Sample:
     reply = Message(role="assistant", content=YES if labelled.done else NO)
     return Sample(
         messages=(*fitted.prompt.messages(system), reply),

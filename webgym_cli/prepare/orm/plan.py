@@ -12,12 +12,12 @@ from enum import StrEnum
 from webgym_cli.agent.orm_prompt import prompt_digest
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
-from webgym_cli.prepare.sft.sampling import seed_of, shuffled
+from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.judgement import Judgement, environment_verdict, newest
+from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import Damage, iterations, judgements, stored
+from webgym_cli.store.buffer import CorruptLines, list_iterations, read_judgements, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 
@@ -38,7 +38,7 @@ class OrmDrop(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledTrajectory:
     """A trajectory with what the model should say of it."""
 
     id: str
@@ -56,7 +56,7 @@ class OrmDataPlan:
     """How often the model was trained before."""
     read: tuple[int, ...]
     """The iterations that are read, oldest first."""
-    chosen: tuple[Labelled, ...]
+    chosen: tuple[LabelledTrajectory, ...]
     """In the order of the store."""
     dropped: dict[str, int]
     """Trajectories that are left out, by `OrmDrop`, zeroes included."""
@@ -72,7 +72,7 @@ class OrmDataPlan:
         """Return the SHA-256 of everything that decides the samples."""
         chosen = [(one.id, one.iteration, one.done) for one in self.chosen]
         algorithm = settings.algorithm_config
-        shape = [seed_of(settings), algorithm.val_split_ratio, algorithm.cutoff_len, prompt_digest(settings.orm)]
+        shape = [resolve_seed(settings), algorithm.val_split_ratio, algorithm.cutoff_len, prompt_digest(settings.orm)]
         return hashlib.sha256(json.dumps([self.iteration, shape, chosen]).encode()).hexdigest()
 
     def to_json(self) -> dict[str, object]:
@@ -102,17 +102,17 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
             "answers with its first token",
             hint="-s policy_config.base_model=MODEL takes one of the family that answers at once",
         )
-    read = iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
+    read = list_iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
     if not read:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     dropped: Counter[str] = Counter(dict.fromkeys((drop.value for drop in OrmDrop), 0))
-    damage, labelled = Damage(), []
+    damage, labelled = CorruptLines(), []
     for found in _labelled(run, read, settings.orm.labels, damage):
         if isinstance(found, OrmDrop):
             dropped[found.value] += 1
         else:
             labelled.append(found)
-    chosen = _balanced(labelled, f"{seed_of(settings)}/orm") if settings.orm.balanced else labelled
+    chosen = _balanced(labelled, f"{resolve_seed(settings)}/orm") if settings.orm.balanced else labelled
     dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)
     return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage.lines))
 
@@ -131,21 +131,25 @@ def require_labels(plan: OrmDataPlan, run: RunDir) -> None:
     )
 
 
-def _labelled(run: RunDir, read: Sequence[int], sources: Sequence[str], damage: Damage) -> Iterator[Labelled | OrmDrop]:
+def _labelled(
+    run: RunDir, read: Sequence[int], sources: Sequence[str], damage: CorruptLines
+) -> Iterator[LabelledTrajectory | OrmDrop]:
     """Yield each trajectory's label, or why it has none."""
     for iteration in read:
-        said = judgements(run, Split.TRAIN, iteration, damage)
-        for trajectory in stored(run, Split.TRAIN, iteration, damage):
-            yield label_of(trajectory, said.get(trajectory.id, ()), sources)
+        said = read_judgements(run, Split.TRAIN, iteration, damage)
+        for trajectory in scan_stored(run, Split.TRAIN, iteration, damage):
+            yield find_label(trajectory, said.get(trajectory.id, ()), sources)
 
 
-def label_of(trajectory: Trajectory, said: Sequence[Judgement], sources: Sequence[str]) -> Labelled | OrmDrop:
+def find_label(
+    trajectory: Trajectory, said: Sequence[Judgement], sources: Sequence[str]
+) -> LabelledTrajectory | OrmDrop:
     """Return the verdict of the first of these sources that has one, or why there is none. `said`: oldest first."""
     if trajectory.outcome.failure not in (None, FailureKind.JUDGE_FAILED):
         return OrmDrop.INFRASTRUCTURE
     if not trajectory.steps:
         return OrmDrop.NO_STEPS
-    by_judge, by_orm = newest(said, "judge"), newest(said, "orm")
+    by_judge, by_orm = newest_judgement(said, "judge"), newest_judgement(said, "orm")
     verdicts = {
         "environment": environment_verdict(trajectory),
         "judge": by_judge.success if by_judge else None,
@@ -153,13 +157,13 @@ def label_of(trajectory: Trajectory, said: Sequence[Judgement], sources: Sequenc
     }
     for source in sources:
         if (done := verdicts[source]) is not None:
-            return Labelled(trajectory.id, trajectory.iteration, done, source)
+            return LabelledTrajectory(trajectory.id, trajectory.iteration, done, source)
     return OrmDrop.NO_VERDICT
 
 
-def _balanced(labelled: Sequence[Labelled], seed: str) -> list[Labelled]:
+def _balanced(labelled: Sequence[LabelledTrajectory], seed: str) -> list[LabelledTrajectory]:
     """Return as many of either kind, chosen by the seed and in their order."""
     kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
     count = min(map(len, kinds))
-    kept = {one.id for kind in kinds for one in shuffled(kind, seed)[:count]}
+    kept = {one.id for kind in kinds for one in shuffle_by_seed(kind, seed)[:count]}
     return [one for one in labelled if one.id in kept]

@@ -10,18 +10,18 @@ ambiguous AS (
     QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
 )
 """
-REASON = """
+REASON_COLUMN = """
 CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
     WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
 """
-"""Why a trajectory of `last_attempts` is masked, by `Masked`; null where nothing is known against it."""
-PLACE = """
+"""Why a trajectory of `last_attempts` is masked, by `MaskReason`; null where nothing is known against it."""
+LINE_REF_COLUMNS = """
 id, file, start AS "offset", size AS length,
 verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
 """
-"""The columns that are a `Place`."""
+"""The columns that are a `LineRef`."""
 
 
-def attempts(where: str) -> str:
+def attempts_sql(where: str) -> str:
     """Return what follows WITH: `last_attempts` of the iterations that a condition chooses."""
     return _ATTEMPTS.format(where=where)

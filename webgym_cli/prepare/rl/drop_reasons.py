@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Masked(StrEnum):
+class MaskReason(StrEnum):
     """Why a trajectory has neither rows nor a reward in a batch. It is counted, and never a reward of 0."""
 
     AMBIGUOUS_ID = "ambiguous_id"
@@ -32,26 +32,26 @@ class Masked(StrEnum):
     """A row over `max_row_tokens`."""
 
 
-class Unreplayed(StrEnum):
+class ReplayDropReason(StrEnum):
     """Why a trajectory of earlier experience, or one of its actions, is not in a batch of `webrl`."""
 
-    AMBIGUOUS_ID = Masked.AMBIGUOUS_ID.value
+    AMBIGUOUS_ID = MaskReason.AMBIGUOUS_ID.value
     """Another stored trajectory of its run has the same id."""
-    FAILURE = Masked.FAILURE.value
+    FAILURE = MaskReason.FAILURE.value
     """Infrastructure failed in the episode's last attempt."""
-    EMPTY = Masked.EMPTY.value
+    EMPTY = MaskReason.EMPTY.value
     """No step."""
-    REWARD_UNKNOWN = Masked.REWARD_UNKNOWN.value
+    REWARD_UNKNOWN = MaskReason.REWARD_UNKNOWN.value
     """It waits for a judge, or for an outcome reward model."""
     UNSUCCESSFUL = "unsuccessful"
     """Its task was not solved (`rl.replay.successes_only`)."""
     REPEATED_TASK = "repeated_task"
     """An earlier episode of its task is taken over (`rl.replay.one_per_task`)."""
-    DAMAGED = Masked.DAMAGED.value
+    DAMAGED = MaskReason.DAMAGED.value
     """Its line, or its judgement's, was damaged after it had been indexed."""
-    PROMPT_CHANGED = Masked.PROMPT_CHANGED.value
+    PROMPT_CHANGED = MaskReason.PROMPT_CHANGED.value
     """A prompt is not rendered as it was sent."""
-    PROMPT_TOKENS_CHANGED = Masked.PROMPT_TOKENS_CHANGED.value
+    PROMPT_TOKENS_CHANGED = MaskReason.PROMPT_TOKENS_CHANGED.value
     """The same messages have other token ids: its tokens were sampled with another tokenizer or chat template."""
     PLACEHOLDER = "placeholder"
     """Among its tokens is one that stands for a part of an image."""
@@ -71,6 +71,6 @@ class Unreplayed(StrEnum):
     """An action within the window that was not drawn, for there were more than `rl.replay.ratio` allows."""
 
 
-_FIRST = tuple(Unreplayed).index(Unreplayed.EMPTY_ACTION)
-OF_TRAJECTORIES, OF_ACTIONS = tuple(Unreplayed)[:_FIRST], tuple(Unreplayed)[_FIRST:]
+_FIRST = tuple(ReplayDropReason).index(ReplayDropReason.EMPTY_ACTION)
+TRAJECTORY_REASONS, ACTION_REASONS = tuple(ReplayDropReason)[:_FIRST], tuple(ReplayDropReason)[_FIRST:]
 """The reasons that concern whole trajectories, and those that concern an action."""

@@ -17,12 +17,12 @@ from typing import Any, BinaryIO
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, WebGymError
-from webgym_cli.prepare.rl.drop_reasons import Masked
-from webgym_cli.prepare.rl.plan import Member, RlPlan
-from webgym_cli.prepare.rl.replay import Draw, Replay, draw
-from webgym_cli.prepare.rl.rows import Row, Turn, rows, turns, with_pictures
-from webgym_cli.prepare.rl.score import Weights
-from webgym_cli.prepare.rl.states import Tokens, last_state
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
+from webgym_cli.prepare.rl.replay import ReplaySelection, ReplayWriter, select_replay
+from webgym_cli.prepare.rl.rows import ServedTurn, TokenRow, build_rows, pictures_error, read_turns
+from webgym_cli.prepare.rl.score import ScoringResult
+from webgym_cli.prepare.rl.states import ActionTokenizer, render_last_state
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.trajectory import Trajectory
@@ -40,7 +40,9 @@ REMEMBERED = 1 << 16
 
 
 @rare_collections()
-def execute(plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, weights: Weights | None = None) -> RlData:
+def execute(
+    plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, weights: ScoringResult | None = None
+) -> RlData:
     """Write `rl_data/`. The same run and settings give the same rows, byte for byte.
 
     The plan's index must be open still. `weights`: what was scored for the plan's replay, if it has one. Raises
@@ -137,7 +139,9 @@ def _lines(path: Path) -> Iterator[_Lines]:
 class _Batch:
     """A batch under way."""
 
-    def __init__(self, plan: RlPlan, run: RunDir, tokens: Tokens, into: _Lines, about: _Lines, sink: EventSink) -> None:
+    def __init__(
+        self, plan: RlPlan, run: RunDir, tokens: ActionTokenizer, into: _Lines, about: _Lines, sink: EventSink
+    ) -> None:
         self._plan, self._run, self._tokens = plan, run, tokens
         self._rows, self._trajectories, self._sink = into, about, sink
         self._store = ScreenshotStore(run.screenshots.resolve())
@@ -159,12 +163,12 @@ class _Batch:
                 hint=f"webgym inspect-buffer {self._run.root} --verify",
             )
 
-    def _trained(self, member: Member) -> float | None:
+    def _trained(self, member: BatchMember) -> float | None:
         """Write the rows of a trajectory that is to be trained, and return the reward that counts."""
         if member.masked is not None or member.greedy:
             return member.reward
         found = self._rows_of(member)
-        if isinstance(found, Masked):
+        if isinstance(found, MaskReason):
             self.tally.masked[found.value] += 1
             return None
         for line in found:
@@ -172,10 +176,10 @@ class _Batch:
             self._add(line)
         return member.reward
 
-    def replay(self, weights: Weights) -> Draw:
+    def replay(self, weights: ScoringResult) -> ReplaySelection:
         """Write what is taken over of earlier experience, after all else, and return what was drawn."""
-        drawn, counts = draw(weights, self.tally.rows), self._plan.counts
-        replay = Replay(weights, self._tokens, counts.trajectories, counts.groups)
+        drawn, counts = select_replay(weights, self.tally.rows), self._plan.counts
+        replay = ReplayWriter(weights, self._tokens, counts.trajectories, counts.groups)
         for trajectory, lines in replay.lines(drawn.chosen):
             self._trajectories.add(trajectory)
             self.tally.sources += 1
@@ -189,37 +193,37 @@ class _Batch:
         self.tally.tokens += len(line["input_ids"])
         self.tally.trained_tokens += len(line["logprobs"])
 
-    def _rows_of(self, member: Member) -> list[dict[str, Any]] | Masked:
+    def _rows_of(self, member: BatchMember) -> list[dict[str, Any]] | MaskReason:
         """Return the lines of the rows, with the paths of their pictures, or why there are none."""
         try:
             trajectory = read(self._run, member.place)
         except StoreError as error:
             self.tally.damaged.append(str(error))
             self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})
-            return Masked.DAMAGED
-        told = turns(trajectory, self._tokens)
-        if isinstance(told, Masked):
+            return MaskReason.DAMAGED
+        told = read_turns(trajectory, self._tokens)
+        if isinstance(told, MaskReason):
             return told
-        found = list(rows(told, merge=self._plan.how.merge_turns))
+        found = list(build_rows(told, merge=self._plan.how.merge_turns))
         states = self._states(trajectory, told)
         limit = self._plan.how.max_row_tokens
         if limit is not None and any(len(ids) > limit for ids in (*(row.input_ids for row in found), *states)):
-            return Masked.TOO_LONG
+            return MaskReason.TOO_LONG
         try:
             lines = [_row(member, row, [self._located(sha256) for sha256 in row.images]) for row in found]
         except StoreError:
-            return Masked.IMAGE_MISSING
+            return MaskReason.IMAGE_MISSING
         for number, state in enumerate(states):
             lines[number] |= {"next_prompt": state, "last": number == len(states) - 1, "replayed": False}
         return lines
 
-    def _states(self, trajectory: Trajectory, told: Sequence[Turn]) -> list[list[int]]:
+    def _states(self, trajectory: Trajectory, told: Sequence[ServedTurn]) -> list[list[int]]:
         """Return the state after each step, for `webrl`; for others none. Raises `SettingsError` for pictures."""
         if self._plan.replay is None:
             return []
         if any(turn.images for turn in told):
-            raise with_pictures(trajectory.id)
-        return [*(turn.prompt for turn in told[1:]), last_state(trajectory, self._tokens)]
+            raise pictures_error(trajectory.id)
+        return [*(turn.prompt for turn in told[1:]), render_last_state(trajectory, self._tokens)]
 
     def _locate(self, sha256: str) -> str:
         """Return the path of a picture that is what its name says. Raises `StoreError`."""
@@ -227,7 +231,7 @@ class _Batch:
         return self._store.locate(sha256)
 
 
-def _line(member: Member, reward: float | None) -> dict[str, Any]:
+def _line(member: BatchMember, reward: float | None) -> dict[str, Any]:
     return {
         "id": member.place.id,
         "number": member.number,
@@ -239,7 +243,7 @@ def _line(member: Member, reward: float | None) -> dict[str, Any]:
     }
 
 
-def _row(member: Member, row: Row, images: list[str]) -> dict[str, Any]:
+def _row(member: BatchMember, row: TokenRow, images: list[str]) -> dict[str, Any]:
     return {
         "trajectory": member.place.id,
         "number": member.number,
@@ -261,7 +265,7 @@ def _dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
         "trajectories": plan.counts.trajectories,
         "trained": plan.counts.trained - tally.masked.total(),
         "greedy": plan.counts.greedy,
-        "masked": {reason.value: counts[reason.value] for reason in Masked},
+        "masked": {reason.value: counts[reason.value] for reason in MaskReason},
         "failures": plan.counts.failures,
         "groups": plan.counts.groups,
         "group_by": plan.group_by,

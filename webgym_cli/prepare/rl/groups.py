@@ -9,12 +9,12 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import GroupBy
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
-from webgym_cli.store.plans import planned_episodes
+from webgym_cli.store.plans import read_planned_episodes
 from webgym_cli.store.run import RunDir
 
 
 @dataclass(slots=True)
-class Planned:
+class PlannedGroups:
     """The planned episodes, in the order of their plans: some 100 bytes each."""
 
     episodes: list[str] = field(default_factory=list)
@@ -25,19 +25,19 @@ class Planned:
     """Whether each one was to be greedy."""
 
 
-def grouping(settings: Settings) -> GroupBy:
+def resolve_group_by(settings: Settings) -> GroupBy:
     """Return which episodes are compared with one another."""
     return settings.rl.data.group_by or ("chain" if settings.agent.group_size > 1 else "task")
 
 
-def planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, size: int) -> Planned:
+def read_planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, size: int) -> PlannedGroups:
     """Read the plans and return the groups; an iteration without a plan has none. Raises `StoreError`.
 
     `size`: how many episodes of a task that was drawn are planned in a row.
     """
-    found, numbers = Planned(), dict[Hashable, int]()
+    found, numbers = PlannedGroups(), dict[Hashable, int]()
     for iteration in iterations:
-        for episode in planned_episodes(run, Split.TRAIN, iteration):
+        for episode in read_planned_episodes(run, Split.TRAIN, iteration):
             key = (iteration, *_key(episode, by, size))
             found.episodes.append(episode.id)
             found.groups.append(numbers.setdefault(key, len(numbers)))

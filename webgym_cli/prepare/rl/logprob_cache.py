@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from webgym_cli.agent.policy import token_digest
-from webgym_cli.prepare.rl.states import Action
+from webgym_cli.prepare.rl.states import TokenizedAction
 from webgym_cli.util.files import append_line, read_lines
 
 
-def digest_of(action: Action) -> str:
+def digest_action(action: TokenizedAction) -> str:
     """Return the SHA-256 that stands for an action: of its tokens, and of where it begins among them."""
     return hashlib.sha256(f"{token_digest(action.prompt)} {token_digest(action.response)}".encode()).hexdigest()
 
 
-class KnownLogprobs:
+class LogprobCache:
     """The log-probabilities that one policy gave. Those of other policies stay in the file."""
 
     def __init__(self, path: Path, policy: str) -> None:

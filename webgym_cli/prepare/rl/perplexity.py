@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from webgym_cli.config.rl import ReplaySettings
-from webgym_cli.prepare.rl.drop_reasons import Unreplayed
+from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 
 ROUNDING = 1e-9
 """Nats by which a mean may miss the window's edge, through rounding, and still be on it."""
@@ -14,17 +14,17 @@ LARGEST = 700.0
 """Nats a token above which no perplexity can be written: e^709 is the largest number."""
 
 
-def mean_logprob(logprobs: Sequence[float]) -> float:
+def compute_mean_logprob(logprobs: Sequence[float]) -> float:
     """Return the mean log-probability, in nats a token: the logarithm of the geometric mean of the probabilities."""
     return math.fsum(logprobs) / len(logprobs)
 
 
-def perplexity(mean: float) -> float:
+def compute_perplexity(mean: float) -> float:
     """Return the perplexity of tokens with a mean log-probability: the inverse of the mean's exponential."""
     return math.exp(-mean)
 
 
-def outside(mean: float, replay: ReplaySettings) -> Unreplayed | None:
+def find_window_violation(mean: float, replay: ReplaySettings) -> ReplayDropReason | None:
     """Return on which side of the window an action is; None: it is inside.
 
     In logarithms: a product of probabilities would vanish for long actions. The lower edge belongs to the window, the
@@ -32,6 +32,6 @@ def outside(mean: float, replay: ReplaySettings) -> Unreplayed | None:
     """
     low, high = replay.window
     if -mean < math.log(low) - ROUNDING:
-        return Unreplayed.BELOW_WINDOW
+        return ReplayDropReason.BELOW_WINDOW
     most = LARGEST if high is None else min(LARGEST, math.log(high))
-    return Unreplayed.ABOVE_WINDOW if -mean >= most - ROUNDING else None
+    return ReplayDropReason.ABOVE_WINDOW if -mean >= most - ROUNDING else None

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, StoreError, WebGymError
-from webgym_cli.prepare.rl.attempts import PLACE, REASON, attempts
-from webgym_cli.prepare.rl.drop_reasons import Masked
-from webgym_cli.prepare.rl.groups import grouping, planned_groups
+from webgym_cli.prepare.rl.attempts import LINE_REF_COLUMNS, REASON_COLUMN, attempts_sql
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.groups import read_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
-from webgym_cli.prepare.rl.rows import untold, with_pictures
-from webgym_cli.prepare.rl.sampling import sampling_of
+from webgym_cli.prepare.rl.rows import missing_tokens_error, pictures_error
+from webgym_cli.prepare.rl.sampling import require_one_sampling
 from webgym_cli.prepare.sft.plan import damaged_lines
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import Place, iterations
+from webgym_cli.store.buffer import LineRef, list_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import Index
@@ -41,7 +41,9 @@ SELECT row_number() OVER (ORDER BY team, turn, id) - 1 AS number, dense_rank() O
     {reason}
 FROM last_attempts LEFT JOIN rl_planned USING (episode)
 """
-_MEMBERS = f"SELECT number, team, task, policy, reward, greedy, reason, {PLACE} FROM rl_batch ORDER BY number"
+_MEMBERS = (
+    f"SELECT number, team, task, policy, reward, greedy, reason, {LINE_REF_COLUMNS} FROM rl_batch ORDER BY number"
+)
 _UNTOLD = """
 SELECT count(DISTINCT id) AS count, min(id) AS first, arg_min(policy, id) AS policy
 FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
@@ -64,10 +66,10 @@ FROM (SELECT count(*) FILTER (reason IS NULL AND NOT greedy) AS usable FROM rl_b
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BatchMember:
     """One trajectory of the batch."""
 
-    place: Place
+    place: LineRef
     number: int
     """Counts from 0, in the order of the plans, group by group."""
     group: int
@@ -78,12 +80,12 @@ class Member:
     reward: float | None
     """None exactly where it is masked."""
     greedy: bool
-    masked: Masked | None
+    masked: MaskReason | None
     """Why, as far as the index knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class BatchCounts:
     """What the batch is made of. Of each episode the last attempt counts."""
 
     trajectories: int
@@ -114,7 +116,7 @@ class RlPlan:
     how: RlDataSettings
     group_by: GroupBy
     sampling: Sampling
-    counts: Counts
+    counts: BatchCounts
     damaged: tuple[str, ...]
     """Lines that can't be read: file, first byte and reason. Their episodes are owed again."""
     replay: ReplayPlan | None
@@ -122,14 +124,16 @@ class RlPlan:
     index: Index = field(repr=False, compare=False)
     """Holds the batch, as long as it is open. An index holds one batch: the newest."""
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> Iterator[BatchMember]:
         """Yield the trajectories of the batch by number, a few at a time."""
         for row in self.index.rows(_MEMBERS):
             reason, reward = row.pop("reason"), row.pop("reward")
-            masked = None if reason is None else Masked(reason)
+            masked = None if reason is None else MaskReason(reason)
             values = {name: row.pop(name) for name in ("number", "task", "policy", "greedy")}
             group = row.pop("team")
-            yield Member(place=Place(**row), group=group, reward=None if masked else reward, masked=masked, **values)
+            yield BatchMember(
+                place=LineRef(**row), group=group, reward=None if masked else reward, masked=masked, **values
+            )
 
     def digest(self) -> str:
         """Return the SHA-256 of what the batch is made of and of how: as long as it is the same, so is the batch."""
@@ -173,21 +177,21 @@ def plan_batch(run: RunDir, settings: Settings, index: Index) -> RlPlan:
     """
     iteration, how = version(run), settings.rl.data
     oldest = iteration - how.last_n_iterations
-    read = [found for found in iterations(run, Split.TRAIN) if oldest < found <= iteration]
+    read = [found for found in list_iterations(run, Split.TRAIN) if oldest < found <= iteration]
     if not read:
         raise MissingStageError(
             f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"
         )
-    by = grouping(settings)
-    planned = planned_groups(run, read, by, settings.agent.group_size)
+    by = resolve_group_by(settings)
+    planned = read_planned_groups(run, read, by, settings.agent.group_size)
     index.one(_PLANNED, [planned.episodes, planned.groups, planned.greedy, len(planned.episodes)])
-    of_read = attempts(f"iteration IN ({', '.join(map(str, read))})")
-    index.one(_BATCH.format(attempts=of_read, reason=REASON))
+    of_read = attempts_sql(f"iteration IN ({', '.join(map(str, read))})")
+    index.one(_BATCH.format(attempts=of_read, reason=REASON_COLUMN))
     _refuse_unplanned(index, run)
     counts = _counts(index)
     _refuse_empty(counts, run)
     _refuse_untold(index)
-    sampling = sampling_of(run, index)
+    sampling = require_one_sampling(run, index)
     damaged = tuple(damaged_lines(run, index, read))
     replay = None
     if algorithm(run, settings) == "webrl":
@@ -197,7 +201,7 @@ def plan_batch(run: RunDir, settings: Settings, index: Index) -> RlPlan:
     return RlPlan(iteration, tuple(read), how, by, sampling, counts, damaged, replay, index)
 
 
-def _counts(index: Index) -> Counts:
+def _counts(index: Index) -> BatchCounts:
     masked, failures, policies = (Counter[str]() for _ in range(3))
     usable: Counter[bool] = Counter()  # by whether it is greedy
     steps = 0
@@ -209,10 +213,10 @@ def _counts(index: Index) -> Counts:
             usable[row["greedy"]] += count
         else:
             masked[row["reason"]] += count
-        if row["reason"] == Masked.FAILURE:
+        if row["reason"] == MaskReason.FAILURE:
             failures[row["failure"]] += count
     groups = index.one(_GROUPS)
-    return Counts(
+    return BatchCounts(
         trajectories=policies.total(),
         steps=steps,
         groups=groups["groups"],
@@ -230,12 +234,12 @@ def _refuse_untold(index: Index) -> None:
     found = index.one(_UNTOLD)
     if found["count"]:
         others = f" (and {found['count'] - 1} more)" if found["count"] > 1 else ""
-        raise untold(f"{found['first']}{others}", "token ids", found["policy"])
+        raise missing_tokens_error(f"{found['first']}{others}", "token ids", found["policy"])
 
 
 def _refuse_pictures(index: Index) -> None:
     for row in index.rows(_PICTURES):
-        raise with_pictures(row["id"])
+        raise pictures_error(row["id"])
 
 
 def _refuse_unplanned(index: Index, run: RunDir) -> None:
@@ -247,12 +251,12 @@ def _refuse_unplanned(index: Index, run: RunDir) -> None:
         )
 
 
-def _refuse_empty(counts: Counts, run: RunDir) -> None:
+def _refuse_empty(counts: BatchCounts, run: RunDir) -> None:
     if not counts.trained:
         found = {**counts.masked, "greedy": counts.greedy}
         reasons = ", ".join(f"{count} x {reason}" for reason, count in found.items() if count)
         rewarded = f"webgym judge {run.root}, or webgym score {run.root} --orm MODEL"
         raise WebGymError(
             f"{run.root}: no trajectory has a reward to learn from ({reasons or 'there is none'})",
-            hint=rewarded if Masked.REWARD_UNKNOWN in counts.masked else f"webgym inspect-buffer {run.root}",
+            hint=rewarded if MaskReason.REWARD_UNKNOWN in counts.masked else f"webgym inspect-buffer {run.root}",
         )

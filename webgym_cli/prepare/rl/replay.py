@@ -9,64 +9,64 @@ from itertools import groupby
 from typing import Any
 
 from webgym_cli.errors import StoreError
-from webgym_cli.prepare.rl.drop_reasons import OF_ACTIONS, OF_TRAJECTORIES, Unreplayed
-from webgym_cli.prepare.rl.logprob_cache import digest_of
-from webgym_cli.prepare.rl.perplexity import outside, perplexity
-from webgym_cli.prepare.rl.replay_plan import Candidate
-from webgym_cli.prepare.rl.score import Weighed, Weights
-from webgym_cli.prepare.rl.states import Action, Tokens, actions
-from webgym_cli.prepare.sft.sampling import shuffled
+from webgym_cli.prepare.rl.drop_reasons import ACTION_REASONS, TRAJECTORY_REASONS, ReplayDropReason
+from webgym_cli.prepare.rl.logprob_cache import digest_action
+from webgym_cli.prepare.rl.perplexity import compute_perplexity, find_window_violation
+from webgym_cli.prepare.rl.replay_plan import ReplayCandidate
+from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
+from webgym_cli.prepare.rl.states import ActionTokenizer, TokenizedAction, tokenize_actions
+from webgym_cli.prepare.sft.sampling import shuffle_by_seed
 from webgym_cli.store.buffer import read
 
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class ReplaySelection:
     """What is taken over of what was scored."""
 
-    chosen: tuple[Weighed, ...]
+    chosen: tuple[ScoredAction, ...]
     """By candidate and step."""
     figures: dict[str, Any]
     """What `dropped.json` tells of the experience: what there was, and every reason with its count."""
 
 
-def draw(weights: Weights, current_rows: int) -> Draw:
+def select_replay(weights: ScoringResult, current_rows: int) -> ReplaySelection:
     """Return what is taken over: of the actions within the window as many as the cap allows, drawn by the seed."""
     plan, dropped = weights.plan, Counter(weights.dropped)
-    within: list[Weighed] = []
+    within: list[ScoredAction] = []
     for one in weights.weighed:
-        if (side := outside(one.mean, plan.how)) is None:
+        if (side := find_window_violation(one.mean, plan.how)) is None:
             within.append(one)
         else:
             dropped[side.value] += 1
-    chosen = shuffled(within, plan.seed)[: plan.cap(current_rows)]
-    dropped[Unreplayed.OVER_RATIO.value] = len(within) - len(chosen)
+    chosen = shuffle_by_seed(within, plan.seed)[: plan.cap(current_rows)]
+    dropped[ReplayDropReason.OVER_RATIO.value] = len(within) - len(chosen)
     whole = Counter(plan.dropped) + weights.dropped_trajectories
     figures = {
         "runs": [str(run) for run in plan.runs],
         "policy": plan.policy,
         "trajectories": plan.trajectories,
-        "dropped_trajectories": {reason.value: whole[reason.value] for reason in OF_TRAJECTORIES},
+        "dropped_trajectories": {reason.value: whole[reason.value] for reason in TRAJECTORY_REASONS},
         "scored_actions": len(weights.weighed),
-        "dropped_actions": {reason.value: dropped[reason.value] for reason in OF_ACTIONS},
+        "dropped_actions": {reason.value: dropped[reason.value] for reason in ACTION_REASONS},
         "at_most": plan.cap(current_rows),
         "replayed": len(chosen),
         "damaged_lines": weights.damaged,
     }
-    return Draw(tuple(sorted(chosen, key=lambda one: (one.candidate, one.step))), figures)
+    return ReplaySelection(tuple(sorted(chosen, key=lambda one: (one.candidate, one.step))), figures)
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayWriter:
     """The lines of what is taken over. Trajectories are numbered after those of the iteration, each its own group."""
 
-    weights: Weights
-    tokens: Tokens
+    weights: ScoringResult
+    tokens: ActionTokenizer
     first_number: int
     first_group: int
 
-    def lines(self, chosen: Sequence[Weighed]) -> Iterator[tuple[Line, list[Line]]]:
+    def lines(self, chosen: Sequence[ScoredAction]) -> Iterator[tuple[Line, list[Line]]]:
         """Yield the line of each trajectory with its rows. Raises `StoreError` for one that changed since its score."""
         for place, (candidate, of_one) in enumerate(groupby(chosen, key=lambda one: one.candidate)):
             of = self.weights.plan.candidates[candidate]
@@ -81,15 +81,15 @@ class Replay:
                 "greedy": False,
                 "replayed": True,
             }
-            known = actions(read(of.run, of.place, without=("logprobs",)), self.tokens)
-            if isinstance(known, Unreplayed):
+            known = tokenize_actions(read(of.run, of.place, without=("logprobs",)), self.tokens)
+            if isinstance(known, ReplayDropReason):
                 raise _changed(of)
             last = len(known) - 1
             rows = [self._row(of, known[one.step], one, last=one.step == last) for one in of_one]
             yield line, [{"trajectory": of.place.id, "number": number, "group": group, **row} for row in rows]
 
-    def _row(self, of: Candidate, action: Action, weighed: Weighed, *, last: bool) -> Line:
-        logprobs = self.weights.known.get(digest_of(action))
+    def _row(self, of: ReplayCandidate, action: TokenizedAction, weighed: ScoredAction, *, last: bool) -> Line:
+        logprobs = self.weights.known.get(digest_action(action))
         if logprobs is None:
             raise _changed(of)
         return {
@@ -103,13 +103,13 @@ class Replay:
             "next_prompt": action.after,
             "last": last,
             "replayed": True,
-            "perplexity": perplexity(weighed.mean),
+            "perplexity": compute_perplexity(weighed.mean),
             "tokenized": action.tokenized,
             "source": {"run": str(of.run.root), "trajectory": of.place.id},
         }
 
 
-def _changed(of: Candidate) -> StoreError:
+def _changed(of: ReplayCandidate) -> StoreError:
     return StoreError(
         f"{of.run.root}: {of.place.id} changed while the batch was made", hint="run the same command again"
     )

@@ -12,13 +12,13 @@ from pathlib import Path
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import ReplaySettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.rl.attempts import PLACE, REASON, attempts
-from webgym_cli.prepare.rl.drop_reasons import Unreplayed
+from webgym_cli.prepare.rl.attempts import LINE_REF_COLUMNS, REASON_COLUMN, attempts_sql
+from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 from webgym_cli.records.trajectory import SUCCESS_REWARD
-from webgym_cli.store.buffer import Place
+from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import current, policy_path
 from webgym_cli.store.index.query import Index, open_index
-from webgym_cli.store.index.temporary_index import index_aside
+from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 
 _STORED = """
@@ -33,11 +33,11 @@ _OF_THE_SERVER = {"concurrency", "retries", "timeout", "api_key_env_var"}
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ReplayCandidate:
     """A trajectory whose actions may be taken over."""
 
     run: RunDir
-    place: Place
+    place: LineRef
     task: str
     """The task's id."""
     policy: str
@@ -47,20 +47,22 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Experience:
+class ReplayCandidates:
     """What is stored, less what can't be taken over."""
 
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[ReplayCandidate] = field(default_factory=list)
     """In the order of their runs, by iteration and id."""
     trajectories: int = 0
     """All that were looked at."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """The others, by `Unreplayed`."""
+    """The others, by `ReplayDropReason`."""
     _tasks: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, run: RunDir, index: Index, where: str, replay: ReplaySettings) -> None:
         """Look at the training trajectories of a run for whose iteration a condition holds. Raises `StoreError`."""
-        for row in index.rows(_STORED.format(attempts=attempts(where), reason=REASON, place=PLACE)):
+        for row in index.rows(
+            _STORED.format(attempts=attempts_sql(where), reason=REASON_COLUMN, place=LINE_REF_COLUMNS)
+        ):
             self.trajectories += 1
             told = {name: row.pop(name) for name in ("task", "policy", "reward", "steps")}
             task = (row.pop("site"), row.pop("instruction"))
@@ -68,14 +70,14 @@ class Experience:
             del row["iteration"]
             if reason is None:
                 self._tasks.add(task)
-                self.candidates.append(Candidate(run, Place(**row), **told))
+                self.candidates.append(ReplayCandidate(run, LineRef(**row), **told))
             else:
                 self.dropped[str(reason)] += 1
 
-    def _against(self, task: tuple[str, str], reward: float, replay: ReplaySettings) -> Unreplayed | None:
+    def _against(self, task: tuple[str, str], reward: float, replay: ReplaySettings) -> ReplayDropReason | None:
         if replay.successes_only and reward < SUCCESS_REWARD:
-            return Unreplayed.UNSUCCESSFUL
-        return Unreplayed.REPEATED_TASK if replay.one_per_task and task in self._tasks else None
+            return ReplayDropReason.UNSUCCESSFUL
+        return ReplayDropReason.REPEATED_TASK if replay.one_per_task and task in self._tasks else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,11 @@ class ReplayPlan:
     """Of the draw."""
     runs: tuple[Path, ...]
     """The runs that are read, in the order of precedence; the last one is the run itself."""
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ReplayCandidate, ...]
     trajectories: int
     """All that were looked at."""
     dropped: dict[str, int]
-    """Those of them that are no candidates, by `Unreplayed`."""
+    """Those of them that are no candidates, by `ReplayDropReason`."""
     current_steps: int
     """Actions of the iteration itself, unless the tokens of some can't be told."""
 
@@ -133,7 +135,7 @@ def plan_replay(
 
     Raises `SettingsError` for a folder that is no run, and `StoreError` for an index that can't be read.
     """
-    how, experience = settings.rl.replay, Experience()
+    how, experience = settings.rl.replay, ReplayCandidates()
     others = _other_runs(run, how) if how.ratio else []
     if how.ratio:
         for other in others:
@@ -171,5 +173,5 @@ def _other_runs(run: RunDir, how: ReplaySettings) -> list[RunDir]:
 @contextmanager
 def _index_of(run: RunDir) -> Iterator[Index]:
     """Open the index of a run in which nothing may be written. Raises `StoreError`."""
-    with index_aside(run) as aside, open_index(aside) as index:
+    with temporary_index(run) as aside, open_index(aside) as index:
         yield index

@@ -14,7 +14,7 @@ from typing import Protocol
 from webgym_cli.agent.policy import token_digest
 from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.rl.drop_reasons import Masked
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
 
@@ -27,7 +27,7 @@ Size = tuple[int, int]
 """Width and height of a picture in pixels."""
 
 
-class Tokens(Protocol):
+class PromptTokenizer(Protocol):
     """What renders a prompt: `agent.tokens.ModelTokens`."""
 
     @property
@@ -41,7 +41,7 @@ class Tokens(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ServedTurn:
     """A step as the server saw and answered it."""
 
     step: int
@@ -59,7 +59,7 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Row:
+class TokenRow:
     """One sequence of the model: a turn, or several of which each goes on where the one before ended."""
 
     steps: list[int] = field(default_factory=list)
@@ -71,12 +71,12 @@ class Row:
     images: tuple[str, ...] = ()
     sizes: tuple[Size, ...] = ()
 
-    def goes_on(self, turn: Turn) -> bool:
+    def goes_on(self, turn: ServedTurn) -> bool:
         """Whether a turn's prompt begins with exactly this row: its tokens, and the same pictures at them."""
         length, pictures = len(self.input_ids), len(self.images)
         return turn.prompt[:length] == self.input_ids and turn.images[:pictures] == self.images
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: ServedTurn) -> None:
         """Add the part of a turn that is new; an empty row takes all of it."""
         new = turn.prompt[len(self.input_ids) :]
         self.steps.append(turn.step)
@@ -86,35 +86,35 @@ class Row:
         self.images, self.sizes = turn.images, turn.sizes
 
 
-def rows(turns: Iterable[Turn], *, merge: bool) -> Iterator[Row]:
+def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow]:
     """Yield the rows of a trajectory's turns, in their order. `merge`: a row may hold several."""
-    row: Row | None = None
+    row: TokenRow | None = None
     for turn in turns:
         if row is not None and not (merge and row.goes_on(turn)):
             yield row
             row = None
-        row = row or Row()
+        row = row or TokenRow()
         row.add(turn)
     if row is not None:
         yield row
 
 
-def turns(trajectory: Trajectory, tokens: Tokens) -> list[Turn] | Masked:
+def read_turns(trajectory: Trajectory, tokens: PromptTokenizer) -> list[ServedTurn] | MaskReason:
     """Return the turns of a trajectory, or why they can't be told.
 
     Raises `SettingsError` where the server gave no token ids or log-probabilities: that concerns the whole rollout.
     """
     shots = {shot.sha256: shot for step in trajectory.steps for shot in step.observation.pictures}
-    found: list[Turn] = []
+    found: list[ServedTurn] = []
     for index, step in enumerate(trajectory.steps):
         turn = _turn(trajectory, index, step, shots, tokens)
-        if isinstance(turn, Masked):
+        if isinstance(turn, MaskReason):
             return turn
         found.append(turn)
     return found
 
 
-def untold(where: str, what: str, policy: str) -> SettingsError:
+def missing_tokens_error(where: str, what: str, policy: str) -> SettingsError:
     """Return the error for a rollout whose server did not tell what policy gradients need."""
     return SettingsError(
         f"rollout.policy: {where} has no {what} (policy {policy}): the reinforcement learning needs a server that "
@@ -124,7 +124,7 @@ def untold(where: str, what: str, policy: str) -> SettingsError:
     )
 
 
-def with_pictures(where: str) -> SettingsError:
+def pictures_error(where: str) -> SettingsError:
     """Return the error for `webrl` on episodes whose prompts have pictures."""
     return SettingsError(
         f"train.algorithm=webrl: the prompts of {where} have pictures: it reads states as text alone",
@@ -134,21 +134,21 @@ def with_pictures(where: str) -> SettingsError:
 
 
 def _turn(
-    trajectory: Trajectory, index: int, step: Step, shots: Mapping[str, Screenshot], tokens: Tokens
-) -> Turn | Masked:
+    trajectory: Trajectory, index: int, step: Step, shots: Mapping[str, Screenshot], tokens: PromptTokenizer
+) -> ServedTurn | MaskReason:
     sampled, logprobs, digest = _told(trajectory, index, step)
     if not sampled or len(logprobs) != len(sampled) or not all(map(_possible, logprobs)):
-        return Masked.LOGPROBS_UNUSABLE
+        return MaskReason.LOGPROBS_UNUSABLE
     if tokens.placeholder in sampled:
-        return Masked.PLACEHOLDER_SAMPLED
+        return MaskReason.PLACEHOLDER_SAMPLED
     prompt = render_step(trajectory, index)
     if prompt.digest != step.prompt_digest:
-        return Masked.PROMPT_CHANGED
+        return MaskReason.PROMPT_CHANGED
     sizes = _sizes(prompt, shots)
     ids = tokens.prompt_ids(prompt.messages, sizes)
     if token_digest(ids) != digest:
-        return Masked.PROMPT_TOKENS_CHANGED
-    return Turn(index, ids, sampled, logprobs, prompt.images, tuple(sizes))
+        return MaskReason.PROMPT_TOKENS_CHANGED
+    return ServedTurn(index, ids, sampled, logprobs, prompt.images, tuple(sizes))
 
 
 def _told(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:
@@ -158,7 +158,7 @@ def _told(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ..
         names = ("token ids", "log-probabilities", "digest of the prompt's token ids")
         values = (told.token_ids, told.logprobs, told.prompt_token_digest)
         missing = [name for name, value in zip(names, values, strict=True) if value is None]
-        raise untold(f"step {index} of {trajectory.id}", " and no ".join(missing), trajectory.policy)
+        raise missing_tokens_error(f"step {index} of {trajectory.id}", " and no ".join(missing), trajectory.policy)
     return told.token_ids, told.logprobs, told.prompt_token_digest
 
 

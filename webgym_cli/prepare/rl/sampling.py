@@ -16,7 +16,7 @@ FROM rl_batch WHERE reason IS NULL AND NOT greedy GROUP BY sampling ORDER BY cou
 """
 
 
-def sampling_of(run: RunDir, index: Index) -> Sampling:
+def require_one_sampling(run: RunDir, index: Index) -> Sampling:
     """Return what all trajectories that are to be trained were sampled from; their log-probabilities are of just that.
 
     Raises `SettingsError` where it is not known or not the same of all, where nothing was sampled, and where the

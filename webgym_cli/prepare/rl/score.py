@@ -10,17 +10,17 @@ from typing import Protocol
 
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.jobs.workers import run_workers
-from webgym_cli.prepare.rl.drop_reasons import Unreplayed
-from webgym_cli.prepare.rl.logprob_cache import KnownLogprobs, digest_of
-from webgym_cli.prepare.rl.perplexity import mean_logprob
-from webgym_cli.prepare.rl.replay_plan import Candidate, ReplayPlan
-from webgym_cli.prepare.rl.states import Action, Tokens, actions
+from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.prepare.rl.logprob_cache import LogprobCache, digest_action
+from webgym_cli.prepare.rl.perplexity import compute_mean_logprob
+from webgym_cli.prepare.rl.replay_plan import ReplayCandidate, ReplayPlan
+from webgym_cli.prepare.rl.states import ActionTokenizer, TokenizedAction, tokenize_actions
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.buffer import read
 from webgym_cli.store.run import RunDir
 
 
-class Asked(Protocol):
+class LogprobClient(Protocol):
     """Who tells how probable tokens are: `agent.prompt_logprobs.PromptLogprobs`."""
 
     async def of(self, prompt: list[int], response: tuple[int, ...]) -> list[float] | None:
@@ -28,12 +28,12 @@ class Asked(Protocol):
         ...
 
 
-Reach = Callable[[], Awaitable[Asked]]
+ClientFactory = Callable[[], Awaitable[LogprobClient]]
 """Gives who is asked; a server may have to start first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class ScoredAction:
     """An action with what the policy thinks of it."""
 
     candidate: int
@@ -44,39 +44,46 @@ class Weighed:
 
 
 @dataclass(slots=True)
-class Weights:
+class ScoringResult:
     """What came of the scoring."""
 
     plan: ReplayPlan
-    known: KnownLogprobs
-    weighed: list[Weighed] = field(default_factory=list)
+    known: LogprobCache
+    weighed: list[ScoredAction] = field(default_factory=list)
     """By candidate and step."""
     dropped_trajectories: Counter[str] = field(default_factory=Counter)
-    """Candidates whose actions can't be told, by `Unreplayed`."""
+    """Candidates whose actions can't be told, by `ReplayDropReason`."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Actions that have no score, by `Unreplayed`."""
+    """Actions that have no score, by `ReplayDropReason`."""
     damaged: list[str] = field(default_factory=list)
     asked: int = 0
     """Actions for which the server was asked; of the others it was known."""
 
 
-class Weighing:
+class LogprobScoring:
     """A scoring under way."""
 
     def __init__(
-        self, plan: ReplayPlan, run: RunDir, tokens: Tokens, sink: EventSink, *, limit: int | None, reach: Reach
+        self,
+        plan: ReplayPlan,
+        run: RunDir,
+        tokens: ActionTokenizer,
+        sink: EventSink,
+        *,
+        limit: int | None,
+        reach: ClientFactory,
     ) -> None:
         """Ask nothing yet. `limit`: the longest row in tokens. Raises `StoreError` where the scores can't be read."""
         self._plan, self._tokens, self._sink, self._limit, self._reach = plan, tokens, sink, limit, reach
         try:
-            self._found = Weights(plan, KnownLogprobs(run.action_logprobs, plan.policy))
+            self._found = ScoringResult(plan, LogprobCache(run.action_logprobs, plan.policy))
         except OSError as error:
             raise StoreError(f"{run.action_logprobs}: can't be read: {error.strerror or error}") from error
-        self._client: Asked | None = None
+        self._client: LogprobClient | None = None
         self._first = asyncio.Lock()
         self._done = 0
 
-    async def execute(self) -> Weights:
+    async def execute(self) -> ScoringResult:
         """Score all that is not known and return it.
 
         Raises `SettingsError` where all experience has pictures, and `WebGymError` when the server is down or takes
@@ -90,10 +97,10 @@ class Weighing:
         self._found.weighed.sort(key=lambda one: (one.candidate, one.step))
         return self._found
 
-    async def _work(self, waiting: Iterator[tuple[int, Candidate]]) -> None:
+    async def _work(self, waiting: Iterator[tuple[int, ReplayCandidate]]) -> None:
         for number, candidate in waiting:
             told = await asyncio.to_thread(self._actions, candidate)
-            if isinstance(told, Unreplayed):
+            if isinstance(told, ReplayDropReason):
                 self._found.dropped_trajectories[told.value] += 1
             else:
                 for action in told:
@@ -101,28 +108,28 @@ class Weighing:
             self._done += 1
             self._tell()
 
-    def _actions(self, candidate: Candidate) -> list[Action] | Unreplayed:
+    def _actions(self, candidate: ReplayCandidate) -> list[TokenizedAction] | ReplayDropReason:
         """Return a candidate's actions, or why they can't be told."""
         try:
-            return actions(read(candidate.run, candidate.place, without=("logprobs",)), self._tokens)
+            return tokenize_actions(read(candidate.run, candidate.place, without=("logprobs",)), self._tokens)
         except StoreError as error:
             self._found.damaged.append(str(error))
             self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})
-            return Unreplayed.DAMAGED
+            return ReplayDropReason.DAMAGED
 
-    async def _weigh(self, number: int, action: Action) -> None:
+    async def _weigh(self, number: int, action: TokenizedAction) -> None:
         if not action.said:
-            self._found.dropped[Unreplayed.EMPTY_ACTION.value] += 1
+            self._found.dropped[ReplayDropReason.EMPTY_ACTION.value] += 1
         elif self._limit is not None and action.longest > self._limit:
-            self._found.dropped[Unreplayed.TOO_LONG.value] += 1
+            self._found.dropped[ReplayDropReason.TOO_LONG.value] += 1
         elif (mean := await self._mean(action)) is None:
-            self._found.dropped[Unreplayed.REFUSED.value] += 1
+            self._found.dropped[ReplayDropReason.REFUSED.value] += 1
         else:
-            self._found.weighed.append(Weighed(number, action.step, mean))
+            self._found.weighed.append(ScoredAction(number, action.step, mean))
 
-    async def _mean(self, action: Action) -> float | None:
+    async def _mean(self, action: TokenizedAction) -> float | None:
         """Return the mean log-probability of what was said, asked for unless it is known; None: the server refuses."""
-        digest = digest_of(action)
+        digest = digest_action(action)
         logprobs = self._found.known.get(digest)
         if logprobs is None:
             told = await (await self._server()).of(action.prompt, action.response)
@@ -130,9 +137,9 @@ class Weighing:
                 return None
             self._found.asked += 1
             logprobs = self._found.known.add(digest, told)
-        return mean_logprob(logprobs[: action.said])
+        return compute_mean_logprob(logprobs[: action.said])
 
-    async def _server(self) -> Asked:
+    async def _server(self) -> LogprobClient:
         """Return who is asked, found once; nobody is looked for where all is known."""
         async with self._first:
             if self._client is None:
@@ -147,14 +154,14 @@ class Weighing:
 
     def _refuse_nothing(self) -> None:
         """Raise where a single cause leaves nothing to take over."""
-        pictures = self._found.dropped_trajectories[Unreplayed.PICTURES.value]
+        pictures = self._found.dropped_trajectories[ReplayDropReason.PICTURES.value]
         if pictures == len(self._plan.candidates):
             raise SettingsError(
                 f"rl.replay: the prompts of all {pictures} trajectories of the experience have pictures: a server "
                 "tells log-probabilities of token ids for text alone",
                 hint="roll out with -s context_config.prompt_version=webrl, or -s rl.replay.ratio=0 replays nothing",
             )
-        refused = self._found.dropped[Unreplayed.REFUSED.value]
+        refused = self._found.dropped[ReplayDropReason.REFUSED.value]
         if refused and not self._found.weighed:
             raise WebGymError(
                 f"rl.replay: the server takes none of the {refused} actions of the experience",

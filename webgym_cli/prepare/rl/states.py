@@ -9,11 +9,11 @@ from typing import Protocol
 from webgym_cli.agent.policy import token_digest
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.prepare.rl import rows
-from webgym_cli.prepare.rl.drop_reasons import Unreplayed
+from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 from webgym_cli.records.trajectory import Step, Trajectory
 
 
-class Tokens(rows.Tokens, Protocol):
+class ActionTokenizer(rows.PromptTokenizer, Protocol):
     """What renders a prompt, and what nobody sampled: `agent.tokens.ModelTokens`."""
 
     @property
@@ -27,7 +27,7 @@ class Tokens(rows.Tokens, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class TokenizedAction:
     """What was done in a state, and the state that came of it."""
 
     step: int
@@ -49,7 +49,7 @@ class Action:
         return max(len(self.prompt) + len(self.response), len(self.after))
 
 
-def last_state(trajectory: Trajectory, tokens: rows.Tokens) -> list[int]:
+def render_last_state(trajectory: Trajectory, tokens: rows.PromptTokenizer) -> list[int]:
     """Return the ids of what the last action led to: the same page again, with that action in the history.
 
     Nobody looked at the page once more. Text alone.
@@ -60,38 +60,38 @@ def last_state(trajectory: Trajectory, tokens: rows.Tokens) -> list[int]:
     return tokens.prompt_ids(prompt.messages, [])
 
 
-def actions(trajectory: Trajectory, tokens: Tokens) -> list[Action] | Unreplayed:
+def tokenize_actions(trajectory: Trajectory, tokens: ActionTokenizer) -> list[TokenizedAction] | ReplayDropReason:
     """Return the actions of a trajectory, or why they can't be told."""
     prompts: list[list[int]] = []
     for index, step in enumerate(trajectory.steps):
         ids = _prompt(trajectory, index, step, tokens)
-        if isinstance(ids, Unreplayed):
+        if isinstance(ids, ReplayDropReason):
             return ids
         prompts.append(ids)
     said = [_response(step, tokens) for step in trajectory.steps]
     if any(tokens.placeholder in response for response, _ in said):
-        return Unreplayed.PLACEHOLDER
-    after = [*prompts[1:], last_state(trajectory, tokens)]
+        return ReplayDropReason.PLACEHOLDER
+    after = [*prompts[1:], render_last_state(trajectory, tokens)]
     return [
-        Action(index, prompts[index], response, _said(step, response, tokens.stop), tokenized, after[index])
+        TokenizedAction(index, prompts[index], response, _said(step, response, tokens.stop), tokenized, after[index])
         for index, (step, (response, tokenized)) in enumerate(zip(trajectory.steps, said, strict=True))
     ]
 
 
-def _prompt(trajectory: Trajectory, index: int, step: Step, tokens: Tokens) -> list[int] | Unreplayed:
+def _prompt(trajectory: Trajectory, index: int, step: Step, tokens: ActionTokenizer) -> list[int] | ReplayDropReason:
     """Return the ids of a step's prompt; where a server told its own, they are proved to be the same."""
     prompt = render_step(trajectory, index)
     if prompt.images:
-        return Unreplayed.PICTURES
+        return ReplayDropReason.PICTURES
     ids = tokens.prompt_ids(prompt.messages, [])
     if _sampled(step) is None:
         return ids
     if prompt.digest != step.prompt_digest:
-        return Unreplayed.PROMPT_CHANGED
-    return ids if token_digest(ids) == step.generation.prompt_token_digest else Unreplayed.PROMPT_TOKENS_CHANGED
+        return ReplayDropReason.PROMPT_CHANGED
+    return ids if token_digest(ids) == step.generation.prompt_token_digest else ReplayDropReason.PROMPT_TOKENS_CHANGED
 
 
-def _response(step: Step, tokens: Tokens) -> tuple[tuple[int, ...], bool]:
+def _response(step: Step, tokens: ActionTokenizer) -> tuple[tuple[int, ...], bool]:
     """Return the ids of a response, and whether they are those of its text."""
     sampled = _sampled(step)
     if sampled is not None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.prepare.sft.filters import Drop, Filter, Pipeline, pipeline, reason
-from webgym_cli.prepare.sft.sampling import UNIFORM, by_position, priority, seed_of
-from webgym_cli.store.buffer import Place
+from webgym_cli.prepare.sft.filters import DropReason, Filter, FilterPipeline, build_filters, build_reason_sql
+from webgym_cli.prepare.sft.sampling import UNIFORM, position_key_sql, priority_sql, resolve_seed
+from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.index.query import Index
 
 _TRAJECTORIES = """
@@ -51,10 +51,10 @@ ORDER BY key, priority
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class StepCandidate:
     """An eligible step."""
 
-    place: Place
+    place: LineRef
     """Where its trajectory stands."""
     task: str
     """The task's id."""
@@ -64,7 +64,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CandidateCounts:
     """What was looked at, what is eligible, and what each filter dropped."""
 
     trajectories: int
@@ -83,24 +83,24 @@ class Counts:
     """Of the set of eligible steps, in whichever order and files they were stored: their priorities, joined by XOR."""
 
 
-class Pool:
+class CandidateTable:
     """The eligible steps of some iterations, inside an open index. An index holds one pool: the newest."""
 
     def __init__(self, index: Index, settings: Settings, iteration: int, read: Sequence[int]) -> None:
         """Pick them. `iteration`: the one that is trained. `read`: those that are drawn from. Raises `StoreError`."""
         self._index = index
         self._read = read
-        self._filters = pipeline(settings)
+        self._filters = build_filters(settings)
         self.by_position = settings.algorithm_config.weighting == "position"
         """Whether each step has a weight of its own, so that all are one share."""
         numbers = ", ".join(map(str, read))
-        expression, parameters = reason(self._filters.trajectories)
+        expression, parameters = build_reason_sql(self._filters.trajectories)
         index.one(_TRAJECTORIES.format(reason=expression, read=numbers), parameters)
-        order = priority(f"concat('{seed_of(settings)}/{iteration}/', id, '/', step)")
+        order = priority_sql(f"concat('{resolve_seed(settings)}/{iteration}/', id, '/', step)")
         power = settings.algorithm_config.recency_bias_power if self.by_position else None
         index.one(*_steps_statement(self._filters, order, numbers, power))
 
-    def counts(self) -> Counts:
+    def counts(self) -> CandidateCounts:
         """Count what there is, by filter and by iteration."""
         trajectories = dict.fromkeys((item.drop.value for item in self._filters.trajectories), 0)
         failures: dict[str, int] = {}
@@ -110,7 +110,7 @@ class Pool:
             if row["reason"] is not None:
                 trajectories[row["reason"]] += row["count"]
                 beside += row["steps"]
-            if row["reason"] == Drop.FAILURE:
+            if row["reason"] == DropReason.FAILURE:
                 failures[row["failure"]] = row["count"]
         dropped = dict.fromkeys((item.drop.value for item in (*self._filters.steps, *self._filters.together)), 0)
         eligible, fingerprint = dict.fromkeys(self._read, 0), 0
@@ -120,7 +120,7 @@ class Pool:
                 fingerprint ^= row["digest"]
             else:
                 dropped[row["reason"]] += row["count"]
-        return Counts(
+        return CandidateCounts(
             trajectories=total,
             steps=steps,
             eligible=eligible,
@@ -137,7 +137,7 @@ class Pool:
         found = self._index.rows(f"SELECT iteration, count(*) AS count FROM ({chosen}) GROUP BY iteration", [count])
         return {**dict.fromkeys(self._read, 0), **{row["iteration"]: row["count"] for row in found}}
 
-    def page(self, iteration: int, offset: int, limit: int) -> list[Candidate]:
+    def page(self, iteration: int, offset: int, limit: int) -> list[StepCandidate]:
         """Return the next steps in the order of the draw, of one iteration or, by position, of all."""
         share = "true" if self.by_position else f"iteration = {iteration:d}"
         return [_candidate(row) for row in self._index.rows(_PAGE.format(share=share), [limit, offset])]
@@ -146,9 +146,9 @@ class Pool:
         return self._index.rows(f"SELECT {columns} FROM prepare_{table} GROUP BY ALL")
 
 
-def _steps_statement(filters: Pipeline, order: str, read: str, power: float | None) -> tuple[str, list[Any]]:
+def _steps_statement(filters: FilterPipeline, order: str, read: str, power: float | None) -> tuple[str, list[Any]]:
     """Return the statement that makes the table of steps. `power`: of the weights by position; None: by iteration."""
-    expression, parameters = reason(filters.steps)
+    expression, parameters = build_reason_sql(filters.steps)
     layers, last = "", "looked_at"
     for item in filters.together:
         layers += _layer(item, last)
@@ -156,7 +156,7 @@ def _steps_statement(filters: Pipeline, order: str, read: str, power: float | No
         parameters += item.parameters
     if power is not None:
         layers, last = layers + _IN_TIME.format(before=last), "in_time"
-    key = UNIFORM if power is None else by_position(power)
+    key = UNIFORM if power is None else position_key_sql(power)
     statement = _STEPS.format(priority=order, reason=expression, read=read, layers=layers, key=key, last=last)
     return statement, parameters
 
@@ -165,6 +165,6 @@ def _layer(item: Filter, before: str) -> str:
     return _LAYER.format(name=item.drop.value, predicate=item.predicate, before=before)
 
 
-def _candidate(row: dict[str, Any]) -> Candidate:
+def _candidate(row: dict[str, Any]) -> StepCandidate:
     task, iteration, step = row.pop("task"), row.pop("iteration"), row.pop("step")
-    return Candidate(place=Place(**row), task=task, iteration=iteration, step=step)
+    return StepCandidate(place=LineRef(**row), task=task, iteration=iteration, step=step)

@@ -8,8 +8,8 @@ from webgym_cli.agent import webrl_prompt
 from webgym_cli.agent.prompt import LAYOUTS, render_step, safe_text, system_prompt
 from webgym_cli.agent.prompt_template import Window
 from webgym_cli.config.train import AlgorithmSettings
-from webgym_cli.prepare.sft.convert import with_opening
-from webgym_cli.prepare.sft.filters import Drop, step_drop
+from webgym_cli.prepare.sft.convert import add_thinking_tag
+from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample
 from webgym_cli.records.trajectory import PromptVersion, Step, Trajectory
 
@@ -30,13 +30,13 @@ class Example:
         return f"{self.sample.trajectory}/{self.sample.step}"
 
 
-def step_sample(trajectory: Trajectory, index: int) -> Sample:
+def build_step_sample(trajectory: Trajectory, index: int) -> Sample:
     """Return a step's prompt as it was served, and its reply."""
     prompt = render_step(trajectory, index)
-    return _sample(trajectory, index, (*prompt.messages, reply(trajectory, index)), prompt.images)
+    return _sample(trajectory, index, (*prompt.messages, build_reply(trajectory, index)), prompt.images)
 
 
-def whole_sample(trajectory: Trajectory) -> Sample:
+def build_trajectory_sample(trajectory: Trajectory) -> Sample:
     """Return an episode of at least one step as one conversation.
 
     Each turn shows what was new to the policy, with its screenshot; each reply is whole, thoughts included. That is
@@ -44,7 +44,7 @@ def whole_sample(trajectory: Trajectory) -> Sample:
     conversation with tools is served whole, so its last step's sample is it.
     """
     if trajectory.prompt.tools is not None:
-        return step_sample(trajectory, len(trajectory.steps) - 1)
+        return build_step_sample(trajectory, len(trajectory.steps) - 1)
     if trajectory.prompt.version is PromptVersion.WEBRL:
         return _webrl_sample(trajectory)
     spec = trajectory.prompt.model_copy(update={"history_window": len(trajectory.steps), "max_images": None})
@@ -55,7 +55,7 @@ def whole_sample(trajectory: Trajectory) -> Sample:
         window = Window(spec, trajectory.instruction, trajectory.task.start_url, past, step.observation)
         head = "" if index else layout.head(window)
         messages.append(Message(role="user", content=IMAGE + head + layout.turn(window, index)))
-        messages.append(reply(trajectory, index))
+        messages.append(build_reply(trajectory, index))
     images = tuple(picture.sha256 for step in trajectory.steps for picture in step.observation.pictures)
     return _sample(trajectory, len(trajectory.steps) - 1, tuple(messages), images)
 
@@ -67,35 +67,35 @@ def _webrl_sample(trajectory: Trajectory) -> Sample:
         spec, trajectory.instruction, trajectory.steps[:-1], last.observation, every_page=True
     )
     replies = iter(range(last.index + 1))
-    turns = [reply(trajectory, next(replies)) if turn.role == "assistant" else turn for turn in told]
-    messages = (*webrl_prompt.system_message(spec), *turns, reply(trajectory, last.index))
+    turns = [build_reply(trajectory, next(replies)) if turn.role == "assistant" else turn for turn in told]
+    messages = (*webrl_prompt.system_message(spec), *turns, build_reply(trajectory, last.index))
     return _sample(trajectory, last.index, messages, ())
 
 
-def reply(trajectory: Trajectory, index: int) -> Message:
+def build_reply(trajectory: Trajectory, index: int) -> Message:
     """Return a step's reply as it is trained on: with its thought opened."""
-    text = with_opening(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
+    text = add_thinking_tag(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
     return Message(role="assistant", content=text)
 
 
-def step_unfit(step: Step, settings: AlgorithmSettings, *, wanted: bool) -> Drop | None:
+def find_step_problem(step: Step, settings: AlgorithmSettings, *, wanted: bool) -> DropReason | None:
     """Return why a step's reply is not exported, or None. One that is not wanted need not be an action."""
-    if wanted and (reason := step_drop(step, settings)) is not None:
+    if wanted and (reason := find_step_drop(step, settings)) is not None:
         return reason
     return _unreadable(step)
 
 
-def whole_unfit(trajectory: Trajectory) -> Drop | None:
+def find_trajectory_problem(trajectory: Trajectory) -> DropReason | None:
     """Return why an episode is not exported as one conversation, or None."""
     if not trajectory.steps:
-        return Drop.EMPTY
+        return DropReason.EMPTY
     return next(filter(None, map(_unreadable, trajectory.steps)), None)
 
 
-def _unreadable(step: Step) -> Drop | None:
+def _unreadable(step: Step) -> DropReason | None:
     if not step.response.strip():
-        return Drop.RESPONSE_TOO_SHORT
-    return Drop.RESPONSE_HAS_PLACEHOLDER if safe_text(step.response) != step.response else None
+        return DropReason.RESPONSE_TOO_SHORT
+    return DropReason.RESPONSE_HAS_PLACEHOLDER if safe_text(step.response) != step.response else None
 
 
 def _sample(trajectory: Trajectory, index: int, messages: tuple[Message, ...], images: tuple[str, ...]) -> Sample:

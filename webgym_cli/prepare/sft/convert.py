@@ -9,7 +9,7 @@ from webgym_cli.agent.reasoning import CLOSE, OPEN
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
-from webgym_cli.prepare.sft.filters import Drop
+from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import PromptVersion, Screenshot, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -37,18 +37,18 @@ class Converter:
         self.shortened = 0
         """Those of them that became a sample with a smaller history window than was served."""
 
-    def convert(self, trajectory: Trajectory, index: int) -> Sample | Drop:
+    def convert(self, trajectory: Trajectory, index: int) -> Sample | DropReason:
         """Return the sample of a step, or why there is none."""
-        response = with_opening(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
+        response = add_thinking_tag(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
         if safe_text(response) != response:
-            return Drop.RESPONSE_HAS_PLACEHOLDER
+            return DropReason.RESPONSE_HAS_PLACEHOLDER
         ids = self._tokens.response_ids(response)
         if len(ids) < self._settings.algorithm_config.min_token_length:
-            return Drop.RESPONSE_TOO_SHORT
+            return DropReason.RESPONSE_TOO_SHORT
         if self._differs(trajectory, index, ids):
-            return Drop.RETOKENIZED
+            return DropReason.RETOKENIZED
         fitted = self._fit(trajectory, index, len(ids) + TEMPLATE_TAIL)
-        if isinstance(fitted, Drop):
+        if isinstance(fitted, DropReason):
             return fitted
         prompt, length = fitted
         return Sample(
@@ -70,7 +70,7 @@ class Converter:
             ids = ids[self._opened(trajectory, ids[: len(self._opening)]) :]  # the prompt had opened the thought
         return list(sampled[: len(ids)]) != ids or len(sampled) > len(ids) + 1
 
-    def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | Drop:
+    def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | DropReason:
         """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
         whole = trajectory.prompt.tools is not None or trajectory.prompt.version is PromptVersion.WEBRL
         window = 0 if whole else min(trajectory.prompt.history_window, index)
@@ -91,7 +91,7 @@ class Converter:
             if smaller == window:
                 self.over_long += 1
                 self.longest = max(self.longest, length)
-        return Drop.TOO_LONG
+        return DropReason.TOO_LONG
 
     @cached_property
     def _opening(self) -> list[int]:
@@ -102,13 +102,13 @@ class Converter:
         size = len(self._opening) if trajectory.prompt.thinking else 0
         return size if size and ids[-size:] == self._opening else 0
 
-    def _image_problem(self, pictures: list[Screenshot]) -> Drop | None:
+    def _image_problem(self, pictures: list[Screenshot]) -> DropReason | None:
         limits = self._settings.image
         for picture in pictures:
             if not limits.image_min_pixels <= picture.width * picture.height <= limits.image_max_pixels:
-                return Drop.IMAGE_SIZE
+                return DropReason.IMAGE_SIZE
             if not self._whole(picture.sha256):
-                return Drop.IMAGE_MISSING
+                return DropReason.IMAGE_MISSING
         return None
 
     def _is_whole(self, sha256: str) -> bool:
@@ -119,7 +119,7 @@ class Converter:
         return True
 
 
-def with_opening(response: str, *, thinking: bool) -> str:
+def add_thinking_tag(response: str, *, thinking: bool) -> str:
     """Return a response with its thought opened: the chat template may have done that in the prompt.
 
     The trainer's templates don't, so what was served is only trained when the opening stands in the response.

@@ -16,10 +16,10 @@ from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.plan import PreparePlan
-from webgym_cli.prepare.sft.sampler import Draw, Drawing
-from webgym_cli.prepare.sft.sampling import seed_of, shuffled
-from webgym_cli.prepare.sft.sharegpt import dataset_info, json_array, to_sharegpt
-from webgym_cli.prepare.sft.train_config import train_config, wandb_env
+from webgym_cli.prepare.sft.sampler import SampleResult, StepSampler
+from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
+from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
+from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
 from webgym_cli.records.dataset import DEEPSPEED, PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
@@ -39,17 +39,17 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
 
     The plan's index must be open still. Raises `StoreError`, and `WebGymError` when no drawn step can be used.
     """
-    seed = seed_of(settings)
+    seed = resolve_seed(settings)
     tokens = ModelTokens(str(policy_path(run, settings)))
     converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
-    drawn = Drawing(plan, run, settings, converter, sink).execute()
+    drawn = StepSampler(plan, run, settings, converter, sink).execute()
     over_long = _over_long(converter, settings)
     if converter.over_long:
         sink({"event": "over_cutoff_len", **over_long, "message": _over_long_in_words(over_long)})
     if not drawn.samples:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
-    samples = shuffled(drawn.samples, f"{seed}/{plan.iteration}/order")
+    samples = shuffle_by_seed(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.val_split_ratio, f"{seed}/{plan.iteration}/split")
     left_out = {**_left_out(plan, drawn), "over_cutoff_len": over_long}
     prepared = write_dataset(run, settings, train, validation, left_out, plan.digest(settings))
@@ -63,10 +63,10 @@ def read_prepared(run: RunDir) -> Prepared | None:
     return Prepared.model_validate(read_json(file)) if file.is_file() else None
 
 
-def renew_training(run: RunDir, settings: Settings, sink: EventSink) -> None:
+def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> None:
     """Bring the training's configuration up to settings that changed since `prepare`, so that they reach training.
 
-    A `train_config.yaml` that a person edited stays as it is, and that is said.
+    A `build_train_config.yaml` that a person edited stays as it is, and that is said.
     """
     prepared, file = read_prepared(run), run.dataset / TRAIN_CONFIG
     if prepared is None or not prepared.config_digest or not file.is_file() or prepared.iteration != version(run):
@@ -84,7 +84,7 @@ def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Samp
     trajectories = sorted({sample.trajectory for sample in samples})
     most = max(0, len(trajectories) - 1)  # something must be left to train on
     held_out = min(most, max(1, round(ratio * len(trajectories)))) if ratio else 0
-    chosen = set(shuffled(trajectories, seed)[:held_out])
+    chosen = set(shuffle_by_seed(trajectories, seed)[:held_out])
     train = [sample for sample in samples if sample.trajectory not in chosen]
     return train, [sample for sample in samples if sample.trajectory in chosen]
 
@@ -104,7 +104,7 @@ def write_dataset(
     files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
     digest = hashlib.sha256()
     for name, samples in files.items():
-        content = json_array(to_sharegpt(sample, store.locate) for sample in samples)
+        content = dump_json_array(to_sharegpt(sample, store.locate) for sample in samples)
         digest.update(content.encode())
         write_atomic(folder / name, content)
     newest = current(run)
@@ -118,7 +118,7 @@ def write_dataset(
         val_samples=len(validation),
         created_at=now(),
     )
-    write_json(folder / "dataset_info.json", dataset_info(validation=bool(validation)))
+    write_json(folder / "dataset_info.json", build_dataset_info(validation=bool(validation)))
     write_json(folder / "dropped.json", left_out)
     prepared = _write_training(folder, run, settings, prepared)
     replace_folder(folder, run.dataset)
@@ -126,11 +126,11 @@ def write_dataset(
 
 
 def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Prepared) -> Prepared:
-    """Write `deepspeed.json`, `wandb_env.sh`, `train_config.yaml` and, last, `prepared.json`."""
+    """Write `deepspeed.json`, `build_wandb_env.sh`, `build_train_config.yaml` and, last, `prepared.json`."""
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     if deepspeed is not None:
         write_atomic(folder / DEEPSPEED, find_deepspeed_file(deepspeed).read_bytes())
-    write_atomic(folder / WANDB_ENV, wandb_env(settings, run_id=run_id(run, settings)))
+    write_atomic(folder / WANDB_ENV, build_wandb_env(settings, run_id=run_id(run, settings)))
     config = _train_config(run, settings, prepared)
     write_atomic(folder / TRAIN_CONFIG, config)
     written = prepared.model_copy(update={"config_digest": hashlib.sha256(config.encode()).hexdigest()})
@@ -139,10 +139,10 @@ def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Pre
 
 
 def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
-    """Return the text of `train_config.yaml`."""
+    """Return the text of `build_train_config.yaml`."""
     dataset, model = run.dataset.resolve(), policy_path(run, settings)
     deepspeed = settings.algorithm_config.deepspeed_config_filename
-    config = train_config(
+    config = build_train_config(
         settings,
         dataset_dir=dataset,
         output_dir=run.checkpoints.resolve() / prepared.model_name,
@@ -155,7 +155,7 @@ def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
     return yaml.safe_dump(config, sort_keys=False)
 
 
-def _left_out(plan: PreparePlan, drawn: Draw) -> dict[str, Any]:
+def _left_out(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:
     """Return the content of `dropped.json`, as far as plan and draw know it: every filter in its order."""
     counts = plan.counts
     return {

@@ -17,7 +17,7 @@ from webgym_cli.prepare.sft.sampling import LOT
 from webgym_cli.records.trajectory import Step
 
 
-class Drop(StrEnum):
+class DropReason(StrEnum):
     """Why a trajectory or a step is left out."""
 
     AMBIGUOUS_ID = "ambiguous_id"
@@ -73,7 +73,7 @@ class Drop(StrEnum):
 class Filter:
     """One filter: what it drops, and why."""
 
-    drop: Drop
+    drop: DropReason
     predicate: str
     """A SQL condition that holds for what is left out; null counts as false."""
     parameters: tuple[Any, ...] = ()
@@ -81,7 +81,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class FilterPipeline:
     """The filters that settings switch on, in the order of their looking."""
 
     trajectories: tuple[Filter, ...]
@@ -93,79 +93,81 @@ class Pipeline:
     stands for task, screenshot and response."""
 
 
-def pipeline(settings: Settings) -> Pipeline:
+def build_filters(settings: Settings) -> FilterPipeline:
     """Return the filters of these settings."""
     algorithm, filters = settings.algorithm_config, settings.filters
-    return Pipeline(
-        trajectories=(*_worked(algorithm), *_asked_for(filters)),
-        steps=tuple(_acted(algorithm)),
-        together=tuple(_capped(filters)),
+    return FilterPipeline(
+        trajectories=(*_validity_filters(algorithm), *_user_filters(filters)),
+        steps=tuple(_action_filters(algorithm)),
+        together=tuple(_cap_filters(filters)),
     )
 
 
-def content(settings: Settings) -> tuple[Drop, ...]:
+def list_content_reasons(settings: Settings) -> tuple[DropReason, ...]:
     """Return the reasons that are looked for when a step is drawn, in this order."""
-    retokenized = [Drop.RETOKENIZED] if settings.algorithm_config.filter_retokenized else []
-    near = [Drop.NEAR_DUPLICATE] if settings.filters.near_duplicate_bits is not None else []
-    response = (Drop.RESPONSE_HAS_PLACEHOLDER, Drop.RESPONSE_TOO_SHORT, *retokenized)
-    return (Drop.DAMAGED, *response, Drop.IMAGE_SIZE, Drop.IMAGE_MISSING, Drop.TOO_LONG, *near)
+    retokenized = [DropReason.RETOKENIZED] if settings.algorithm_config.filter_retokenized else []
+    near = [DropReason.NEAR_DUPLICATE] if settings.filters.near_duplicate_bits is not None else []
+    response = (DropReason.RESPONSE_HAS_PLACEHOLDER, DropReason.RESPONSE_TOO_SHORT, *retokenized)
+    return (DropReason.DAMAGED, *response, DropReason.IMAGE_SIZE, DropReason.IMAGE_MISSING, DropReason.TOO_LONG, *near)
 
 
-def reason(filters: Sequence[Filter], otherwise: str = "NULL") -> tuple[str, list[Any]]:
+def build_reason_sql(filters: Sequence[Filter], otherwise: str = "NULL") -> tuple[str, list[Any]]:
     """Return the SQL expression of the first filter that holds, with the values of its `?`; `otherwise` for none."""
     cases = " ".join(f"WHEN {item.predicate} THEN '{item.drop}'" for item in filters)
     expression = f"CASE {cases} ELSE {otherwise} END" if cases else otherwise
     return expression, [value for item in filters for value in item.parameters]
 
 
-def step_drop(step: Step, settings: AlgorithmSettings) -> Drop | None:
+def find_step_drop(step: Step, settings: AlgorithmSettings) -> DropReason | None:
     """Return why a step at hand can't be used, as the filters over `steps` tell it, or None."""
     if step.action is None:
-        return Drop.NO_ACTION
+        return DropReason.NO_ACTION
     if settings.filter_same_screenshot and step.page_changed is False:
-        return Drop.SAME_SCREENSHOT
+        return DropReason.SAME_SCREENSHOT
     return None
 
 
-def _worked(settings: AlgorithmSettings) -> Iterator[Filter]:
+def _validity_filters(settings: AlgorithmSettings) -> Iterator[Filter]:
     twice = "SELECT id FROM stored WHERE split = 'train' GROUP BY id HAVING count(*) > 1"
-    yield Filter(Drop.AMBIGUOUS_ID, f"id IN ({twice})")
-    yield Filter(Drop.FAILURE, "failure IS NOT NULL")
-    yield Filter(Drop.EMPTY, "steps = 0")
-    yield Filter(Drop.TOO_FEW_STEPS, "steps < ?", (settings.min_trajectory_steps,))
-    yield Filter(Drop.REWARD_UNKNOWN, "success IS NULL")
+    yield Filter(DropReason.AMBIGUOUS_ID, f"id IN ({twice})")
+    yield Filter(DropReason.FAILURE, "failure IS NOT NULL")
+    yield Filter(DropReason.EMPTY, "steps = 0")
+    yield Filter(DropReason.TOO_FEW_STEPS, "steps < ?", (settings.min_trajectory_steps,))
+    yield Filter(DropReason.REWARD_UNKNOWN, "success IS NULL")
     if settings.filter_successful_only:
-        yield Filter(Drop.UNSUCCESSFUL, "NOT success")
+        yield Filter(DropReason.UNSUCCESSFUL, "NOT success")
 
 
-def _asked_for(settings: FilterSettings) -> Iterator[Filter]:
+def _user_filters(settings: FilterSettings) -> Iterator[Filter]:
     if settings.only_sites:
-        yield Filter(Drop.OTHER_SITE, "NOT list_contains(?, site)", (list(settings.only_sites),))
+        yield Filter(DropReason.OTHER_SITE, "NOT list_contains(?, site)", (list(settings.only_sites),))
     if settings.exclude_sites:
-        yield Filter(Drop.OTHER_SITE, "list_contains(?, site)", (list(settings.exclude_sites),))
+        yield Filter(DropReason.OTHER_SITE, "list_contains(?, site)", (list(settings.exclude_sites),))
     if settings.difficulties:
-        yield Filter(Drop.OTHER_BAND, "NOT list_contains(?, band)", ([band.value for band in settings.difficulties],))
+        yield Filter(
+            DropReason.OTHER_BAND, "NOT list_contains(?, band)", ([band.value for band in settings.difficulties],)
+        )
     if settings.max_age_hours is not None:
         newest = "(SELECT max(epoch_ms(started_at)) FROM stored WHERE split = 'train')"
         oldest = f"{newest} - ? * 3600000"
-        yield Filter(Drop.TOO_OLD, f"epoch_ms(started_at) < {oldest}", (settings.max_age_hours,))
+        yield Filter(DropReason.TOO_OLD, f"epoch_ms(started_at) < {oldest}", (settings.max_age_hours,))
     if settings.min_agreement > 0:
-        yield Filter(Drop.JUDGE_DIVIDED, "NOT scored_by_environment AND agreement < ?", (settings.min_agreement,))
+        yield Filter(DropReason.JUDGE_DIVIDED, "NOT scored_by_environment AND agreement < ?", (settings.min_agreement,))
 
 
-def _acted(settings: AlgorithmSettings) -> Iterator[Filter]:
-    yield Filter(Drop.NO_ACTION, "action IS NULL")
+def _action_filters(settings: AlgorithmSettings) -> Iterator[Filter]:
+    yield Filter(DropReason.NO_ACTION, "action IS NULL")
     if settings.filter_same_screenshot:
-        yield Filter(Drop.SAME_SCREENSHOT, "NOT page_changed")
+        yield Filter(DropReason.SAME_SCREENSHOT, "NOT page_changed")
 
 
-def _capped(settings: FilterSettings) -> Iterator[Filter]:
+def _cap_filters(settings: FilterSettings) -> Iterator[Filter]:
     if settings.drop_older_repeats:
         alike = "PARTITION BY reason IS NULL, shown"
-        yield Filter(Drop.OLDER_REPEAT, f"iteration < max(iteration) OVER ({alike})")
+        yield Filter(DropReason.OLDER_REPEAT, f"iteration < max(iteration) OVER ({alike})")
     caps = {
-        "number": (Drop.TRAJECTORY_CAP, settings.max_steps_per_trajectory),
-        "task": (Drop.TASK_CAP, settings.max_steps_per_task),
+        "number": (DropReason.TRAJECTORY_CAP, settings.max_steps_per_trajectory),
+        "task": (DropReason.TASK_CAP, settings.max_steps_per_task),
     }
     for column, (drop, most) in caps.items():
         if most is not None:

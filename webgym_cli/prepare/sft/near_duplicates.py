@@ -30,7 +30,7 @@ def difference_hash(png: bytes) -> int:
     return bits
 
 
-class Seen:
+class NearDuplicateIndex:
     """The screenshots of the steps that were taken, by task."""
 
     def __init__(self, bits: int) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, WebGymError
-from webgym_cli.prepare.sft.candidates import Counts, Pool
-from webgym_cli.prepare.sft.sampling import quotas
+from webgym_cli.prepare.sft.candidates import CandidateCounts, CandidateTable
+from webgym_cli.prepare.sft.sampling import compute_quotas
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import iterations
+from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
@@ -38,13 +38,13 @@ class PreparePlan:
     """The iteration whose training this is for."""
     read: tuple[int, ...]
     """The iterations that are read, oldest first."""
-    counts: Counts
+    counts: CandidateCounts
     """What is eligible, and what is left out."""
     quotas: dict[int, int]
     """Steps to draw, by iteration; those of the draw by position may come out otherwise where steps are dropped."""
     damaged: tuple[str, ...]
     """Lines that can't be read: file, first byte and reason."""
-    pool: Pool = field(repr=False, compare=False)
+    pool: CandidateTable = field(repr=False, compare=False)
     """Gives the steps to draw, as long as its index is open."""
 
     @property
@@ -88,28 +88,28 @@ class PreparePlan:
 def plan_dataset(run: RunDir, settings: Settings, index: Index) -> PreparePlan:
     """Return the plan for the run's current iteration. Raises `MissingStageError` without any trajectory."""
     iteration = version(run)
-    read = [found for found in iterations(run, Split.TRAIN) if found <= iteration]
+    read = [found for found in list_iterations(run, Split.TRAIN) if found <= iteration]
     read = read[-settings.algorithm_config.last_n_iterations :]
     if not read:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
-    return survey(run, settings, index, iteration, read)
+    return build_plan(run, settings, index, iteration, read)
 
 
-def would_take(run: RunDir, settings: Settings, index: Index) -> dict[str, object]:
+def preview_dataset(run: RunDir, settings: Settings, index: Index) -> dict[str, object]:
     """Return, as JSON, what a dataset of the newest iterations would hold; empty without any trajectory."""
-    read = iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
-    return survey(run, settings, index, version(run), read).to_json() if read else {}
+    read = list_iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
+    return build_plan(run, settings, index, version(run), read).to_json() if read else {}
 
 
-def survey(run: RunDir, settings: Settings, index: Index, iteration: int, read: Sequence[int]) -> PreparePlan:
+def build_plan(run: RunDir, settings: Settings, index: Index, iteration: int, read: Sequence[int]) -> PreparePlan:
     """Ask the index what a dataset would take of these iterations. Raises `StoreError`."""
-    pool = Pool(index, settings, iteration, read)
+    pool = CandidateTable(index, settings, iteration, read)
     counts = pool.counts()
     wanted, power = settings.algorithm_config.positive_samples_to_train, settings.algorithm_config.recency_bias_power
     if pool.by_position:
         shares = counts.eligible if wanted is None else pool.first(wanted)
     else:
-        shares = quotas(counts.eligible, wanted, power)
+        shares = compute_quotas(counts.eligible, wanted, power)
     return PreparePlan(
         iteration=iteration,
         read=tuple(read),

@@ -8,16 +8,16 @@ from itertools import groupby
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
-from webgym_cli.prepare.sft.candidates import Candidate, Pool
+from webgym_cli.prepare.sft.candidates import CandidateTable, StepCandidate
 from webgym_cli.prepare.sft.convert import Converter
-from webgym_cli.prepare.sft.filters import Drop, content
-from webgym_cli.prepare.sft.near_duplicates import Seen
+from webgym_cli.prepare.sft.filters import DropReason, list_content_reasons
+from webgym_cli.prepare.sft.near_duplicates import NearDuplicateIndex
 from webgym_cli.prepare.sft.plan import PreparePlan
-from webgym_cli.prepare.sft.sampling import quotas
+from webgym_cli.prepare.sft.sampling import compute_quotas
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import Place, expect, read
+from webgym_cli.store.buffer import LineRef, prefetch, read
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -28,7 +28,7 @@ SPARE = 16
 
 
 @dataclass(slots=True)
-class Draw:
+class SampleResult:
     """The drawn samples and what the draw left out."""
 
     dropped: dict[str, int]
@@ -39,16 +39,16 @@ class Draw:
     """Lines that could not be read, each named once."""
 
 
-class Queue:
+class CandidatePager:
     """The candidates of a share, fetched as they are needed."""
 
-    def __init__(self, pool: Pool, share: int) -> None:
+    def __init__(self, pool: CandidateTable, share: int) -> None:
         self._pool = pool
         self._share = share
-        self._waiting: list[Candidate] = []
+        self._waiting: list[StepCandidate] = []
         self._fetched = 0
 
-    def take(self, count: int) -> list[Candidate]:
+    def take(self, count: int) -> list[StepCandidate]:
         """Return the next candidates in the order of the draw: fewer than `count` only at the end."""
         while len(self._waiting) < count:
             limit = max(count - len(self._waiting) + count // 10 + SPARE, self._fetched)
@@ -61,7 +61,7 @@ class Queue:
         return taken
 
 
-class Drawing:
+class StepSampler:
     """A draw under way."""
 
     def __init__(
@@ -72,17 +72,17 @@ class Drawing:
         self._sink = sink
         self._algorithm = settings.algorithm_config
         bits = settings.filters.near_duplicate_bits
-        self._seen = None if bits is None else Seen(bits)
+        self._seen = None if bits is None else NearDuplicateIndex(bits)
         self._pictures = ScreenshotStore(run.screenshots)
         self._left = plan.shares
-        self._queues = {share: Queue(plan.pool, share) for share in self._left}
+        self._queues = {share: CandidatePager(plan.pool, share) for share in self._left}
         self._taken: dict[int, list[Sample]] = {share: [] for share in self._left}
         self._tried = 0
         # Log-probabilities decide nothing here, token ids only whether a response is what was sampled.
         self._unread = ("logprobs",) if self._algorithm.filter_retokenized else ("logprobs", "token_ids")
-        self._drawn = Draw({drop.value: 0 for drop in content(settings)})
+        self._drawn = SampleResult({drop.value: 0 for drop in list_content_reasons(settings)})
 
-    def execute(self) -> Draw:
+    def execute(self) -> SampleResult:
         """Draw until each share has its quota; what can't be used makes room for the next. Raises `StoreError`."""
         while missing := self._missing():
             for share, count in missing.items():
@@ -90,7 +90,7 @@ class Drawing:
                 self._left[share] -= count - len(batch)  # nothing, unless another pool took this one's place
                 for candidate, made in self._converted(batch):
                     found = self._unseen(candidate, made)
-                    if isinstance(found, Drop):
+                    if isinstance(found, DropReason):
                         self._drawn.dropped[found.value] += 1
                         self._left[share] -= 1
                     else:
@@ -99,7 +99,7 @@ class Drawing:
         return self._drawn
 
     def _goal(self) -> dict[int, int]:
-        return quotas(self._left, self._algorithm.positive_samples_to_train, self._algorithm.recency_bias_power)
+        return compute_quotas(self._left, self._algorithm.positive_samples_to_train, self._algorithm.recency_bias_power)
 
     def _missing(self) -> dict[int, int]:
         """Return how many samples each share still has to give, the newest first: it is looked at before the older."""
@@ -113,19 +113,21 @@ class Drawing:
                 room -= count
         return missing
 
-    def _converted(self, batch: list[Candidate]) -> Iterator[tuple[Candidate, Sample | Drop]]:
+    def _converted(self, batch: list[StepCandidate]) -> Iterator[tuple[StepCandidate, Sample | DropReason]]:
         """Yield the batch in its order, each candidate with its sample or why there is none."""
-        made: dict[Candidate, Sample | Drop] = {}
+        made: dict[StepCandidate, Sample | DropReason] = {}
         in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
-        expect(self._run, (candidate.place for candidate in in_place))
+        prefetch(self._run, (candidate.place for candidate in in_place))
         for place, of_one in groupby(in_place, key=lambda candidate: candidate.place):
             trajectory = self._read(place)
             for candidate in of_one:
-                made[candidate] = self._converter.convert(trajectory, candidate.step) if trajectory else Drop.DAMAGED
+                made[candidate] = (
+                    self._converter.convert(trajectory, candidate.step) if trajectory else DropReason.DAMAGED
+                )
                 self._tell(len(made), len(batch))
         return ((candidate, made[candidate]) for candidate in batch)
 
-    def _read(self, place: Place) -> Trajectory | None:
+    def _read(self, place: LineRef) -> Trajectory | None:
         """Read a trajectory; None for a damaged one, which is named."""
         try:
             return read(self._run, place, without=self._unread)
@@ -141,12 +143,12 @@ class Drawing:
             total = max(self._tried, sum(self._goal().values()))
             self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
 
-    def _unseen(self, candidate: Candidate, made: Sample | Drop) -> Sample | Drop:
+    def _unseen(self, candidate: StepCandidate, made: Sample | DropReason) -> Sample | DropReason:
         """Return the sample, or that one of its task with nearly the same picture was taken."""
-        if self._seen is None or isinstance(made, Drop) or not made.images:
+        if self._seen is None or isinstance(made, DropReason) or not made.images:
             return made
         try:
             new = self._seen.add(candidate.task, self._pictures.get(made.images[-1]))
         except StoreError:
-            return Drop.IMAGE_MISSING
-        return made if new else Drop.NEAR_DUPLICATE
+            return DropReason.IMAGE_MISSING
+        return made if new else DropReason.NEAR_DUPLICATE

@@ -17,7 +17,7 @@ LOT = "(priority & 18446744073709551615::UHUGEINT)::UBIGINT"
 would not be drawn from by chance alone."""
 
 
-def priority(identity: str) -> str:
+def priority_sql(identity: str) -> str:
     """Return the SQL of a step's priority: 128 bits that the seed decides. The lowest are drawn first.
 
     `identity`: SQL of a text that nothing else has. MD5 gives the same in every version of every database, so that the
@@ -26,7 +26,7 @@ def priority(identity: str) -> str:
     return f"md5_number({identity})"
 
 
-def by_position(power: float) -> str:
+def position_key_sql(power: float) -> str:
     """Return the SQL of the key by which steps are drawn under weights of their own, lowest first.
 
     `position` counts the eligible steps from 1, in time, `count` is how many there are: the weight is (position /
@@ -37,7 +37,7 @@ def by_position(power: float) -> str:
     return f"ln(-ln({UNIFORM})) - {power!r}::DOUBLE * ln(position / count)"
 
 
-def quotas(available: Mapping[int, int], wanted: int | None, power: float) -> dict[int, int]:
+def compute_quotas(available: Mapping[int, int], wanted: int | None, power: float) -> dict[int, int]:
     """Return how many steps each iteration gives.
 
     `available`: eligible steps by iteration. The i-th oldest (i from 0) has the weight (i+1)^power; shares are rounded
@@ -57,12 +57,12 @@ def quotas(available: Mapping[int, int], wanted: int | None, power: float) -> di
     return given
 
 
-def seed_of(settings: Settings) -> int:
+def resolve_seed(settings: Settings) -> int:
     """Return the seed of the draw."""
     return settings.seed if settings.algorithm_config.seed is None else settings.algorithm_config.seed
 
 
-def shuffled(items: Sequence[T], seed: str) -> list[T]:
+def shuffle_by_seed(items: Sequence[T], seed: str) -> list[T]:
     """Return the items in a random order that the seed decides."""
     return random.Random(seed).sample(list(items), len(items))
 

@@ -34,12 +34,12 @@ def refuse_mismatch(sample: Sample) -> None:
         raise ValueError(f"{sample.trajectory}: {placeholders} placeholders for {len(sample.images)} images")
 
 
-def json_array(records: Iterable[dict[str, Any]]) -> str:
+def dump_json_array(records: Iterable[dict[str, Any]]) -> str:
     """Return records as one JSON array, a record a line."""
     return "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n"
 
 
-def dataset_info(*, validation: bool) -> dict[str, Any]:
+def build_dataset_info(*, validation: bool) -> dict[str, Any]:
     """Return LLaMA-Factory's registry of the datasets."""
     files = {TRAIN: "finetune_train.json", **({VALIDATION: "finetune_val.json"} if validation else {})}
     return {name: {"file_name": file, **FORMAT} for name, file in files.items()}

@@ -1,4 +1,4 @@
-"""What training needs beside the samples: LLaMA-Factory's `train_config.yaml` and `wandb_env.sh`. Pure."""
+"""What training needs beside the samples: LLaMA-Factory's `build_train_config.yaml` and `build_wandb_env.sh`. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import require_template
 from webgym_cli.config.train import AlgorithmSettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.sft.sampling import seed_of
+from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.dataset import TRAIN, VALIDATION
 
 
-def train_config(
+def build_train_config(
     settings: Settings,
     *,
     dataset_dir: Path,
@@ -54,7 +54,7 @@ def train_config(
     config |= _loading(algorithm, device, samples)
     config |= {
         "seed": settings.seed,
-        "data_seed": seed_of(settings),
+        "data_seed": resolve_seed(settings),
         "report_to": algorithm.report_to,
         "run_name": settings.log_config.run_name,
     }
@@ -65,8 +65,8 @@ def train_config(
     return config | settings.train.extra
 
 
-def wandb_env(settings: Settings, *, run_id: str | None) -> str:
-    """Return `wandb_env.sh`: export lines that a shell may source, whatever the names contain. Never a key."""
+def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
+    """Return `build_wandb_env.sh`: export lines that a shell may source, whatever the names contain. Never a key."""
     log = settings.log_config
     values = {"WANDB_PROJECT": log.project_name}
     if log.entity_name:

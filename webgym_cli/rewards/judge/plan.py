@@ -11,11 +11,11 @@ from typing import Protocol, TypeVar
 from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.judgement import Judgement, environment_verdict, needs_judge, newest
+from webgym_cli.records.judgement import Judgement, environment_verdict, needs_judge, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.judge import models, settings_digest
-from webgym_cli.store.buffer import Damage, iterations, judgements, stored
+from webgym_cli.store.buffer import CorruptLines, list_iterations, read_judgements, scan_stored
 from webgym_cli.store.run import RunDir
 
 
@@ -130,13 +130,13 @@ class JudgePlan:
 
 def plan_judging(run: RunDir, settings: JudgeSettings, query: JudgeQuery) -> JudgePlan:
     """Return the plan. Raises `UsageError` for an id that is not there, `MissingStageError` without trajectories."""
-    digest, damage = settings_digest(settings), Damage()
+    digest, damage = settings_digest(settings), CorruptLines()
     owed: list[Owed] = []
     skipped: Counter[str] = Counter()
     seen: set[str] = set()
     for trajectory, said in asked_for(run, query, damage):
         seen.add(trajectory.id)
-        last = newest(said, "judge")
+        last = newest_judgement(said, "judge")
         if (skip := _skip(trajectory, last, query.chosen, digest)) is None:
             owed.append(_owed(trajectory, last))
         else:
@@ -151,19 +151,19 @@ def load_owed(run: RunDir, owed: Iterable[OneOwed]) -> Iterator[tuple[OneOwed, T
     for one in owed:
         places.setdefault((one.split, one.iteration), {})[one.id] = one
     for (split, iteration), wanted in places.items():
-        for trajectory in stored(run, split, iteration):
+        for trajectory in scan_stored(run, split, iteration):
             if found := wanted.get(trajectory.id):
                 yield found, trajectory
 
 
-def asked_for(run: RunDir, query: JudgeQuery, damage: Damage) -> Iterator[tuple[Trajectory, list[Judgement]]]:
+def asked_for(run: RunDir, query: JudgeQuery, damage: CorruptLines) -> Iterator[tuple[Trajectory, list[Judgement]]]:
     """Yield the trajectories that are asked for as they were stored, each with its judgements, oldest first."""
     for split in Split if query.split is None else (query.split,):
-        for iteration in iterations(run, split):
+        for iteration in list_iterations(run, split):
             if query.iteration not in (None, iteration):
                 continue
-            said = judgements(run, split, iteration, damage)
-            for trajectory in stored(run, split, iteration, damage):
+            said = read_judgements(run, split, iteration, damage)
+            for trajectory in scan_stored(run, split, iteration, damage):
                 if query.ids is None or trajectory.id in query.ids:
                     yield trajectory, said.get(trajectory.id, [])
 

@@ -10,11 +10,11 @@ from webgym_cli.agent.orm_prompt import prompt_digest
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.judgement import Judgement, environment_verdict, newest
+from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.plan import JudgeQuery, Selection, asked_for, require_found
-from webgym_cli.store.buffer import Damage
+from webgym_cli.store.buffer import CorruptLines
 from webgym_cli.store.run import RunDir
 
 
@@ -85,13 +85,13 @@ class OrmPlan:
 
 def plan_scoring(run: RunDir, settings: OrmSettings, query: JudgeQuery) -> OrmPlan:
     """Return the plan. Raises `UsageError` for an id that is not there, `MissingStageError` without trajectories."""
-    digest, damage = prompt_digest(settings), Damage()
+    digest, damage = prompt_digest(settings), CorruptLines()
     owed: list[ToScore] = []
     skipped: Counter[str] = Counter()
     seen: set[str] = set()
     for trajectory, said in asked_for(run, query, damage):
         seen.add(trajectory.id)
-        last = newest(said, "orm")
+        last = newest_judgement(said, "orm")
         known = last.probability if last is not None and last.settings_digest == digest else None
         if (skip := _skip(trajectory, last, known, settings.threshold, query.chosen)) is None:
             place = (trajectory.id, trajectory.split, trajectory.iteration)

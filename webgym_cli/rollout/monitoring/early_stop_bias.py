@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.records.task import Band, Task
+from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.tasks.site import site_of
 
@@ -24,7 +24,7 @@ class OutcomeGroup:
     """Of all of them."""
     seconds: float = 0.0
     """Of all of them."""
-    bands: Counter[Band] = field(default_factory=Counter)
+    bands: Counter[DifficultyBand] = field(default_factory=Counter)
     sites: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -49,7 +49,9 @@ class OutcomeGroup:
             "episodes": self.count,
             "mean_steps": round(self.steps / self.count, 2) if self.count else None,
             "mean_seconds": round(self.seconds / self.count, 2) if self.count else None,
-            "bands": {band.value: round(self.bands[band] / self.count, 4) for band in Band if self.bands[band]},
+            "bands": {
+                band.value: round(self.bands[band] / self.count, 4) for band in DifficultyBand if self.bands[band]
+            },
         }
 
 
@@ -81,7 +83,7 @@ def _words(finished: OutcomeGroup, cut: OutcomeGroup) -> str:
     means = f"{begun} on average (those that finished took {finished.steps / finished.count:.1f})"
     bands = ", ".join(
         f"{band} {cut.bands[band] / cut.count:.0%} against {finished.bands[band] / finished.count:.0%}"
-        for band in Band
+        for band in DifficultyBand
         if cut.bands[band] or finished.bands[band]
     )
     sites = ", ".join(f"{name} {count}" for name, count in cut.sites.most_common(SITES))

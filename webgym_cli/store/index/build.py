@@ -19,10 +19,17 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import misplaced
+from webgym_cli.store.buffer import find_misplacement
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.fragments import Catalog, Source, Span
-from webgym_cli.store.index.rows import Line, Row, damage_row, judgement_row, step_rows, trajectory_row
+from webgym_cli.store.index.fragments import ByteRange, Catalog, SourceFile
+from webgym_cli.store.index.rows import (
+    LinePosition,
+    Row,
+    build_damage_row,
+    build_judgement_row,
+    build_step_rows,
+    build_trajectory_row,
+)
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import is_json
@@ -43,12 +50,12 @@ _LOCK_TIMEOUT = 600.0
 class SourcePlan:
     """What is to be done for one file of the truth."""
 
-    source: Source
-    covered: tuple[Span, ...]
+    source: SourceFile
+    covered: tuple[ByteRange, ...]
     """What stays."""
     wrong: bool
     """Whether what is there belongs to other content than the file has now."""
-    new: Span
+    new: ByteRange
     """What is to be read."""
 
     @property
@@ -57,7 +64,7 @@ class SourcePlan:
         return not self.new.size and not self.wrong
 
 
-def catch_up(run: RunDir, sink: EventSink | None = None) -> None:
+def update(run: RunDir, sink: EventSink | None = None) -> None:
     """Index what was appended since. Does nothing, and needs no lock, when nothing was. Raises `StoreError`."""
     if all(plan.idle for plan in plan_index(run)):
         return
@@ -77,13 +84,13 @@ def rebuild(run: RunDir, sink: EventSink | None = None) -> None:
 def plan_index(run: RunDir) -> list[SourcePlan]:
     """Return what is to be done for each file of the truth."""
     catalog = Catalog(run)
-    return [_plan(catalog, source) for source in fragments.sources(run)]
+    return [_plan(catalog, source) for source in fragments.list_sources(run)]
 
 
-def superseded(run: RunDir) -> list[Path]:
+def find_superseded(run: RunDir) -> list[Path]:
     """Return fragments of no use: damaged, replaced long ago, incomplete, or of a source that is gone."""
     catalog = Catalog(run)
-    chains = {source.name: catalog.chain(source) for source in fragments.sources(run)}
+    chains = {source.name: catalog.chain(source) for source in fragments.list_sources(run)}
     useless = list(catalog.damaged)
     for table, name, span, path in catalog.everything():
         chain = chains.get(name, [])
@@ -92,23 +99,23 @@ def superseded(run: RunDir) -> list[Path]:
     return sorted(useless)
 
 
-def _plan(catalog: Catalog, source: Source) -> SourcePlan:
+def _plan(catalog: Catalog, source: SourceFile) -> SourcePlan:
     size = source.path.stat().st_size
     chain = catalog.chain(source)
     wrong = bool(chain) and not _still_fits(catalog, source, chain[-1], size)
     if wrong:
         chain = []
     end = chain[-1].end if chain else 0
-    return SourcePlan(source, tuple(chain), wrong, Span(end, _whole_lines(source.path, end, size)))
+    return SourcePlan(source, tuple(chain), wrong, ByteRange(end, _whole_lines(source.path, end, size)))
 
 
-def _still_fits(catalog: Catalog, source: Source, last: Span, size: int) -> bool:
+def _still_fits(catalog: Catalog, source: SourceFile, last: ByteRange, size: int) -> bool:
     """Whether the file still has the content that was indexed: it only grows, unless someone mended or replaced it."""
     if size < last.end:
         return False
-    known = fragments.tail_of(catalog.fragments(source.main, source.name)[last])
+    known = fragments.read_tail_digest(catalog.fragments(source.main, source.name)[last])
     with source.path.open("rb") as file:
-        return fragments.tail_digest(file, last) == known
+        return fragments.compute_tail_digest(file, last) == known
 
 
 def _whole_lines(path: Path, start: int, size: int) -> int:
@@ -141,11 +148,11 @@ def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> No
                 sink({**progress, "transient": True})
         if plan.new.size:
             _join(run, plan.source)
-    for path in superseded(run):
+    for path in find_superseded(run):
         path.unlink(missing_ok=True)
 
 
-def _chunks(path: Path, span: Span) -> Iterator[Span]:
+def _chunks(path: Path, span: ByteRange) -> Iterator[ByteRange]:
     """Yield the span in pieces that end with a line."""
     start = span.start
     with path.open("rb") as file:
@@ -153,42 +160,42 @@ def _chunks(path: Path, span: Span) -> Iterator[Span]:
             file.seek(min(start + _CHUNK, span.end))
             file.readline()
             end = min(file.tell(), span.end)
-            yield Span(start, end)
+            yield ByteRange(start, end)
             start = end
 
 
-def _write(run: RunDir, source: Source, span: Span) -> None:
+def _write(run: RunDir, source: SourceFile, span: ByteRange) -> None:
     rows: dict[str, list[Row]] = {table: [] for table in source.tables}
-    for start, text in fragments.lines(source.path, span):
-        take(run, source, text, start, rows)
+    for start, text in fragments.read_lines(source.path, span):
+        add_line(run, source, text, start, rows)
     with source.path.open("rb") as file:
-        tail = fragments.tail_digest(file, span)
+        tail = fragments.compute_tail_digest(file, span)
     fragments.write(run, source, span, {table: table_of(table, found) for table, found in rows.items()}, tail)
 
 
-def take(
-    run: RunDir, source: Source, text: bytes, start: int, rows: dict[str, list[Row]]
+def add_line(
+    run: RunDir, source: SourceFile, text: bytes, start: int, rows: dict[str, list[Row]]
 ) -> Trajectory | Judgement | None:
     """Add the rows of a line and return its record; of one that can't be used, where it stands and why.
 
     None: it can't be read. A trajectory that is `misplaced` is returned, though its only row is one of damage.
     """
-    line = Line(str(source.path.relative_to(run.root)), start, len(text))
+    line = LinePosition(str(source.path.relative_to(run.root)), start, len(text))
     where = source.split.value, source.iteration, line
     try:
         if source.main == "judgements":
             judgement = Judgement.model_validate_json(text)
-            rows["judgements"].append(judgement_row(judgement, *where))
+            rows["judgements"].append(build_judgement_row(judgement, *where))
             return judgement
         trajectory = Trajectory.model_validate_json(text)
     except ValidationError as error:
-        rows["damage"].append(damage_row(*where, error.errors()[0]["msg"]))
+        rows["damage"].append(build_damage_row(*where, error.errors()[0]["msg"]))
         return None
-    if reason := misplaced(trajectory, source.split, source.iteration):
-        rows["damage"].append(damage_row(*where, reason))
+    if reason := find_misplacement(trajectory, source.split, source.iteration):
+        rows["damage"].append(build_damage_row(*where, reason))
     else:
-        rows["trajectories"].append(trajectory_row(trajectory, line))
-        rows["steps"] += step_rows(trajectory)
+        rows["trajectories"].append(build_trajectory_row(trajectory, line))
+        rows["steps"] += build_step_rows(trajectory)
     return trajectory
 
 
@@ -214,7 +221,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     return True
 
 
-def _join(run: RunDir, source: Source) -> None:
+def _join(run: RunDir, source: SourceFile) -> None:
     """Join a source's last fragments while the one before is not much longer: few files, each written a few times."""
     catalog = Catalog(run)
     chain = catalog.chain(source)
@@ -229,11 +236,11 @@ def _join(run: RunDir, source: Source) -> None:
     joined = {
         table: pa.concat_tables([fragments.read(found[part], table) for part in parts]) for table, found in of.items()
     }
-    tail = fragments.tail_of(of[source.main][parts[-1]])
-    fragments.write(run, source, Span(parts[0].start, parts[-1].end), joined, tail)
+    tail = fragments.read_tail_digest(of[source.main][parts[-1]])
+    fragments.write(run, source, ByteRange(parts[0].start, parts[-1].end), joined, tail)
 
 
-def _is_recent(catalog: Catalog, table: str, source: str, span: Span, chain: list[Span]) -> bool:
+def _is_recent(catalog: Catalog, table: str, source: str, span: ByteRange, chain: list[ByteRange]) -> bool:
     """Whether a fragment was replaced so lately that a query may still read it."""
     for other in chain:
         if span.within(other):

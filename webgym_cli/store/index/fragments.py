@@ -32,7 +32,7 @@ _META = b"webgym"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Source:
+class SourceFile:
     """One append-only file of the truth."""
 
     split: Split
@@ -56,7 +56,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class ByteRange:
     """A range of bytes of a source that is indexed, or is to be."""
 
     start: int
@@ -67,7 +67,7 @@ class Span:
         """Bytes of the source."""
         return self.end - self.start
 
-    def within(self, other: Span) -> bool:
+    def within(self, other: ByteRange) -> bool:
         """Whether another span has all of it."""
         return other.start <= self.start and self.end <= other.end
 
@@ -76,42 +76,42 @@ class Catalog:
     """The fragments that are there and whole, as they were when this was made."""
 
     def __init__(self, run: RunDir) -> None:
-        self._paths: dict[tuple[str, str], dict[Span, Path]] = {}
+        self._paths: dict[tuple[str, str], dict[ByteRange, Path]] = {}
         self.damaged: list[Path] = []
         """Fragments that were cut off or altered."""
         for table in TABLES:
-            for path in sorted((home(run) / table).glob("*.parquet")):
+            for path in sorted((fragments_folder(run) / table).glob("*.parquet")):
                 self._take(table, path)
 
     def _take(self, table: str, path: Path) -> None:
         match = _NAME.fullmatch(path.name)
-        if match is None or not _is_whole(path, match["digest"]):
+        if match is None or not _is_intact(path, match["digest"]):
             self.damaged.append(path)
             return
-        span = Span(int(match["start"]), int(match["end"]))
+        span = ByteRange(int(match["start"]), int(match["end"]))
         self._paths.setdefault((table, match["source"]), {})[span] = path
 
-    def fragments(self, table: str, source: str) -> dict[Span, Path]:
+    def fragments(self, table: str, source: str) -> dict[ByteRange, Path]:
         """Return the fragments of a table for a source."""
         return self._paths.get((table, source), {})
 
-    def complete(self, source: Source) -> set[Span]:
+    def complete(self, source: SourceFile) -> set[ByteRange]:
         """Return the spans of which every table is there."""
         found = [set(self.fragments(table, source.name)) for table in source.tables]
         return set.intersection(*found)
 
-    def chain(self, source: Source) -> list[Span]:
+    def chain(self, source: SourceFile) -> list[ByteRange]:
         """Return the complete spans that cover the source from its first byte on."""
-        return covering(self.complete(source))
+        return find_covering(self.complete(source))
 
-    def everything(self) -> Iterable[tuple[str, str, Span, Path]]:
+    def everything(self) -> Iterable[tuple[str, str, ByteRange, Path]]:
         """Yield table, source, span and path of every fragment."""
         for (table, source), spans in self._paths.items():
             for span, path in spans.items():
                 yield table, source, span, path
 
 
-def sources(run: RunDir) -> list[Source]:
+def list_sources(run: RunDir) -> list[SourceFile]:
     """Return the files of the truth, in the order of splits, iterations and names."""
     found = []
     for split in Split:
@@ -119,11 +119,11 @@ def sources(run: RunDir) -> list[Source]:
             number = folder.name.removeprefix("iteration_")
             if number.isdecimal():
                 parts = [*folder.glob("part-*.jsonl"), *folder.glob("verdicts-*.jsonl")]
-                found += [Source(split, int(number), path) for path in sorted(parts)]
+                found += [SourceFile(split, int(number), path) for path in sorted(parts)]
     return found
 
 
-def lines(path: Path, span: Span) -> Iterator[tuple[int, bytes]]:
+def read_lines(path: Path, span: ByteRange) -> Iterator[tuple[int, bytes]]:
     """Yield (first byte, bytes without the line's end) of each line in a range that begins with a line.
 
     Raises `StoreError` when the file can't be read.
@@ -139,27 +139,27 @@ def lines(path: Path, span: Span) -> Iterator[tuple[int, bytes]]:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
 
 
-def home(run: RunDir) -> Path:
+def fragments_folder(run: RunDir) -> Path:
     """Return the folder of this version's fragments."""
     return run.index / f"v{FORMAT}"
 
 
-def covering(spans: Iterable[Span]) -> list[Span]:
+def find_covering(spans: Iterable[ByteRange]) -> list[ByteRange]:
     """Return the spans that cover a source from its first byte on without a gap, the longest of several."""
-    longest: dict[int, Span] = {}
+    longest: dict[int, ByteRange] = {}
     for span in spans:
         if span.size and (span.start not in longest or span.end > longest[span.start].end):
             longest[span.start] = span
-    chain: list[Span] = []
+    chain: list[ByteRange] = []
     while (following := longest.get(chain[-1].end if chain else 0)) is not None:
         chain.append(following)
     return chain
 
 
-def write(run: RunDir, source: Source, span: Span, tables: dict[str, pa.Table], tail: str) -> None:
+def write(run: RunDir, source: SourceFile, span: ByteRange, tables: dict[str, pa.Table], tail: str) -> None:
     """Write the fragments of a span, each by rename, the main table's last. Raises `StoreError`."""
     for table in source.tables:
-        folder = home(run) / table
+        folder = fragments_folder(run) / table
         temporary = folder / f".{source.name}.{span.start}-{span.end}.new"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -175,13 +175,13 @@ def write(run: RunDir, source: Source, span: Span, tables: dict[str, pa.Table], 
             ) from error
 
 
-def remove(run: RunDir, source: Source, start: int) -> None:
+def remove(run: RunDir, source: SourceFile, start: int) -> None:
     """Remove what a source has beyond a byte: rows of other content, or rests of what is incomplete.
 
     The main table's go first: what is left is never taken for complete.
     """
     for table in reversed(source.tables):
-        for path in (home(run) / table).glob("*.parquet"):
+        for path in (fragments_folder(run) / table).glob("*.parquet"):
             match = _NAME.fullmatch(path.name)
             if match and match["source"] == source.name and int(match["end"]) > start:
                 path.unlink(missing_ok=True)
@@ -192,7 +192,7 @@ def read(path: Path, table: str) -> pa.Table:
     return pq.read_table(path, schema=TABLES[table])
 
 
-def tail_of(path: Path) -> str:
+def read_tail_digest(path: Path) -> str:
     """Return the digest that a fragment has of the end of its range; empty when it has none."""
     try:
         metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
@@ -201,14 +201,14 @@ def tail_of(path: Path) -> str:
     return metadata.get(_META, b"").decode()
 
 
-def tail_digest(file: BinaryIO, span: Span) -> str:
+def compute_tail_digest(file: BinaryIO, span: ByteRange) -> str:
     """Return the digest of the last bytes of a range of an open file."""
     start = max(0, span.end - _TAIL)
     file.seek(start)
     return hashlib.sha256(file.read(span.end - start)).hexdigest()[:16]
 
 
-def _is_whole(path: Path, digest: str) -> bool:
+def _is_intact(path: Path, digest: str) -> bool:
     try:
         stat = path.stat()
         return _digest_of_state(path, stat.st_size, stat.st_mtime_ns) == digest

@@ -8,7 +8,7 @@ from typing import Any
 
 from webgym_cli.records.statistics import pass_at_k
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.index.selection import Query
+from webgym_cli.store.index.selection import TrajectoryQuery
 
 ENOUGH = 0.5
 """A k is given while at least this share of the tasks has so many scored attempts: with fewer it tells of others."""
@@ -26,7 +26,7 @@ Tally = list[tuple[int, int, int]]
 """Scored attempts, successes, and the number of tasks that have just these."""
 
 
-def pass_rates(index: Index, query: Query) -> dict[str, dict[str, Any]]:
+def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, Any]]:
     """Return, for each `<split> <iteration>`, its tasks and for each k the mean of pass@k and the tasks behind it.
 
     Tasks are told apart by their content. k is 1, 2, 4, 8 ... as far as enough tasks have as many scored attempts.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.events import EventSink
-from webgym_cli.store.buffer import Place
+from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
@@ -80,7 +80,8 @@ class Index:
                 yield from (dict(zip(names, values, strict=True)) for values in batch)
         except duckdb.Error as error:
             raise StoreError(
-                f"{self._run.index}: {words(error)}", hint=f"webgym inspect-buffer {self._run.root} --reindex"
+                f"{self._run.index}: {format_duckdb_error(error)}",
+                hint=f"webgym inspect-buffer {self._run.root} --reindex",
             ) from error
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
@@ -90,10 +91,10 @@ class Index:
 
     def places(
         self, where: str = "true", parameters: Sequence[Any] = (), order: str = "iteration, split, file, start"
-    ) -> Iterator[Place]:
+    ) -> Iterator[LineRef]:
         """Yield where the trajectories stand for which a condition holds."""
         for row in self.rows(f"SELECT {_PLACES} FROM trajectories WHERE {where} ORDER BY {order}", parameters):
-            yield Place(**row)
+            yield LineRef(**row)
 
     def check_where(self, expression: str) -> str:
         """Return a person's condition in parentheses. Raises `UsageError` in DuckDB's words when it is none."""
@@ -107,7 +108,7 @@ class Index:
             self._connection.cursor().execute(f"EXPLAIN {statement.query}")
         except (duckdb.Error, ValueError) as error:
             raise UsageError(
-                f"{expression!r} is no condition on trajectories: {words(error)}",
+                f"{expression!r} is no condition on trajectories: {format_duckdb_error(error)}",
                 hint="the columns: " + ", ".join(self.columns("trajectories")),
             ) from error
         return condition
@@ -122,9 +123,9 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
     """Catch up with the truth and yield the index. Its memory doesn't grow with the buffer. Raises `StoreError`."""
     import duckdb
 
-    from webgym_cli.store.index.build import catch_up
+    from webgym_cli.store.index.build import update
 
-    catch_up(run, progress)
+    update(run, progress)
     with tempfile.TemporaryDirectory(prefix="webgym-index-") as spill:
         connection = duckdb.connect(
             config={
@@ -147,15 +148,15 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
 
 def refresh_index(run: RunDir, sink: EventSink) -> None:
     """Catch up for the next reader's sake. A full disk then costs nothing: the index is derived, and it is said."""
-    from webgym_cli.store.index.build import catch_up
+    from webgym_cli.store.index.build import update
 
     try:
-        catch_up(run, sink)
+        update(run, sink)
     except StoreError as error:
         sink({"event": "index", "message": f"the index was not brought up to date: {error}"})
 
 
-def words(error: BaseException) -> str:
+def format_duckdb_error(error: BaseException) -> str:
     """Return what DuckDB says as one line, without its picture of the place."""
     return " ".join(str(error).partition("\nLINE ")[0].split())
 
@@ -167,7 +168,7 @@ def _files(run: RunDir) -> dict[str, list[Path]]:
 
     catalog = fragments.Catalog(run)
     files: dict[str, list[Path]] = {table: [] for table in TABLES}
-    for source in fragments.sources(run):
+    for source in fragments.list_sources(run):
         for span in catalog.chain(source):
             for table in source.tables:
                 files[table].append(catalog.fragments(table, source.name)[span])

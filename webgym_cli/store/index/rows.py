@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinePosition:
     """Where a line of the truth stands."""
 
     file: str
@@ -32,7 +32,7 @@ class Line:
         return {"file": self.file, "start": self.start, "size": self.size}
 
 
-def trajectory_row(trajectory: Trajectory, line: Line) -> Row:
+def build_trajectory_row(trajectory: Trajectory, line: LinePosition) -> Row:
     """Return the row of a trajectory as it was written."""
     task, outcome, prompt = trajectory.task, trajectory.outcome, trajectory.prompt
     own = next((score.value for score in outcome.scores if score.source == "environment"), None)
@@ -70,7 +70,7 @@ def trajectory_row(trajectory: Trajectory, line: Line) -> Row:
     }
 
 
-def step_rows(trajectory: Trajectory) -> Iterator[Row]:
+def build_step_rows(trajectory: Trajectory) -> Iterator[Row]:
     """Yield the rows of a trajectory's steps."""
     for step in trajectory.steps:
         yield {
@@ -81,7 +81,7 @@ def step_rows(trajectory: Trajectory) -> Iterator[Row]:
         }
 
 
-def judgement_row(judgement: Judgement, split: str, iteration: int, line: Line) -> Row:
+def build_judgement_row(judgement: Judgement, split: str, iteration: int, line: LinePosition) -> Row:
     """Return the row of a judgement."""
     shares, votes = _votes(judgement)
     return {
@@ -104,7 +104,7 @@ def judgement_row(judgement: Judgement, split: str, iteration: int, line: Line) 
     }
 
 
-def damage_row(split: str, iteration: int, line: Line, reason: str) -> Row:
+def build_damage_row(split: str, iteration: int, line: LinePosition, reason: str) -> Row:
     """Return the row of a line that can't be used. `split` and `iteration`: those of the file that it stands in."""
     return {"split": split, "iteration": iteration, **line.columns(), "reason": reason}
 

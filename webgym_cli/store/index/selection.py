@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.records.task import Band, Split
+from webgym_cli.records.task import DifficultyBand, Split
 
 ANY = "any"
 """Stands for every kind of failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class TrajectoryQuery:
     """Which trajectories are asked for: those that meet every condition that is set. None: all."""
 
     split: Split | None = None
@@ -25,7 +25,7 @@ class Query:
     """A kind of failure, or `any`."""
     site: str | None = None
     """A registrable domain, or an environment's name where tasks have no address."""
-    band: Band | None = None
+    band: DifficultyBand | None = None
     expression: str | None = None
     """A SQL condition over `trajectories` that `Index.check_where` has let through."""
 

@@ -12,7 +12,7 @@ from webgym_cli.store.run import RunDir
 
 
 @dataclass(frozen=True, slots=True)
-class _Aside(RunDir):
+class _RunWithTemporaryIndex(RunDir):
     """A run whose index is elsewhere."""
 
     folder: Path
@@ -24,11 +24,11 @@ class _Aside(RunDir):
 
 
 @contextmanager
-def index_aside(run: RunDir) -> Iterator[RunDir]:
+def temporary_index(run: RunDir) -> Iterator[RunDir]:
     """Give the run with an index that is gone afterwards. It begins with what the run's own index has, by links."""
     with tempfile.TemporaryDirectory(prefix="webgym-aside-") as folder:
         for fragment in run.index.rglob("*.parquet"):
             link = Path(folder) / fragment.relative_to(run.index)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(fragment)
-        yield _Aside(run.root, Path(folder))
+        yield _RunWithTemporaryIndex(run.root, Path(folder))

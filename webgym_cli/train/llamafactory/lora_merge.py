@@ -15,7 +15,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
-from webgym_cli.store.weights import whole
+from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import failure
 from webgym_cli.train import working_dir as partial
 from webgym_cli.train.disk import model_folder
@@ -47,7 +47,7 @@ async def merge(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, s
     write_atomic(plan.folder / CONFIG, yaml.safe_dump(_config(plan, adapter, target), sort_keys=False))
     await _export(plan, settings, log)
     files = list(target.glob("*.safetensors"))
-    if not files or not all(map(whole, files)):
+    if not files or not all(map(is_complete_file, files)):
         raise JobError(f"the adapter was merged, but {target} holds no whole weights; log: {log}", hint=f"read {log}")
     _complete(adapter, target)
     target.rename(done)

@@ -19,7 +19,7 @@ Emit = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ExportOutput:
     """Where the records of an export go."""
 
     emit: Emit
@@ -31,7 +31,7 @@ class Target:
 
 
 @contextmanager
-def target(out: Path | None, options: ExportOptions, emit: Emit) -> Iterator[Target]:
+def open_output(out: Path | None, options: ExportOptions, emit: Emit) -> Iterator[ExportOutput]:
     """Yield the target: `emit` without a path, a file for one with a suffix, else a folder.
 
     Raises `UsageError` where there is something already that is no such file, and `OSError`.
@@ -39,17 +39,17 @@ def target(out: Path | None, options: ExportOptions, emit: Emit) -> Iterator[Tar
     if out is None and options.format.needs_folder:
         raise UsageError(f"--format {options.format} makes a folder", hint="add -o DIR")
     if out is None:
-        yield Target(emit)
+        yield ExportOutput(emit)
     elif out.suffix and not options.format.needs_folder and not out.is_dir():
         with _file(out) as written:
-            yield Target(written)
+            yield ExportOutput(written)
     else:
         with _folder(out.absolute()) as building:
             if options.format.needs_folder:
-                yield Target(emit, out.absolute(), building)
+                yield ExportOutput(emit, out.absolute(), building)
             else:
                 with _file(building / FILES[options.format]) as written:
-                    yield Target(written, out.absolute(), building)
+                    yield ExportOutput(written, out.absolute(), building)
 
 
 @contextmanager
