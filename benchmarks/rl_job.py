@@ -19,10 +19,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.rl_meter import Meter, write_gradient
 from webgym_cli.train.rl import trainer
-from webgym_cli.train.rl.distributed import join
-from webgym_cli.train.rl.ppo_trainer import PolicyGradients
-from webgym_cli.train.rl.settings import TrainingError, read_options
-from webgym_cli.train.rl.step import Worker
+from webgym_cli.train.rl.distributed import init
+from webgym_cli.train.rl.options import TrainingError, read_options
+from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
+from webgym_cli.train.rl.step import BatchRunner
 
 
 class Enough(Exception):
@@ -44,8 +44,8 @@ def update(job: dict[str, Any]) -> dict[str, Any]:
     """Train, and measure the optimizer steps."""
     meter = Meter(job["steps"])
     gradient = Path(job["gradient"]) if job.get("gradient") else None
-    trainer.Worker = measured(Worker, meter, gradient)  # type: ignore[attr-defined]
-    training = PolicyGradients(read_options(Path(job["config"])), join(grouped=False))
+    trainer.Worker = measured(BatchRunner, meter, gradient)  # type: ignore[attr-defined]
+    training = PolicyGradientTrainer(read_options(Path(job["config"])), init(grouped=False))
     try:
         training.run()
     except Enough:

@@ -6,7 +6,7 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
-from webgym_cli.serve.logprobs import served_logprobs
+from webgym_cli.serve.logprobs import logprobs_kind
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ from webgym_cli.serve.logprobs import served_logprobs
     ids=str,
 )
 def test_the_last_argument_decides(arguments, told):
-    assert served_logprobs(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"])) == told
+    assert logprobs_kind(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"])) == told
 
 
 @pytest.mark.parametrize("arguments", [["--logprobs-mode", "raw_logits"], ["--logprobs-mode=raw_logits"]], ids=str)
 def test_logits_are_no_log_probabilities(arguments):
     with pytest.raises(SettingsError, match=r"serve\.extra_args: --logprobs-mode raw_logits gives no") as raised:
-        served_logprobs(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"]))
+        logprobs_kind(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"]))
     assert raised.value.hint

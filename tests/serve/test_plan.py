@@ -133,9 +133,9 @@ def test_replicas_on_a_cpu_share_its_cores():
 )
 def test_what_a_server_does_during_training(device, overrides, how):
     plan = planned(*overrides, device=device, gpus=(), phases=True)
-    assert plan.rest.how == how
+    assert plan.sleep.action == how
     assert ("--enable-sleep-mode" in plan.argv()) == (how == "sleep")
-    assert planned(*overrides, device=device, gpus=()).rest.how == "keep"  # nothing comes between
+    assert planned(*overrides, device=device, gpus=()).sleep.action == "keep"  # nothing comes between
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     await one.serve(models[0])
     before, pid = await answers(one), (await look(one.base_urls[0]))["pid"]
     done = len(await calls(one))
-    await one.rest()
+    await one.release_gpus()
     assert await calls(one, done) == ["/sleep?level=2&mode=abort"]
     await one.serve(models[1])
     woken = ["/wake_up?tags=weights", "/collective_rpc", *LOADED, "/wake_up?tags=kv_cache", *ASKED]
@@ -107,7 +107,7 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     assert await calls(one, done + 1) == woken + swapped
     assert await answers(one) != before
     done = len(await calls(one))
-    await one.rest()
+    await one.release_gpus()
     await one.serve(models[2])
     assert await calls(one, done + 1) == woken
     assert await answers(one) == before
@@ -126,11 +126,11 @@ async def test_level_1_keeps_the_weights(fleet, models):
     one = fleet("serve.sleep_level=1")
     await one.serve(models[0])
     before, done = await answers(one), len(await calls(one))
-    await one.rest()
+    await one.release_gpus()
     await one.serve(models[0])
     assert "/collective_rpc" not in await calls(one, done)
     assert await answers(one) == before
-    await one.rest()
+    await one.release_gpus()
     await one.serve(models[1])
     assert await answers(one) != before
     assert [event["how"] for event in told(one, "wake")] == ["in_place"] * 2
@@ -139,8 +139,8 @@ async def test_level_1_keeps_the_weights(fleet, models):
 async def test_what_sleeps_is_not_sent_to_sleep_again(fleet, models):
     one = fleet()
     await one.serve(models[0])
-    await one.rest()
-    await one.rest()
+    await one.release_gpus()
+    await one.release_gpus()
     assert told(one, "sleep") == [{"event": "sleep", "level": 2}]
 
 
@@ -157,7 +157,7 @@ async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, 
     await one.serve(models[0])
     before, pid = await answers(one), one.servers[0].pid
     behave(sleep=how)
-    await one.rest()
+    await one.release_gpus()
     assert (one.servers[0].pid, psutil.pid_exists(pid)) == (None, False)
     failed, stopped = told(one, "sleep_failed", "stop", "sleep")
     assert failed["reason"].startswith(reason)
@@ -181,7 +181,7 @@ async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave
     one = fleet("serve.sleep_timeout=1")
     await one.serve(models[0])
     before, pid = await answers(one), one.servers[0].pid
-    await one.rest()
+    await one.release_gpus()
     behave(**{about: how})
     await one.serve(models[1])
     failed, woken = told(one, "wake_failed", "wake")
@@ -194,7 +194,7 @@ async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave
 async def test_stale_weights_of_one_that_had_woken_before(fleet, models, behave):
     one = fleet("serve.sleep_level=1")
     await one.serve(models[0])
-    await one.rest()
+    await one.release_gpus()
     behave(reload="stale")
     await one.serve(models[1])
     assert told(one, "wake_failed")[0]["reason"] == "vLLM still answers like the previous weights"
@@ -206,7 +206,7 @@ async def test_one_that_died_asleep_is_started_anew(fleet, models):
     one = fleet()
     await one.serve(models[0])
     before = await answers(one)
-    await one.rest()
+    await one.release_gpus()
     os.kill((await look(one.base_urls[0]))["pid"], signal.SIGKILL)
     await until(lambda: one.servers[0]._job.poll() is not None)
     await one.serve(models[0])
@@ -217,7 +217,7 @@ async def test_one_that_died_asleep_is_started_anew(fleet, models):
 async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, models):
     one = fleet("serve.sleep_memory_gb=4", nvml=Memory(5))
     await one.serve(models[0])
-    await one.rest()
+    await one.release_gpus()
     failed, stopped = told(one, "sleep_failed", "stop", "sleep")
     # the guard and the server under it: both count
     assert failed["reason"] == "it holds 10.0 GiB (serve.sleep_memory_gb=4)"
@@ -227,7 +227,7 @@ async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, model
 async def test_a_little_memory_is_no_reason(fleet, models):
     one = fleet("serve.sleep_memory_gb=4", nvml=Memory(1))
     await one.serve(models[0])
-    await one.rest()
+    await one.release_gpus()
     assert told(one, "sleep_failed", "stop", "sleep") == [{"event": "sleep", "level": 2}]
 
 
@@ -236,7 +236,7 @@ async def test_stop_and_keep_are_what_they_say(fleet, models):
     for one in (stops, keeps):
         await one.serve(models[0])
         assert "--enable-sleep-mode" not in (await look(one.base_urls[0]))["argv"]
-        await one.rest()
+        await one.release_gpus()
     assert [one.servers[0].pid is None for one in (stops, keeps)] == [True, False]
     assert told(stops, "stop", "sleep_failed") == [{"event": "stop"}]
     before = await answers(keeps)
@@ -254,7 +254,7 @@ async def test_replicas_have_gpus_ports_and_logs_of_their_own(fleet, models, tmp
     assert sorted(log.name for log in (tmp_path / "logs").iterdir()) == ["vllm.log", "vllm_1.log", "vllm_2.log"]
     before = await answers(three)
     assert before[0] == before[1] == before[2]
-    await three.rest()
+    await three.release_gpus()
     await three.serve(models[1])
     after = await answers(three)
     assert after[0] == after[1] == after[2] != before[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.records import made
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import working_dir as partial
+from webgym_cli.train import working_dir
 from webgym_cli.util.files import write_json
 
 
@@ -52,11 +52,11 @@ def checkpoint(
     return folder
 
 
-def published(run: RunDir, version: int, training: partial.Training | None = None, **facts) -> Path:
+def published(run: RunDir, version: int, training: working_dir.TrainingIdentity | None = None, **facts) -> Path:
     """A checkpoint that is a policy of the run."""
     record = made.checkpoint(version, resumable=True, steps=4)
     folder = checkpoint(run.checkpoints / record.name, **facts)
     write_json(folder / RECORD, record.model_dump(mode="json"))
     if training:
-        write_json(folder / partial.RECORD, training.model_dump(mode="json"))
+        write_json(folder / working_dir.RECORD, training.model_dump(mode="json"))
     return folder

@@ -46,7 +46,7 @@ LORA = {"bf16": True, "finetuning_type": "lora", "lora_rank": 4, "lora_target": 
     ],
 )
 def test_a_checkpoint(config, stage, wanted):
-    assert disk.sizes(MODEL, config, stage) == disk.Sizes(*wanted)
+    assert disk.estimate_sizes(MODEL, config, stage) == disk.CheckpointSizes(*wanted)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,13 @@ def test_a_checkpoint(config, stage, wanted):
     ],
 )
 def test_the_peak_of_a_training_of_50_steps(config, carried, wanted):
-    assert disk.peak(disk.Sizes(10, 100, 0), config, 50, carried=carried) == wanted
+    assert disk.peak_bytes(disk.CheckpointSizes(10, 100, 0), config, 50, carried=carried) == wanted
 
 
 def test_an_adapter_is_merged_beside_its_checkpoint():
-    assert disk.peak(disk.Sizes(10, 100, 1000), {"save_steps": 99}, 50, carried=False) == 110 + 10 + 1000
+    assert (
+        disk.peak_bytes(disk.CheckpointSizes(10, 100, 1000), {"save_steps": 99}, 50, carried=False) == 110 + 10 + 1000
+    )
 
 
 def model_of(folder, tensors):
@@ -84,10 +86,10 @@ def test_measures_the_model_that_is_trained(tmp_path):
     model = model_of(tmp_path / "model", MODEL)
     config = FULL | {"model_name_or_path": str(model), "save_steps": 99, "save_total_limit": 1}
     states = 1920 + 860 * 12
-    assert disk.needed(config, 1, 50, carried=False) == 1920 + states + 1920
-    assert disk.needed(config | {"model_name_or_path": str(tmp_path / "none")}, 1, 50, carried=False) is None
+    assert disk.needed_for_sft(config, 1, 50, carried=False) == 1920 + states + 1920
+    assert disk.needed_for_sft(config | {"model_name_or_path": str(tmp_path / "none")}, 1, 50, carried=False) is None
     (model / "model-0.safetensors").write_bytes(b"torn")
-    assert disk.needed(config, 1, 50, carried=False) is None
+    assert disk.needed_for_sft(config, 1, 50, carried=False) is None
 
 
 @pytest.mark.parametrize(
@@ -105,13 +107,13 @@ def test_what_policy_gradients_take(tmp_path, how, wanted):
     rl = RlSettings.model_validate({"trainer": {"save_freq": 0}} | how).model_dump(exclude={"webrl"})
     rl["model"]["path"] = str(model_of(tmp_path / "model", MODEL))
     rl["algorithm"]["adv_estimator"] = "grpo"
-    assert disk.needed_for_gradients(rl, 8) == wanted
+    assert disk.needed_for_rl(rl, 8) == wanted
     rl["algorithm"]["adv_estimator"] = "gae"
-    assert disk.needed_for_gradients(rl, 8) == 2 * wanted
+    assert disk.needed_for_rl(rl, 8) == 2 * wanted
     del rl["algorithm"]["adv_estimator"]
-    assert disk.needed_for_gradients(rl | {"webrl": {}}, 8) == 2 * wanted
+    assert disk.needed_for_rl(rl | {"webrl": {}}, 8) == 2 * wanted
     rl["model"]["path"] = str(tmp_path / "none")
-    assert disk.needed_for_gradients(rl, 8) is None
+    assert disk.needed_for_rl(rl, 8) is None
 
 
 def test_a_model_of_the_hub_is_measured_in_its_cache(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 import json
 
-from webgym_cli.train.progress import Follower, last_metrics, mean_loss, parse_line, read_log, trim_log
+from webgym_cli.train.progress import TrainerLogTail, last_metrics, mean_loss, parse_line, read_log, trim_log
 
 
 def line(step, total=4, **facts):
@@ -10,7 +10,7 @@ def line(step, total=4, **facts):
 def test_follows_a_log_with_a_torn_line(tmp_path):
     path = tmp_path / "trainer_log.jsonl"
     clock = iter([0.0, 10.0, 30.0])
-    follower = Follower(path, clock=lambda: next(clock))
+    follower = TrainerLogTail(path, clock=lambda: next(clock))
     assert follower.new_events() == []
     whole, second = line(1, loss=2.0, lr=1e-5), line(2, loss=1.0, lr=1e-5)
     path.write_text(whole + second[:9])
@@ -33,21 +33,21 @@ def test_a_damaged_line_is_passed_over(tmp_path):
     path = tmp_path / "log"
     path.write_text("{\n\n[]\nnull\n" + line(1, loss="x") + line(2, loss=1.5))
     assert [(found.step, found.loss) for found in read_log(path)] == [(1, None), (2, 1.5)]
-    assert [event["done"] for event in Follower(path).new_events()] == [1, 2]
+    assert [event["done"] for event in TrainerLogTail(path).new_events()] == [1, 2]
 
 
 def test_the_closing_line_adds_nothing_where_its_step_is_known(tmp_path):
     path = tmp_path / "log"
     path.write_text(line(4, loss=1.0) + line(4))
-    assert len(Follower(path).new_events()) == 1
+    assert len(TrainerLogTail(path).new_events()) == 1
     path.write_text(line(4))
-    assert len(Follower(path).new_events()) == 1
+    assert len(TrainerLogTail(path).new_events()) == 1
 
 
 def test_nan_never_reaches_an_event(tmp_path):
     path = tmp_path / "log"
     path.write_text('{"current_steps": 1, "total_steps": 2, "loss": NaN, "lr": Infinity}\n')
-    (event,) = Follower(path).new_events()
+    (event,) = TrainerLogTail(path).new_events()
     assert "NaN" not in json.dumps(event)
     assert "loss" not in event
 
@@ -55,7 +55,7 @@ def test_nan_never_reaches_an_event(tmp_path):
 def test_evaluation_lines_are_told_apart(tmp_path):
     path = tmp_path / "log"
     path.write_text(line(1, loss=1.0) + line(1, eval_loss=3.0))
-    events = Follower(path).new_events()
+    events = TrainerLogTail(path).new_events()
     assert events[1]["eval_loss"] == 3.0
     assert mean_loss(read_log(path)) == 1.0
 

@@ -84,5 +84,5 @@ def test_the_reason_in_a_log(tmp_path, log, line):
 
 def test_a_killed_trainer_and_a_full_disk_have_their_own_words(tmp_path):
     (tmp_path / "log").write_text("OSError: [Errno 28] No space left on device\n")
-    assert "lack of memory" in str(failure.failed(137, tmp_path / "log"))
-    assert "free disk space" in failure.failed(1, tmp_path / "log").hint
+    assert "lack of memory" in str(failure.trainer_error(137, tmp_path / "log"))
+    assert "free disk space" in failure.trainer_error(1, tmp_path / "log").hint

@@ -12,7 +12,7 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
-from webgym_cli.train import working_dir as partial
+from webgym_cli.train import working_dir
 from webgym_cli.train.command import START
 from webgym_cli.train.nodes.topology import Place
 from webgym_cli.train.plan import plan_training
@@ -59,7 +59,7 @@ def planned(run, role):
 def policy(run, version=1, algorithm="grpo", states=("actor",), **training):
     """A policy that gradients made."""
     facts = {"data_digest": "d", "config_digest": "c", "parent": "tiny", "carried": False}
-    record = partial.Training(**facts | {"world_size": 1, "zero_stage": None} | training)
+    record = working_dir.TrainingIdentity(**facts | {"world_size": 1, "zero_stage": None} | training)
     folder = published(run, version, record)
     for name in states:
         (folder / "rl_state" / name).mkdir(parents=True)
@@ -171,7 +171,7 @@ def test_an_interrupted_training_of_the_same_batch_goes_on(planned, run):
     first = planned(actor={"optim": {"lr": 0.1}})
     folder = run.checkpoints / "model_20260108_000000.partial"
     (folder / "state-2").mkdir(parents=True)
-    write_json(folder / partial.RECORD, first.training.model_dump(mode="json"))
+    write_json(folder / working_dir.RECORD, first.training.model_dump(mode="json"))
     plan = planned(actor={"optim": {"lr": 0.1}}, trainer={"save_freq": 5})
     assert (plan.mode, plan.adopted, plan.source) == ("continued", folder, None)
     assert "after step 2" in plan.notes[-1]

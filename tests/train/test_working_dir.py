@@ -3,8 +3,8 @@ import json
 import pytest
 
 from tests.train.fake_checkpoints import checkpoint, weights
-from webgym_cli.train.llamafactory.optimizer_carryover import resumable, steps_for
-from webgym_cli.train.working_dir import can_go_on, finished, is_complete, newest_complete
+from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states, steps_for
+from webgym_cli.train.working_dir import finished_checkpoint, is_complete, is_resumable, newest_complete
 
 
 @pytest.mark.parametrize("zero", [False, True])
@@ -12,8 +12,8 @@ from webgym_cli.train.working_dir import can_go_on, finished, is_complete, newes
 def test_a_whole_checkpoint(tmp_path, zero, world_size):
     made = checkpoint(tmp_path / "checkpoint-4", world_size=world_size, zero=zero)
     assert is_complete(made)
-    assert can_go_on(made, world_size)
-    assert resumable(made)
+    assert is_resumable(made, world_size)
+    assert has_optimizer_states(made)
 
 
 def test_every_cut_through_a_checkpoint_is_noticed(tmp_path):
@@ -23,9 +23,9 @@ def test_every_cut_through_a_checkpoint_is_noticed(tmp_path):
         for size in (0, len(data) // 2, len(data) - 1):
             (made / name).write_bytes(data[:size])
             # trainer_state.json without its last brace is no JSON either
-            assert not (is_complete(made) and can_go_on(made, 1)), (name, size)
+            assert not (is_complete(made) and is_resumable(made, 1)), (name, size)
         (made / name).write_bytes(data)
-    assert is_complete(made) and can_go_on(made, 1)
+    assert is_complete(made) and is_resumable(made, 1)
 
 
 def test_a_missing_shard_is_noticed(tmp_path):
@@ -40,7 +40,7 @@ def test_a_missing_shard_is_noticed(tmp_path):
 def test_deepspeed_needs_all_its_ranks(tmp_path):
     made = checkpoint(tmp_path / "checkpoint-4", world_size=2, zero=True)
     next(made.glob("global_step4/*rank_1*optim_states.pt")).unlink()
-    assert not can_go_on(made, 2)
+    assert not is_resumable(made, 2)
 
 
 def test_the_newest_by_number_not_by_name(tmp_path):
@@ -60,21 +60,21 @@ def test_weights_only_are_no_resumable_checkpoint(tmp_path):
     made = checkpoint(tmp_path / "checkpoint-4")
     (made / "optimizer.pt").unlink()
     assert is_complete(made)
-    assert not can_go_on(made, 1)
-    assert not resumable(made)
+    assert not is_resumable(made, 1)
+    assert not has_optimizer_states(made)
     (made / "latest").write_text("global_step4")
-    assert resumable(made)
+    assert has_optimizer_states(made)
 
 
 def test_finished_is_the_last_step_written_to_its_end(tmp_path):
-    assert finished(tmp_path) is None
+    assert finished_checkpoint(tmp_path) is None
     checkpoint(tmp_path / "checkpoint-3", step=3)
-    assert finished(tmp_path) is None
+    assert finished_checkpoint(tmp_path) is None
     last = checkpoint(tmp_path / "checkpoint-4", step=4)
     (last / "optimizer.pt").unlink()  # weights are enough
-    assert finished(tmp_path) == last
+    assert finished_checkpoint(tmp_path) == last
     (last / "model.safetensors").write_bytes(b"torn")
-    assert finished(tmp_path) is None
+    assert finished_checkpoint(tmp_path) is None
 
 
 def test_intervals_follow_the_new_settings():

@@ -31,7 +31,7 @@ from webgym_cli.rewards.judge.scripted import judge_settings
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, policy_urls
-from webgym_cli.serve.logprobs import served_logprobs
+from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link
 from webgym_cli.store.current_algorithm import algorithm
@@ -160,7 +160,7 @@ class Pipeline:
         """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""
         if policy == ORACLE:
             return PolicyEndpoint()
-        logprobs = served_logprobs(self.settings) if policy == VLLM else None
+        logprobs = logprobs_kind(self.settings) if policy == VLLM else None
         base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
         newest = current(self.run)
         name = newest.name if newest else self.settings.policy_config.base_model

@@ -50,7 +50,7 @@ class Serving:
     async def make_room(self) -> None:
         """Give the GPUs to the trainer, as `serve.during_training` says."""
         if self._fleet is not None:
-            await self._fleet.rest()
+            await self._fleet.release_gpus()
 
     async def stop(self) -> None:
         """Stop the servers, if they run."""

@@ -18,7 +18,7 @@ DROPS_WEIGHTS = 2
 _Steps = Callable[[ServerClient], Awaitable[None]]
 
 
-class Engine:
+class VllmEngine:
     """Knows which weights an engine has, and what engines with them answer."""
 
     def __init__(self, plan: ServerPlan, connect: Callable[[], ServerClient]) -> None:
@@ -65,7 +65,7 @@ class Engine:
             return why
         try:
             async with self._connect() as client:
-                await client.sleep(self._plan.rest.level, self._plan.rest.timeout)
+                await client.sleep(self._plan.sleep.level, self._plan.sleep.timeout)
         except ServerCallError as error:
             return str(error)
         return ""
@@ -78,16 +78,16 @@ class Engine:
         """
         if why := self._not_in_place(wanted):
             return why
-        if wanted != self._digest and not self._proved and self._plan.rest.level == DROPS_WEIGHTS:
+        if wanted != self._digest and not self._proved and self._plan.sleep.level == DROPS_WEIGHTS:
             return await self._wake_with(self._model, self._digest) or await self.swap(model, wanted)
         return await self._wake_with(model, wanted)
 
     async def _wake_with(self, model: str, wanted: str) -> str:
-        timeout = self._plan.rest.timeout
+        timeout = self._plan.sleep.timeout
 
         async def steps(client: ServerClient) -> None:
             await client.wake_weights(timeout)
-            if self._plan.rest.level == DROPS_WEIGHTS or wanted != self._digest:
+            if self._plan.sleep.level == DROPS_WEIGHTS or wanted != self._digest:
                 await client.reload_weights(model, self._plan.startup_timeout)
             await client.reset_caches()
             await client.wake_cache(timeout)

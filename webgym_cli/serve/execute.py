@@ -14,8 +14,8 @@ from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.serve import failure, ports
 from webgym_cli.serve.client import ServerClient
-from webgym_cli.serve.engine import Engine
-from webgym_cli.serve.gpus import held_gib
+from webgym_cli.serve.engine import VllmEngine
+from webgym_cli.serve.gpus import measure_held_gib
 from webgym_cli.serve.plan import ServerPlan, base_url, local_address
 from webgym_cli.serve.weights import Digests, check_model
 
@@ -58,7 +58,7 @@ class PolicyServer:
         self._port = plan.port
         self._model = plan.model
         self._asleep = False
-        self._engine = Engine(plan, self._connect)
+        self._engine = VllmEngine(plan, self._connect)
 
     @property
     def base_url(self) -> str:
@@ -88,12 +88,12 @@ class PolicyServer:
         elif model != self._model:
             await self.swap(model)
 
-    async def rest(self) -> None:
+    async def release_gpus(self) -> None:
         """Make room for a training in the way that the plan says; a sleep that fails is a stop."""
-        if self._job is None or self._asleep or self.plan.rest.how == "keep":
+        if self._job is None or self._asleep or self.plan.sleep.action == "keep":
             return
         began = time.monotonic()
-        if self.plan.rest.how == "stop" or not await self._sleeps(began):
+        if self.plan.sleep.action == "stop" or not await self._sleeps(began):
             await self._stop_for_training(began)
 
     async def start(self) -> None:
@@ -103,7 +103,7 @@ class PolicyServer:
         or isn't healthy in time. Nothing runs afterwards unless it returned.
         """
         self._model = check_model(self._model)
-        self._port = ports.claim(self.plan.host, self.plan.port, self._port)
+        self._port = ports.claim_port(self.plan.host, self.plan.port, self._port)
         environment = {name: value for name, value in os.environ.items() if name not in DROPPED}
         environment["PATH"] = os.pathsep.join([str(Path(self.plan.python).parent), os.environ.get("PATH", os.defpath)])
         began = time.monotonic()
@@ -138,10 +138,10 @@ class PolicyServer:
         while (job := self._job) is not None:
             code = job.poll()
             # a server that was killed leaves processes behind, which its guard gives time to end: the port tells sooner
-            if code is None and await ports.listening(local_address(self.plan.host), self._port):
+            if code is None and await ports.is_listening(local_address(self.plan.host), self._port):
                 await asyncio.sleep(POLL_SECONDS)
             elif job is self._job:
-                raise failure.died(code, self.log, "while it was serving")
+                raise failure.server_died_error(code, self.log, "while it was serving")
 
     async def stop(self) -> None:
         """Stop the server and all its processes. Safe to call again."""
@@ -170,7 +170,7 @@ class PolicyServer:
         async with self._connect() as client:
             while not await client.healthy():
                 if (code := job.poll()) is not None:
-                    raise failure.died(code, self.log, "while it started")
+                    raise failure.server_died_error(code, self.log, "while it started")
                 done = time.monotonic() - began
                 if done > total:
                     raise JobError(
@@ -200,13 +200,13 @@ class PolicyServer:
         else:
             self._asleep = True
             message = f"vLLM sleeps after {seconds} s: its GPU memory is free, its process stays"
-            self._sink({"event": "sleep", "seconds": seconds, "level": self.plan.rest.level, "message": message})
+            self._sink({"event": "sleep", "seconds": seconds, "level": self.plan.sleep.level, "message": message})
         return not why
 
     async def _still_held(self) -> str:
         """Say how much GPU memory a sleeping server holds if that is too much; nothing where NVML can't tell."""
-        held = await asyncio.to_thread(held_gib, self._nvml, self.pid) if self.pid else None
-        limit = self.plan.rest.memory_gb
+        held = await asyncio.to_thread(measure_held_gib, self._nvml, self.pid) if self.pid else None
+        limit = self.plan.sleep.memory_gb
         return "" if held is None or held <= limit else f"it holds {held:.1f} GiB (serve.sleep_memory_gb={limit:g})"
 
     async def _stop_for_training(self, began: float) -> None:

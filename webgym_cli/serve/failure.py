@@ -45,7 +45,7 @@ def reason(log: Path) -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
-def died(code: int | None, log: Path, when: str) -> JobError:
+def server_died_error(code: int | None, log: Path, when: str) -> JobError:
     """Return the error of a server that ended by itself; its exit status is None where it isn't known yet."""
     killed = f" (killed by signal {code - SIGNALLED})" if code and code > SIGNALLED else ""
     status = "" if code is None else f" with exit status {code}{killed}"

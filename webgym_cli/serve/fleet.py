@@ -57,9 +57,9 @@ class Fleet:
             await self.stop()
             raise
 
-    async def rest(self) -> None:
+    async def release_gpus(self) -> None:
         """Make room for a training."""
-        await _together(server.rest() for server in self.servers)
+        await _together(server.release_gpus() for server in self.servers)
 
     async def watch(self) -> None:
         """Wait for as long as one serves. Of several, those that die are started again with the current weights.
@@ -67,13 +67,13 @@ class Fleet:
         Raises `JobError` when the last one has died.
         """
         self._up = set(range(len(self.servers)))
-        await _together(self._mind(number) for number in range(len(self.servers)))
+        await _together(self._supervise(number) for number in range(len(self.servers)))
 
     async def stop(self) -> None:
         """Stop all servers and all their processes. Safe to call again."""
         await asyncio.gather(*(server.stop() for server in self.servers))
 
-    async def _mind(self, number: int) -> None:
+    async def _supervise(self, number: int) -> None:
         """Watch one replica, and start it again as often as that is allowed."""
         server, left = self.servers[number], self._restarts
         while True:

@@ -11,7 +11,7 @@ from webgym_cli.jobs.gpu import Nvml
 from webgym_cli.jobs.guard import descendants
 
 
-def gpus_here(environ: Mapping[str, str]) -> tuple[str, ...]:
+def usable_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the GPUs that we may use: those that are named to us, else all of this machine; empty where none is known.
 
     Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that names none.
@@ -20,7 +20,7 @@ def gpus_here(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(str(number) for number in range(devices.present())) if named is None else named
 
 
-def shares(gpus: tuple[str, ...], replicas: int | None, each: int) -> list[tuple[str, ...]]:
+def split_gpus(gpus: tuple[str, ...], replicas: int | None, each: int) -> list[tuple[str, ...]]:
     """Return the GPUs of each replica, `each` of them; of a single one no names: the choice is CUDA's.
 
     `replicas`: None takes as many as the GPUs carry. Raises `SettingsError` when there are too few GPUs.
@@ -36,7 +36,7 @@ def shares(gpus: tuple[str, ...], replicas: int | None, each: int) -> list[tuple
     return [gpus[first : first + each] for first in range(0, count * each, each)]
 
 
-def held_gib(nvml: Nvml | None, root: int) -> float | None:
+def measure_held_gib(nvml: Nvml | None, root: int) -> float | None:
     """Return the GiB that a process tree holds on the GPU where it holds most.
 
     None where that can't be told: without NVML, and in a container whose process numbers the driver doesn't know.

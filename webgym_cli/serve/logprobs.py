@@ -11,7 +11,7 @@ FLAG, PROCESSED = "--logprobs-mode", "processed_logprobs"
 _KINDS: dict[str, Logprobs] = {PROCESSED: "processed", "raw_logprobs": "raw"}
 
 
-def served_logprobs(settings: Settings) -> Logprobs:
+def logprobs_kind(settings: Settings) -> Logprobs:
     """Return what our server's log-probabilities are of; a user's own argument wins.
 
     Raises `SettingsError` where it makes the server give something else in their place.

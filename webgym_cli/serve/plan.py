@@ -14,7 +14,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO, NONE
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE
-from webgym_cli.serve.gpus import gpus_here, shares
+from webgym_cli.serve.gpus import split_gpus, usable_gpus
 from webgym_cli.serve.logprobs import FLAG, PROCESSED
 
 MODULE = "vllm.entrypoints.openai.api_server"
@@ -24,15 +24,15 @@ ANY_PORT = 0
 LAST_PORT = 65535
 
 
-How = Literal["keep", "sleep", "stop"]
-"""What a server may do between two phases."""
+SleepAction = Literal["keep", "sleep", "stop"]
+"""What a server does between two phases."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class SleepPolicy:
     """How a server makes room between two phases."""
 
-    how: How
+    action: SleepAction
     level: int
     """Of the sleep: 1 keeps the weights in the machine's memory, 2 drops them."""
     timeout: float
@@ -65,7 +65,7 @@ class ServerPlan:
     """Whether weights can be swapped in place."""
     startup_timeout: float
     stop_grace: float
-    rest: Rest
+    sleep: SleepPolicy
     """What it does while a training needs the GPUs."""
     replica: int = 0
     """Its number among the servers of this machine, from 0."""
@@ -117,15 +117,15 @@ def plan_servers(
         split: list[tuple[str, ...]] = [()] * (serve.replicas or 1)
     else:
         each = serve.tensor_parallel_size * serve.data_parallel_size
-        split = shares(gpus_here(os.environ) if gpus is None else gpus, serve.replicas, each)
+        split = split_gpus(usable_gpus(os.environ) if gpus is None else gpus, serve.replicas, each)
     if serve.port + len(split) - 1 > LAST_PORT:
         raise SettingsError(
             f"serve.port: {len(split)} replicas have no ports from {serve.port} on", hint="name a lower one"
         )
-    rest = _rest(settings, device) if phases else _rested("keep", settings)
+    sleep = _plan_sleep(settings, device) if phases else _sleep_policy("keep", settings)
     cores = (cpus or os.cpu_count() or 1) // len(split)
     return [
-        _plan_server(settings, model, python, device, rest, cores, number, share) for number, share in enumerate(split)
+        _plan_server(settings, model, python, device, sleep, cores, number, share) for number, share in enumerate(split)
     ]
 
 
@@ -134,7 +134,7 @@ def _plan_server(
     model: str,
     python: Path,
     device: str,
-    rest: Rest,
+    sleep: SleepPolicy,
     cpus: int,
     number: int,
     gpus: tuple[str, ...],
@@ -149,7 +149,7 @@ def _plan_server(
     }
     env |= _cpu_env(settings, cpus) if device == "cpu" else {}
     env |= {VARIABLE: ",".join(gpus)} if gpus else {}
-    asleep = ("--enable-sleep-mode",) if rest.how == "sleep" else ()
+    asleep = ("--enable-sleep-mode",) if sleep.action == "sleep" else ()
     return ServerPlan(
         python=str(python),
         model=model,
@@ -163,25 +163,25 @@ def _plan_server(
         dev_mode=loopback,
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
-        rest=rest,
+        sleep=sleep,
         replica=number,
     )
 
 
-def _rest(settings: Settings, device: str) -> Rest:
+def _plan_sleep(settings: Settings, device: str) -> SleepPolicy:
     """Return how the servers make room. Raises `SettingsError` for a sleep that is not possible."""
     asked, host = settings.serve.during_training, settings.serve.host
-    usual: How = "keep" if device == "cpu" else "sleep" if is_loopback(host) else "stop"
+    usual: SleepAction = "keep" if device == "cpu" else "sleep" if is_loopback(host) else "stop"
     how = usual if asked == "auto" else asked
     if how == "sleep" and (device == "cpu" or not is_loopback(host)):
         why = "vLLM sleeps on GPUs only" if device == "cpu" else f"{host} is no loopback address"
         raise SettingsError(f"serve.during_training: sleep is not possible here: {why}", hint="leave it auto")
-    return _rested(how, settings)
+    return _sleep_policy(how, settings)
 
 
-def _rested(how: How, settings: Settings) -> Rest:
+def _sleep_policy(how: SleepAction, settings: Settings) -> SleepPolicy:
     serve = settings.serve
-    return Rest(how, serve.sleep_level, serve.sleep_timeout, serve.sleep_memory_gb)
+    return SleepPolicy(how, serve.sleep_level, serve.sleep_timeout, serve.sleep_memory_gb)
 
 
 def is_loopback(host: str) -> bool:

@@ -9,7 +9,7 @@ import socket
 from webgym_cli.errors import SettingsError, UsageError
 
 
-def claim(host: str, wanted: int, last: int = 0) -> int:
+def claim_port(host: str, wanted: int, last: int = 0) -> int:
     """Return the port to listen on: `wanted`; when that is 0, `last` if it is free, else any free one.
 
     Raises `UsageError` when `wanted` is taken, `SettingsError` when the host can't be listened on.
@@ -23,7 +23,7 @@ def claim(host: str, wanted: int, last: int = 0) -> int:
         return _bind(host, 0)
 
 
-async def listening(host: str, port: int) -> bool:
+async def is_listening(host: str, port: int) -> bool:
     """Tell whether a server listens; only one that refuses is known not to."""
     try:
         _, writer = await asyncio.open_connection(host, port)

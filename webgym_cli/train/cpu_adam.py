@@ -18,7 +18,7 @@ BUILD = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().l
 """Compiles the optimizer, or finds it compiled."""
 
 
-def offloads(deepspeed: dict[str, Any] | None) -> bool:
+def is_offloaded(deepspeed: dict[str, Any] | None) -> bool:
     """Tell whether DeepSpeed's settings keep the optimizer on the CPU."""
     zero = (deepspeed or {}).get("zero_optimization", {})
     return bool(zero.get("offload_optimizer", {}).get("device", "none") != "none")
@@ -26,7 +26,7 @@ def offloads(deepspeed: dict[str, Any] | None) -> bool:
 
 async def require_optimizer(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> None:
     """Have DeepSpeed's CPU optimizer built where this training needs it. Raises `VenvError` when it can't be."""
-    if not offloads(plan.deepspeed):
+    if not is_offloaded(plan.deepspeed):
         return
     sink({"event": "train_note", "message": "DeepSpeed builds its CPU optimizer, some minutes the first time"})
     env = child_environment(plan.env, settings, plan.python)

@@ -37,7 +37,7 @@ def disk_errors(place: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CheckpointSizes:
     """What one checkpoint of a training consists of, in bytes."""
 
     weights: int
@@ -48,7 +48,7 @@ class Sizes:
     """The whole model into which an adapter is merged; 0 without one."""
 
 
-def sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: int | None) -> Sizes:
+def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: int | None) -> CheckpointSizes:
     """Return what a checkpoint takes under a training's configuration.
 
     AdamW keeps two numbers a trained parameter, as precise as the parameter; DeepSpeed keeps two and a copy of it in
@@ -65,10 +65,10 @@ def sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: int | Non
     weights = trained * precise + (0 if lora else (everything - trained) * (2 if half else 4))
     copied = 0 if zero_stage is None or zero_stage == 3 else weights
     states = copied + trained * (2 * precise if zero_stage is None else 12)
-    return Sizes(weights, 0 if config.get("save_only_model") else states, stored if lora else 0)
+    return CheckpointSizes(weights, 0 if config.get("save_only_model") else states, stored if lora else 0)
 
 
-def peak(found: Sizes, config: dict[str, Any], steps: int, *, carried: bool) -> int:
+def peak_bytes(found: CheckpointSizes, config: dict[str, Any], steps: int, *, carried: bool) -> int:
     """Return the most bytes that a training has on the disk at once, the published policy included.
 
     The trainer removes an old checkpoint only after a new one is written, and writes the weights once more at its end.
@@ -84,13 +84,13 @@ def peak(found: Sizes, config: dict[str, Any], steps: int, *, carried: bool) -> 
     return max(1, copies) * (found.weights + found.states) + once
 
 
-def needed(config: dict[str, Any], zero_stage: int | None, steps: int, *, carried: bool) -> int | None:
+def needed_for_sft(config: dict[str, Any], zero_stage: int | None, steps: int, *, carried: bool) -> int | None:
     """Return the bytes that a training will take, or None where the model's files are not on this machine."""
     model = _tensors_of(str(config["model_name_or_path"]))
-    return peak(sizes(model, config, zero_stage), config, steps, carried=carried) if model else None
+    return peak_bytes(estimate_sizes(model, config, zero_stage), config, steps, carried=carried) if model else None
 
 
-def needed_for_gradients(config: dict[str, Any], steps: int) -> int | None:
+def needed_for_rl(config: dict[str, Any], steps: int) -> int | None:
     """Return the bytes that our own trainer will take, or None where the model's files are not on this machine.
 
     A state holds what is trained in fp32 with Adam's two moments, for policy and critic; there are two while one is

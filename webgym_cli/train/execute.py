@@ -16,16 +16,13 @@ from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import cpu_adam as offload
-from webgym_cli.train import disk, publish
-from webgym_cli.train import working_dir as partial
-from webgym_cli.train.failure import failed, peer_lost
-from webgym_cli.train.llamafactory import lora_merge as merge
-from webgym_cli.train.llamafactory import optimizer_carryover as start_state
+from webgym_cli.train import cpu_adam, disk, publish, working_dir
+from webgym_cli.train.failure import is_peer_loss, trainer_error
+from webgym_cli.train.llamafactory import lora_merge, optimizer_carryover
 from webgym_cli.train.nodes.coordinator import SharedCrew
 from webgym_cli.train.nodes.peers import Crew
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.progress import TRAINER_LOG, Follower, trim_log
+from webgym_cli.train.progress import TRAINER_LOG, TrainerLogTail, trim_log
 from webgym_cli.train.training_plan import TrainPlan, without_states
 from webgym_cli.util.files import write_atomic, write_json
 
@@ -50,15 +47,15 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
         _enter_folder(plan, run, sink)
     plan = await _build_start(plan, settings, log_dir, sink)
     with disk.disk_errors(plan.folder):
-        write_json(plan.folder / partial.RECORD, plan.training.model_dump(mode="json"))
+        write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))
         write_atomic(plan.folder / plan.launch_file, plan.launch_text())
     sink({"event": "train_start", "name": plan.name, "mode": plan.mode, "steps": plan.total_steps})
     if plan.mode != "finished":
-        await offload.require_optimizer(plan, settings, log_dir / LOG, sink)
+        await cpu_adam.require_optimizer(plan, settings, log_dir / LOG, sink)
         await _train(plan, run, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)
     if plan.lora:
-        weights = await merge.merge(plan, weights, settings, log_dir / LOG, sink)
+        weights = await lora_merge.merge(plan, weights, settings, log_dir / LOG, sink)
     checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir, began)
     sink({"event": "train_done", "mode": plan.mode} | checkpoint.model_dump(mode="json"))
     return checkpoint
@@ -72,7 +69,7 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
         message = f"{plan.model}: its weights are not here to be measured: whether the disk has room is not known"
         sink({"event": "train_note", "message": message})
         return
-    there = partial.numbered(plan.adopted or plan.folder) if plan.mode in partial.KEEPING else []
+    there = working_dir.numbered_checkpoints(plan.adopted or plan.folder) if plan.mode in working_dir.KEEPING else []
     disk.require_space(plan.folder.parent, plan.disk_bytes - sum(map(disk.size_of, there)))
 
 
@@ -93,17 +90,17 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
     if plan.adopted is not None:
         shutil.rmtree(plan.folder, ignore_errors=True)
         plan.adopted.rename(plan.folder)
-    gone = publish.remove_leftovers(run, keep=lambda path: plan.mode in partial.KEEPING and path == plan.folder)
+    gone = publish.remove_leftovers(run, keep=lambda path: plan.mode in working_dir.KEEPING and path == plan.folder)
     for path in gone:
         if path.suffix == ".partial":
             message = f"{path.name}: an interrupted training without a usable checkpoint, or of other data: removed"
             sink({"event": "train_note", "message": message})
     plan.folder.mkdir(parents=True, exist_ok=True)
     if plan.mode == "continued" and plan.source is not None:
-        for checkpoint in partial.numbered(plan.folder):
+        for checkpoint in working_dir.numbered_checkpoints(plan.folder):
             if checkpoint != plan.source:  # torn, or older
                 shutil.rmtree(checkpoint)
-        trim_log(plan.folder / TRAINER_LOG, partial.step_of(plan.source))
+        trim_log(plan.folder / TRAINER_LOG, working_dir.step_of(plan.source))
 
 
 async def _build_start(plan: TrainPlan, settings: Settings, log_dir: Path, sink: EventSink) -> TrainPlan:
@@ -111,8 +108,8 @@ async def _build_start(plan: TrainPlan, settings: Settings, log_dir: Path, sink:
     if plan.source is None or plan.start is None:
         return plan
     options = {"learning_rate": plan.launch["learning_rate"]}
-    options |= start_state.steps_for(plan.launch, plan.total_steps)
-    reason = await start_state.build(
+    options |= optimizer_carryover.steps_for(plan.launch, plan.total_steps)
+    reason = await optimizer_carryover.build_start(
         plan.python,
         plan.source,
         plan.start,
@@ -136,7 +133,7 @@ async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path
         log = log_dir / LOG
         code = await _run_trainer(plan, env, crew, settings.train.stop_grace, log, sink)
         if code != 0:
-            raise await crew.blame(failed(code, log), echo=peer_lost(code, log))
+            raise await crew.blame(trainer_error(code, log), echo=is_peer_loss(code, log))
         await crew.finish()
     finally:
         await crew.dismiss()
@@ -157,7 +154,7 @@ async def _run_trainer(
     plan: TrainPlan, env: dict[str, str], crew: Crew, grace: float, log: Path, sink: EventSink
 ) -> int:
     """Run this node's trainer and return its exit status. Raises `JobError` when it had to be stopped."""
-    follower = Follower(plan.folder / TRAINER_LOG)
+    follower = TrainerLogTail(plan.folder / TRAINER_LOG)
     follower.skip()
     memory = GpuMemory.of(plan.device, sink)
     job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=grace)

@@ -36,12 +36,12 @@ def reason(log: Path) -> str:
     return lines[-1].strip() if lines else ""
 
 
-def peer_lost(code: int, log: Path) -> bool:
+def is_peer_loss(code: int, log: Path) -> bool:
     """Tell whether a trainer that failed only felt that another one was gone."""
     return code < 128 and bool(PEER_LOST.search(reason(log)))
 
 
-def failed(code: int, log: Path) -> JobError:
+def trainer_error(code: int, log: Path) -> JobError:
     """Return the error of a trainer that ended with a status other than 0."""
     said = reason(log)
     if code == 128 + signal.SIGKILL:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from webgym_cli.config.model import Settings
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.llamafactory.plan import plan_imitation
-from webgym_cli.train.rl_backend import plan_gradients
+from webgym_cli.train.llamafactory.plan import plan_sft
+from webgym_cli.train.rl_backend import plan_rl
 from webgym_cli.train.training_plan import TrainPlan
 
 
@@ -19,5 +19,5 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
     Raises `MissingStageError` where nothing was, `VenvError` without the trainer, `UsageError` for damaged files.
     `environ` is this process's environment unless given.
     """
-    plan = plan_imitation if algorithm(run, settings) == "sft" else plan_gradients
+    plan = plan_sft if algorithm(run, settings) == "sft" else plan_rl
     return plan(run, settings, os.environ if environ is None else environ)

@@ -16,7 +16,7 @@ DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of our own environment that would mislead the role's interpreter."""
 
 
-def processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
+def count_processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
     """Return the trainer's processes on this machine: the setting, else one for each GPU it can use, one on CPU.
 
     Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that leaves too few GPUs, or names what is none.
@@ -62,7 +62,7 @@ def trainer_env(
     return env
 
 
-def reporting(
+def plan_reporting(
     settings: Settings, config: dict[str, Any], wandb_env: Mapping[str, str], environ: Mapping[str, str], python: Path
 ) -> tuple[dict[str, str], dict[str, Any], str]:
     """Return variables, overrides and a remark about where the training is reported to."""

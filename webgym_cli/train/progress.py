@@ -84,7 +84,7 @@ def last_metrics(path: Path) -> dict[str, float]:
 
 
 @dataclass(slots=True)
-class Follower:
+class TrainerLogTail:
     """Yields what is new in the log at each call, a torn last line only once it is whole."""
 
     path: Path

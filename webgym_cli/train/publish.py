@@ -15,10 +15,9 @@ from webgym_cli.errors import JobError
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, now
-from webgym_cli.train import retention
-from webgym_cli.train import working_dir as partial
+from webgym_cli.train import retention, working_dir
 from webgym_cli.train.disk import disk_errors
-from webgym_cli.train.llamafactory.optimizer_carryover import resumable
+from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states
 from webgym_cli.train.progress import TRAINER_LOG, last_metrics, mean_loss, read_log
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_json
@@ -41,8 +40,8 @@ PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json", "video_p
 
 def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
     """Return the checkpoint of the last step. Raises `JobError` when the training stopped early or diverged."""
-    found = partial.newest_complete(plan.folder)
-    state = (partial.trainer_state(found) if found else None) or {}
+    found = working_dir.newest_complete(plan.folder)
+    state = (working_dir.trainer_state(found) if found else None) or {}
     lines = read_log(plan.folder / TRAINER_LOG)
     done = max([int(state.get("global_step", 0)), *(line.step for line in lines)])
     total = int(state.get("max_steps") or (lines[-1].total if lines else plan.total_steps))
@@ -68,7 +67,7 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
     """
     with disk_errors(weights):
         _complete_files(plan, weights)
-        write_json(weights / partial.RECORD, plan.training.model_dump(mode="json"))
+        write_json(weights / working_dir.RECORD, plan.training.model_dump(mode="json"))
         (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody needs
         _flush(weights)
         if (plan.folder / TRAINER_LOG).is_file():
@@ -83,7 +82,7 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
 
 def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
     """Return the record of finished weights."""
-    state: dict[str, Any] = partial.trainer_state(weights) or {}
+    state: dict[str, Any] = working_dir.trainer_state(weights) or {}
     log = plan.folder / TRAINER_LOG
     metrics = {} if plan.algorithm == "sft" else last_metrics(log)
     return Checkpoint(
@@ -94,7 +93,7 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
         algorithm=plan.algorithm,
         objective=plan.config.get("webrl") or {},
         data_digest=plan.training.data_digest,
-        resumable=resumable(weights),
+        resumable=has_optimizer_states(weights),
         steps=int(state.get("global_step", plan.total_steps)),
         loss=metrics.get("actor/loss", mean_loss(read_log(log))),
         metrics=metrics,

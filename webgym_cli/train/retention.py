@@ -12,7 +12,7 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.disk import disk_errors
-from webgym_cli.train.llamafactory.optimizer_carryover import resumable
+from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states
 from webgym_cli.train.working_dir import RL_STATE
 from webgym_cli.util.files import write_json
 
@@ -26,8 +26,8 @@ def drop_old_states(run: RunDir, keep: int) -> None:
     """Remove the optimizer states of all but the newest checkpoints. Weights stay."""
     for checkpoint in checkpoints.checkpoints(run)[:-keep]:
         folder = checkpoints.folder(run, checkpoint)
-        if checkpoint.resumable or resumable(folder):
-            _settle(folder, checkpoint.model_copy(update={"resumable": False}))
+        if checkpoint.resumable or has_optimizer_states(folder):
+            _write_record(folder, checkpoint.model_copy(update={"resumable": False}))
             _remove_states(folder)
 
 
@@ -39,12 +39,12 @@ def drop_old_weights(run: RunDir, keep: int | None) -> None:
     for checkpoint in checkpoints.checkpoints(run)[:-keep] if keep else ():
         folder = checkpoints.folder(run, checkpoint)
         if (checkpoint.weights or any(folder.glob(WEIGHTS[0]))) and not _in_use(folder):
-            _settle(folder, checkpoint.model_copy(update={"resumable": False, "weights": False}))
+            _write_record(folder, checkpoint.model_copy(update={"resumable": False, "weights": False}))
             _remove_states(folder)
             _remove(path for pattern in WEIGHTS for path in folder.glob(pattern))
 
 
-def _settle(folder: Path, checkpoint: Checkpoint) -> None:
+def _write_record(folder: Path, checkpoint: Checkpoint) -> None:
     """Write the record first: a crash must not leave a checkpoint that claims what it lost."""
     write_json(folder / checkpoints.RECORD, checkpoint.model_dump(mode="json"))
 

@@ -19,9 +19,7 @@ from webgym_cli.records.rl_data import SUMMARY, RlData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import disk
-from webgym_cli.train import process_env as environment
-from webgym_cli.train import working_dir as partial
+from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.command import trainer_command
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.nodes.topology import place_in
@@ -36,7 +34,7 @@ PLACES = ("data", "trainer.output_dir", "trainer.save_freq", "trainer.carry_stat
 """Keys that don't change what is learned, or that `Training.carried` tells of."""
 
 
-def plan_gradients(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
+def plan_rl(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
     """Return how the prepared batch will be trained on.
 
     Raises `MissingStageError` without a batch of the current policy, `VenvError` without the train role, `UsageError`
@@ -76,14 +74,14 @@ def read_batch(run: RunDir, kind: Algorithm) -> RlData:
 def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, environ: Mapping[str, str]) -> TrainPlan:
     """Return the plan of a training with a new optimizer."""
     python, device = role_python(settings, "train"), resolve_device(settings.venvs.device)
-    local = environment.processes(settings, device, environ)
+    local = process_env.count_processes(settings, device, environ)
     place = place_in(settings.train, environ)
     nodes = place.count if place else 1
     world = local * nodes
-    folder = partial.partial_folder(run, batch.model_name)
+    folder = working_dir.partial_folder(run, batch.model_name)
     config = trainer_config(run, settings, batch, kind, folder)
     deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
-    env = environment.trainer_env(
+    env = process_env.trainer_env(
         python=python,
         device=device,
         processes=local,
@@ -110,13 +108,15 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, envi
         total_steps=steps,
         time_limit=settings.train.time_limit_minutes * 60,
         place=place,
-        disk_bytes=disk.needed_for_gradients(config, steps),
+        disk_bytes=disk.needed_for_rl(config, steps),
     )
 
 
-def _training(batch: RlData, config: dict[str, Any], deepspeed: dict[str, Any] | None, world: int) -> partial.Training:
+def _training(
+    batch: RlData, config: dict[str, Any], deepspeed: dict[str, Any] | None, world: int
+) -> working_dir.TrainingIdentity:
     """Return what a training with a new optimizer is made of."""
-    return partial.Training(
+    return working_dir.TrainingIdentity(
         data_digest=batch.digest,
         config_digest=_digest(config, deepspeed),
         parent=batch.policy,
@@ -149,7 +149,7 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorit
         if told["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
             told["critic"]["path"] = str(parent / CRITIC)
         if told["algorithm"]["kl_ctrl"]["type"] == "adaptive":
-            state = partial.trainer_state(parent) or {}
+            state = working_dir.trainer_state(parent) or {}
             told["algorithm"]["kl_ctrl"]["kl_coef"] = state.get("kl_coef", settings.rl.algorithm.kl_ctrl.kl_coef)
     return told
 
@@ -200,7 +200,7 @@ def _carried(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoin
     folder = checkpoints.folder(run, newest)
     if reason := _why_not_carried(folder, newest, settings, plan):
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))
-    config = plan.config | {"trainer": plan.config["trainer"] | {"carry_state": str(folder / partial.RL_STATE)}}
+    config = plan.config | {"trainer": plan.config["trainer"] | {"carry_state": str(folder / working_dir.RL_STATE)}}
     training = plan.training.model_copy(update={"carried": True})
     return replace(plan, mode="carried", source=folder, training=training, config=config)
 
@@ -210,8 +210,8 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
         return "train.keep_optimizer_state is off"
     if settings.rl.model.lora_rank:
         return f"the adapter is new, {folder.name} holds the one before merged into its weights"
-    states = folder / partial.RL_STATE
-    before = partial.read_training(folder)
+    states = folder / working_dir.RL_STATE
+    before = working_dir.read_training(folder)
     if before is None or not (states / "actor").is_dir():
         return f"{folder.name} has no states of a policy gradient's training"
     if (before.world_size, before.zero_stage) != (plan.training.world_size, plan.training.zero_stage):
@@ -223,11 +223,11 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
 
 def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan:
     """Return the plan that takes up an interrupted training of just this batch, where there is one."""
-    for folder, before in partial.interrupted(run, plan.training):
+    for folder, before in working_dir.find_interrupted(run, plan.training):
         if before.carried != plan.training.carried:
             continue
         adopted = folder if folder != plan.folder else None
-        if done := partial.finished(folder):
+        if done := working_dir.finished_checkpoint(folder):
             note = "all steps of the interrupted training were made: only its publication is missing"
             plan = replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted)
             return replace(plan, notes=(*plan.notes, note))

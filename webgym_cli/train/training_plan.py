@@ -11,7 +11,7 @@ import yaml
 
 from webgym_cli.records.checkpoint import Algorithm
 from webgym_cli.train.nodes.topology import Place
-from webgym_cli.train.working_dir import Training
+from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.venvs.locate import Device
 
 CARRYING = ("resume_from_checkpoint", "warmup_steps")
@@ -51,7 +51,7 @@ class TrainPlan:
     """The name of the configuration that is run, in `folder`."""
     deepspeed: dict[str, Any] | None
     """DeepSpeed's settings; None without DeepSpeed."""
-    training: Training
+    training: TrainingIdentity
     """What the training is made of."""
     total_steps: int
     """Expected optimizer steps, at least 1."""

@@ -25,7 +25,7 @@ KEEPING = ("continued", "finished")
 """Ways to train that take an interrupted training's folder as it is."""
 
 
-class Training(Record):
+class TrainingIdentity(Record):
     """`webgym_training.json`: what a training is made of; decides whether another may go on from its states."""
 
     data_digest: str
@@ -52,15 +52,15 @@ def start_folder(run: RunDir, name: str) -> Path:
     return run.checkpoints / f"{name}.start"
 
 
-def read_training(folder: Path) -> Training | None:
+def read_training(folder: Path) -> TrainingIdentity | None:
     """Return a folder's record, or None where it is missing or damaged."""
     try:
-        return Training.model_validate(read_json(folder / RECORD))
+        return TrainingIdentity.model_validate(read_json(folder / RECORD))
     except (StoreError, ValidationError):
         return None
 
 
-def interrupted(run: RunDir, training: Training) -> Iterator[tuple[Path, Training]]:
+def find_interrupted(run: RunDir, training: TrainingIdentity) -> Iterator[tuple[Path, TrainingIdentity]]:
     """Yield the working folders that hold just this training, newest first, with their records; carried or not."""
     for folder in sorted(run.checkpoints.glob("*.partial"), reverse=True):
         before = read_training(folder)
@@ -77,7 +77,7 @@ def trainer_state(checkpoint: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and isinstance(value.get("global_step"), int) else None
 
 
-def numbered(folder: Path) -> list[Path]:
+def numbered_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints inside a training's folder, newest first, complete or not."""
     found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
     return sorted(found, key=step_of, reverse=True)
@@ -90,13 +90,13 @@ def step_of(checkpoint: Path) -> int:
 
 def newest_complete(folder: Path, *, world_size: int = 1, resumable: bool = False) -> Path | None:
     """Return the newest checkpoint that was written to the end, or None."""
-    for checkpoint in numbered(folder):
-        if is_complete(checkpoint) and (not resumable or can_go_on(checkpoint, world_size)):
+    for checkpoint in numbered_checkpoints(folder):
+        if is_complete(checkpoint) and (not resumable or is_resumable(checkpoint, world_size)):
             return checkpoint
     return None
 
 
-def finished(folder: Path) -> Path | None:
+def finished_checkpoint(folder: Path) -> Path | None:
     """Return the checkpoint of a training's last step, or None while steps are missing."""
     found = newest_complete(folder)
     state = trainer_state(found) if found else None
@@ -113,7 +113,7 @@ def is_complete(checkpoint: Path) -> bool:
     return bool(weights) and all(map(is_complete_file, weights)) and _whole_index(checkpoint)
 
 
-def can_go_on(checkpoint: Path, world_size: int) -> bool:
+def is_resumable(checkpoint: Path, world_size: int) -> bool:
     """Tell whether a training of so many processes can go on from here with the same losses as without a break."""
     needed = [checkpoint / "scheduler.pt"]
     needed += (
@@ -127,10 +127,10 @@ def can_go_on(checkpoint: Path, world_size: int) -> bool:
             return False
     else:
         needed.append(checkpoint / "optimizer.pt")
-    return all(map(whole_archive, needed))
+    return all(map(is_whole_archive, needed))
 
 
-def whole_archive(path: Path) -> bool:
+def is_whole_archive(path: Path) -> bool:
     """Tell whether a file of torch (a zip archive) has its end: a torn one lacks the directory there."""
     try:
         with zipfile.ZipFile(path):

@@ -15,7 +15,7 @@ from typing import Literal
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import VenvError
-from webgym_cli.venvs.inspect import packages
+from webgym_cli.venvs.inspect import installed_packages
 from webgym_cli.venvs.locate import ROLES, configured, driver_answers, resolve_device, role_home, role_python
 from webgym_cli.venvs.wandb_mode import key_source, wandb_mode
 
@@ -31,7 +31,7 @@ _DRIVER = Path("/proc/driver/nvidia/version")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DoctorCheck:
     """One thing that webgym builds on."""
 
     name: str
@@ -49,10 +49,10 @@ class Part:
 
 def diagnose(
     settings: Settings, find_chromium: Callable[[], Path], chromium_version: Callable[[Path], str]
-) -> tuple[Part, ...]:
+) -> tuple[DoctorCheck, ...]:
     """Return the state of everything, in the order in which it is needed. Raises nothing about what is missing."""
     return (
-        Part("python", "ok", platform.python_version(), sys.executable),
+        DoctorCheck("python", "ok", platform.python_version(), sys.executable),
         *(_package(name) for name in ("webgym", "playwright", "miniwob")),
         _chromium(find_chromium, chromium_version),
         *(_role(settings, role) for role in ROLES),
@@ -62,67 +62,67 @@ def diagnose(
     )
 
 
-def _package(name: str) -> Part:
+def _package(name: str) -> DoctorCheck:
     module = "webgym_cli" if name == "webgym" else name
     spec = find_spec(module)
     if spec is None or spec.origin is None:
-        return Part(name, "missing", fix="pip install webgym")
+        return DoctorCheck(name, "missing", fix="pip install webgym")
     try:
         known = version(name)
     except PackageNotFoundError:  # a source tree on the path
         known = ""
-    return Part(name, "ok", known, str(Path(spec.origin).parent))
+    return DoctorCheck(name, "ok", known, str(Path(spec.origin).parent))
 
 
-def _chromium(find: Callable[[], Path], version_of: Callable[[Path], str]) -> Part:
+def _chromium(find: Callable[[], Path], version_of: Callable[[Path], str]) -> DoctorCheck:
     try:
         path = find()
     except VenvError as error:
-        return Part("chromium", "missing", fix=error.hint)
+        return DoctorCheck("chromium", "missing", fix=error.hint)
     try:
-        return Part("chromium", "ok", version_of(path), str(path))
+        return DoctorCheck("chromium", "ok", version_of(path), str(path))
     except VenvError as error:
-        return Part("chromium", "missing", path=str(path), fix=error.hint or str(error))
+        return DoctorCheck("chromium", "missing", path=str(path), fix=error.hint or str(error))
 
 
-def _role(settings: Settings, role: str) -> Part:
+def _role(settings: Settings, role: str) -> DoctorCheck:
     command = f"webgym setup --role {role}"
     try:
         python = role_python(settings, role)
     except VenvError as error:
         fix = f"{error}: {command}" if configured(settings, role) else command
-        return Part(role, "missing", fix=fix)
-    found = packages(python.parent.parent)
+        return DoctorCheck(role, "missing", fix=fix)
+    found = installed_packages(python.parent.parent)
     versions = ", ".join(f"{name} {known}" for name, known in found.items())
     if any(name in found for name in REQUIRED[role]):
-        return Part(role, "ok", versions, str(python))
+        return DoctorCheck(role, "ok", versions, str(python))
     if not found:  # an interpreter of the user's own may keep its packages elsewhere
-        return Part(role, "warn", "", str(python), "its packages are not where a virtual environment has them")
+        return DoctorCheck(role, "warn", "", str(python), "its packages are not where a virtual environment has them")
     fix = f"{REQUIRED[role][0]} is not in it: install it there, or leave venvs.{role} empty and type {command}"
-    return Part(role, "missing", versions, str(python), fix)
+    return DoctorCheck(role, "missing", versions, str(python), fix)
 
 
-def _driver(settings: Settings) -> Part:
+def _driver(settings: Settings) -> DoctorCheck:
     if driver_answers():
         text = _DRIVER.read_text(encoding="utf-8").splitlines()[0] if _DRIVER.is_file() else "answers"
-        return Part("gpu driver", "ok", text.removeprefix("NVRM version:").strip())
+        return DoctorCheck("gpu driver", "ok", text.removeprefix("NVRM version:").strip())
     if resolve_device(settings.venvs.device) == "cuda":
-        return Part("gpu driver", "missing", fix="install the NVIDIA driver, or -s venvs.device=cpu")
-    return Part("gpu driver", "ok", "none: everything runs on the CPU")
+        return DoctorCheck("gpu driver", "missing", fix="install the NVIDIA driver, or -s venvs.device=cpu")
+    return DoctorCheck("gpu driver", "ok", "none: everything runs on the CPU")
 
 
-def _disk(settings: Settings) -> Part:
+def _disk(settings: Settings) -> DoctorCheck:
     home = role_home()
     existing = next(folder for folder in (home, *home.parents) if folder.exists())
     free = shutil.disk_usage(existing).free / 2**30
     done = all(_role(settings, role).status != "missing" for role in ROLES)
     needed = 1 if done else NEEDED_GB[resolve_device(settings.venvs.device)]
     if free >= needed:
-        return Part("disk", "ok", f"{free:.0f} GiB free", str(home))
-    return Part("disk", "warn", f"{free:.1f} GiB free", str(home), f"make {needed} GiB free, or set WEBGYM_HOME")
+        return DoctorCheck("disk", "ok", f"{free:.0f} GiB free", str(home))
+    return DoctorCheck("disk", "warn", f"{free:.1f} GiB free", str(home), f"make {needed} GiB free, or set WEBGYM_HOME")
 
 
-def _wandb(settings: Settings) -> Part:
+def _wandb(settings: Settings) -> DoctorCheck:
     part = _package("wandb")
     mode, reason = wandb_mode(settings, os.environ)
     told = replace(part, version=f"{part.version} {mode} ({reason})".strip())

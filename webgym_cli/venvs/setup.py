@@ -20,7 +20,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.venvs import cpu_fixes
-from webgym_cli.venvs.inspect import packages
+from webgym_cli.venvs.inspect import installed_packages
 from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, configured, role_environment, role_home
 
 Report = Callable[[str], None]
@@ -135,7 +135,7 @@ def _finish(environment: RoleEnvironment) -> None:
         "device": environment.device,
         "python": str(environment.python),
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "packages": packages(environment.path),
+        "packages": installed_packages(environment.path),
     }
     half = environment.marker.with_suffix(".part")
     half.write_text(json.dumps(marker, indent=1, sort_keys=True), encoding="utf-8")

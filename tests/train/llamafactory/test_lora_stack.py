@@ -13,7 +13,7 @@ from webgym_cli.serve.weights import check_model, digest
 from webgym_cli.store.run import new_attempt
 from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.execute import execute
-from webgym_cli.train.llamafactory import lora_merge as merge
+from webgym_cli.train.llamafactory import lora_merge
 from webgym_cli.train.plan import plan_training
 
 pytestmark = pytest.mark.stack
@@ -54,14 +54,14 @@ def trained(trainable) -> Trained:
     assert plan_training(run, settings).mode == "continued"
 
     async def die(plan, *_):
-        target = plan.folder / merge.MERGING
+        target = plan.folder / lora_merge.MERGING
         target.mkdir()
         (target / "model.safetensors").write_bytes(b"half a mod")
         torn.append(target)
         raise JobError("killed")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "_export", die)
+        patch.setattr(lora_merge, "_export", die)
         with pytest.raises(JobError, match="killed"):
             asyncio.run(execute(plan_training(run, settings), run, settings, new_attempt(run), lambda event: None))
     assert torn[0].is_dir()

@@ -6,8 +6,7 @@ from tests.train.fake_checkpoints import checkpoint, published, weights
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.jobs import devices
-from webgym_cli.train import process_env as environment
-from webgym_cli.train import working_dir as partial
+from webgym_cli.train import process_env, working_dir
 from webgym_cli.train.llamafactory.dataset import total_steps
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.training_plan import without_states
@@ -31,7 +30,7 @@ def ready(run, role, tmp_path):
 
 def interrupt(plan, step=2, **facts):
     folder = checkpoint(plan.folder / f"checkpoint-{step}", step=step, **facts)
-    write_json(plan.folder / partial.RECORD, plan.training.model_dump(mode="json"))
+    write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))
     return folder
 
 
@@ -147,7 +146,9 @@ def test_the_setting_that_drops_the_moments(ready, run):
     ("processes", "stage", "carried"), [(2, 1, True), (1, 1, False), (2, 3, False), (2, None, False)]
 )
 def test_deepspeed_states_fit_the_same_stage_and_size_only(ready, run, processes, stage, carried):
-    before = partial.Training(data_digest="d", config_digest="c", parent="p", carried=False, world_size=2, zero_stage=1)
+    before = working_dir.TrainingIdentity(
+        data_digest="d", config_digest="c", parent="p", carried=False, world_size=2, zero_stage=1
+    )
     published(run, 1, training=before, world_size=2, zero=True)
     name = stage and f"ds_config_cpu_zero{stage}.json"
     plan = ready(deepspeed_config_filename=name, train={"nproc_per_node": processes})
@@ -243,16 +244,16 @@ def test_the_plan_tells_what_the_disk_must_hold(run, role, tmp_path):
 def test_processes_follow_the_gpus_that_can_be_used(monkeypatch, visible, setting, processes):
     monkeypatch.setattr(devices, "present", lambda: 4)
     settings = settings_for(train={"nproc_per_node": setting})
-    assert environment.processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible}) == processes
-    assert environment.processes(settings, "cpu", {"CUDA_VISIBLE_DEVICES": visible}) == (setting or 1)
+    assert process_env.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible}) == processes
+    assert process_env.count_processes(settings, "cpu", {"CUDA_VISIBLE_DEVICES": visible}) == (setting or 1)
 
 
 def test_processes_without_the_variable(monkeypatch):
     monkeypatch.setattr(devices, "present", lambda: 8)
-    assert environment.processes(settings_for(), "cuda", {}) == 8
+    assert process_env.count_processes(settings_for(), "cuda", {}) == 8
     monkeypatch.setattr(devices, "present", lambda: 0)  # a driver that shows no device files
-    assert environment.processes(settings_for(), "cuda", {}) == 1
-    assert environment.processes(settings_for(train={"nproc_per_node": 4}), "cuda", {}) == 4
+    assert process_env.count_processes(settings_for(), "cuda", {}) == 1
+    assert process_env.count_processes(settings_for(train={"nproc_per_node": 4}), "cuda", {}) == 4
 
 
 @pytest.mark.parametrize(
@@ -262,7 +263,7 @@ def test_processes_without_the_variable(monkeypatch):
 def test_gpus_that_do_not_suffice_are_named(monkeypatch, visible, setting, words):
     monkeypatch.setattr(devices, "present", lambda: 8)
     with pytest.raises(UsageError, match=words) as caught:
-        environment.processes(
+        process_env.count_processes(
             settings_for(train={"nproc_per_node": setting}), "cuda", {"CUDA_VISIBLE_DEVICES": visible}
         )
     assert caught.value.hint

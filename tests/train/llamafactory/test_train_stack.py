@@ -11,7 +11,7 @@ from tests.train.training import FIRST, SECOND, Trained, kill_trainer, train
 from webgym_cli.errors import JobError
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
-from webgym_cli.train.llamafactory import optimizer_carryover as start_state
+from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.process_env import child_environment
 
@@ -93,7 +93,9 @@ def test_a_killed_training_goes_on_with_the_same_losses(first, trainable):
 async def test_the_start_keeps_the_moments_and_takes_the_new_rate(first, train_python, tmp_path):
     options = {"learning_rate": NEW_RATE, "logging_steps": 2, "eval_steps": 3, "save_steps": 4}
     env = child_environment({}, first.settings, train_python)
-    said = await start_state.build(train_python, first.folder, tmp_path / "start", options, env, tmp_path / "start.log")
+    said = await optimizer_carryover.build_start(
+        train_python, first.folder, tmp_path / "start", options, env, tmp_path / "start.log"
+    )
     assert said == ""
     before = read_states(train_python, first.folder / "optimizer.pt")
     after = read_states(train_python, tmp_path / "start/optimizer.pt")

@@ -12,7 +12,7 @@ from webgym_cli.errors import JobError, RunLockedError, UsageError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
-from webgym_cli.train.failure import peer_lost
+from webgym_cli.train.failure import is_peer_loss
 from webgym_cli.train.nodes.coordinator import heading
 from webgym_cli.train.nodes.status_files import (
     Ear,
@@ -45,7 +45,7 @@ def test_one_node_has_no_place(environ):
 
 def test_the_place_is_torchruns():
     assert place_of({**TWO, "MASTER_PORT": "29500", "NODE_RANK": "1"}) == Place(2, 1, "127.0.0.1", 29500)
-    assert place_of(TWO) == FIRST and FIRST.leads and not SECOND.leads
+    assert place_of(TWO) == FIRST and FIRST.is_main_process and not SECOND.is_main_process
     assert SECOND.master == socket.gethostname()
 
 
@@ -120,7 +120,7 @@ async def test_a_voice_goes_on_and_ends_with_its_last_word(run):
 )
 def test_what_only_felt_that_another_one_was_gone(tmp_path, code, line, lost):
     (tmp_path / "log").write_text(f"Traceback:\n{line}\n")
-    assert peer_lost(code, tmp_path / "log") is lost
+    assert is_peer_loss(code, tmp_path / "log") is lost
 
 
 class Nodes:

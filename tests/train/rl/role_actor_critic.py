@@ -22,12 +22,12 @@ from episodes import (
 from tiny import ALONE, assert_same, log_of, options, scratch, torchrun, train, weights_of, written
 
 from webgym_cli.train.rl import launch as start
-from webgym_cli.train.rl import webrl_batch as actions
+from webgym_cli.train.rl import webrl_batch
 from webgym_cli.train.rl.batch_targets import load_tensors
 from webgym_cli.train.rl.data import read_batch
-from webgym_cli.train.rl.settings import TrainingError
-from webgym_cli.train.rl.webrl_states import states_of
-from webgym_cli.train.rl.webrl_trainer import ActorCritic
+from webgym_cli.train.rl.options import TrainingError
+from webgym_cli.train.rl.webrl_states import collect_states
+from webgym_cli.train.rl.webrl_trainer import WebRLTrainer
 
 check = unittest.TestCase()
 HERE = Path(__file__).resolve().parent
@@ -150,7 +150,7 @@ def test_values_are_the_same_packed_and_padded_on_either_side():
             for most in (None, 1):
                 given = webrl(model={"use_remove_padding": packed}, critic={"path": str(critic)})
                 given["actor"] = {**PLAIN, "ppo_micro_batch_size_per_gpu": most}
-                trainer = ActorCritic(options(place, **given), ALONE)
+                trainer = WebRLTrainer(options(place, **given), ALONE)
                 worker = trainer._judging(trainer._start(None))
                 found = worker.score(trainer.engines["critic"], lambda logits: logits.softmax(-1)[..., 1].amin(1))
                 if wanted is None:
@@ -189,18 +189,18 @@ class Stopped(Exception):
 @contextlib.contextmanager
 def stopping_before(number):
     """End a training before a step, as a crash would."""
-    whole = ActorCritic.step
+    whole = WebRLTrainer.step
 
     def step(self, worker, learned, count):
         if count == number:
             raise Stopped
         return whole(self, worker, learned, count)
 
-    ActorCritic.step = step
+    WebRLTrainer.step = step
     try:
         yield
     finally:
-        ActorCritic.step = whole
+        WebRLTrainer.step = whole
 
 
 def test_an_interrupted_phase_goes_on_bit_for_bit():
@@ -309,21 +309,21 @@ def test_a_state_is_valued_once_and_counted_as_often_as_it_was_met():
     with scratch() as place:
         _, data = phase(place)
         batch = read_batch(data)
-        states = states_of(batch, ends=True)
+        states = collect_states(batch, ends=True)
         assert [len(states.rows), *states.before.tolist()] == [11, 0, 1, 2, 4, 5, 7, 9]
         assert states.after.tolist() == [1, 2, 3, 5, 6, 8, 10]
-        tally = states.tally([0, 1, 3], actions.successes(batch), after=True)
+        tally = states.tally([0, 1, 3], webrl_batch.successes(batch), after=True)
         assert tally.tolist()[:7] == [[0, 1], [0, 2], [0, 1], [0, 0], [1, 0], [1, 0], [0, 0]]
-        without = states_of(batch, ends=False)
+        without = collect_states(batch, ends=False)
         assert (len(without.rows), without.after.tolist()) == (7, [1, 2, 2, 4, 4, 5, 6])
 
 
 def test_how_well_values_tell_success_from_failure_by_hand():
     value = torch.tensor([0.9, 0.5, 0.5, 0.1])
     # three pairs of a success and a failure: 0.9 > 0.5, 0.9 > 0.1 ... (0.5, 0.5) counts half
-    assert actions.auc(value, torch.tensor([True, True, False, False])) == 3.5 / 4
-    assert actions.auc(value, torch.tensor([False, False, True, True])) == 0.5 / 4
-    assert actions.auc(value, torch.ones(4).bool()) is None
+    assert webrl_batch.auc(value, torch.tensor([True, True, False, False])) == 3.5 / 4
+    assert webrl_batch.auc(value, torch.tensor([False, False, True, True])) == 0.5 / 4
+    assert webrl_batch.auc(value, torch.ones(4).bool()) is None
 
 
 def test_a_batch_that_is_not_webrl_s_is_refused_by_name():

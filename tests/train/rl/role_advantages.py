@@ -6,8 +6,8 @@ import torch
 
 from webgym_cli.train.rl import advantages as adv
 from webgym_cli.train.rl.advantages import estimate
-from webgym_cli.train.rl.experience import experience
-from webgym_cli.train.rl.options import Algorithm
+from webgym_cli.train.rl.experience import collect_experience
+from webgym_cli.train.rl.options import AlgorithmConfig
 
 check = unittest.TestCase()
 NAN = math.nan
@@ -15,7 +15,7 @@ NAN = math.nan
 
 def one_token_each(rewards, groups):
     """Trajectories of a single token."""
-    return experience(torch.tensor([[0, 1]] * len(rewards)), torch.tensor(rewards), torch.tensor(groups))
+    return collect_experience(torch.tensor([[0, 1]] * len(rewards)), torch.tensor(rewards), torch.tensor(groups))
 
 
 def close(found, wanted, tolerance=1e-6):
@@ -24,7 +24,7 @@ def close(found, wanted, tolerance=1e-6):
 
 def by_outcome(estimator, rewards, groups, **options):
     tokens = one_token_each(rewards, groups)
-    return estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator=estimator, **options)).advantages
+    return estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=estimator, **options)).advantages
 
 
 def test_grpo_by_hand():
@@ -55,21 +55,21 @@ def test_rloo_by_hand():
 def test_a_failed_episode_is_no_zero():
     tokens = one_token_each([1.0, NAN, 0.5], [0, 0, 0])
     for name, wanted in (("grpo", 0.25 / (math.sqrt(0.125) + 1e-6)), ("rloo", 0.5)):
-        found = estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator=name)).advantages
+        found = estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name)).advantages
         close(found, [wanted, -wanted])
     alone = by_outcome("grpo", [0.75, NAN, NAN], [0, 0, 0])
     close(alone, [0.75])
 
 
 def test_rewards_of_a_trajectory_are_added_up_over_its_tokens():
-    tokens = experience(torch.tensor([[0, 1, 1], [0, 1, 1]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
+    tokens = collect_experience(torch.tensor([[0, 1, 1], [0, 1, 1]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
     rewards = adv.outcome(tokens) - 0.25  # as a KL penalty does it
     close(adv.rloo(tokens, rewards), [1.0, 1.0, -1.0, -1.0])
 
 
 def test_credit_crosses_observations():
     # positions 1 and 2 act, 3 is an observation, 4 acts and is rewarded
-    tokens = experience(torch.tensor([[0, 1, 1, 0, 1, 0]]), torch.tensor([1.0]), torch.tensor([0]))
+    tokens = collect_experience(torch.tensor([[0, 1, 1, 0, 1, 0]]), torch.tensor([1.0]), torch.tensor([0]))
     close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens)), [1.0, 1.0, 1.0])
     close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens), gamma=0.5), [0.125, 0.25, 1.0])
 
@@ -77,7 +77,7 @@ def test_credit_crosses_observations():
 def test_credit_crosses_the_steps_of_an_episode_but_not_episodes():
     mask = torch.tensor([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
     order = {"trajectory": torch.tensor([0, 1, 0]), "step": torch.tensor([1, 0, 0])}
-    tokens = experience(mask, torch.tensor([1.0, 3.0]), torch.tensor([0, 1]), **order)
+    tokens = collect_experience(mask, torch.tensor([1.0, 3.0]), torch.tensor([0, 1]), **order)
     assert tokens.row.tolist() == [2, 2, 0, 1]
     close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens), gamma=0.5), [0.25, 0.5, 1.0, 3.0])
     close(adv.grpo(tokens, adv.outcome(tokens)), [1.0, 1.0, 1.0, 3.0])
@@ -85,14 +85,18 @@ def test_credit_crosses_the_steps_of_an_episode_but_not_episodes():
 
 def test_reinforce_plus_plus_is_whitened_over_all_tokens():
     returns = [0.125, 0.25, 1.0]
-    tokens = experience(torch.tensor([[0, 1, 1, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
-    found = estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator="reinforce_plus_plus", gamma=0.5)).advantages
+    tokens = collect_experience(torch.tensor([[0, 1, 1, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    found = estimate(
+        tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator="reinforce_plus_plus", gamma=0.5)
+    ).advantages
     mean, deviation = statistics.mean(returns), statistics.stdev(returns)
     close(found, [(value - mean) / deviation for value in returns])
 
 
 def test_remax_by_hand():
-    tokens = experience(torch.tensor([[0, 1, 0, 1], [0, 1, 0, 0]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
+    tokens = collect_experience(
+        torch.tensor([[0, 1, 0, 1], [0, 1, 0, 0]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0])
+    )
     greedy = torch.tensor([0.25, 0.25])
     close(adv.remax(tokens, adv.outcome(tokens), greedy), [0.75, 0.75, -0.25])
     close(adv.remax(tokens, adv.outcome(tokens) - 0.1, greedy), [0.55, 0.65, -0.35])
@@ -110,7 +114,7 @@ def test_gae_by_hand():
     # an observation stands between the second and the third token; gamma 0.9, lambda 0.8, values 0.5 0.4 0.2
     # delta: 0.9 · 0.4 - 0.5 = -0.14; 0.9 · 0.2 - 0.4 = -0.22; 1 - 0.2 = 0.8
     # A: 0.8; -0.22 + 0.72 · 0.8 = 0.356; -0.14 + 0.72 · 0.356 = 0.11632
-    tokens = experience(torch.tensor([[0, 1, 1, 0, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    tokens = collect_experience(torch.tensor([[0, 1, 1, 0, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
     values = torch.tensor([0.5, 0.4, 0.2])
     advantages, returns = adv.gae(tokens, adv.outcome(tokens), values, gamma=0.9, lam=0.8)
     close(advantages, [0.11632, 0.356, 0.8])
@@ -118,7 +122,7 @@ def test_gae_by_hand():
 
 
 def test_the_baseline_does_not_see_the_action():
-    tokens = experience(torch.tensor([[0, 0, 1, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    tokens = collect_experience(torch.tensor([[0, 0, 1, 1]]), torch.tensor([1.0]), torch.tensor([0]))
     outputs = torch.tensor([[9.0, 0.5, 0.25, 7.0]])  # what a critic says having read each position
     values = tokens.before(outputs)
     assert values.tolist() == [0.5, 0.25]
@@ -149,7 +153,7 @@ def test_random_batches_equal_the_padded_loops():
         torch.manual_seed(seed)
         mask = torch.rand(4, 30) < 0.4
         mask[:, 0], mask[:, 9] = False, True
-        tokens = experience(mask, torch.randn(4), torch.zeros(4))
+        tokens = collect_experience(mask, torch.randn(4), torch.zeros(4))
         rewards, values = torch.randn(len(tokens.row)).double(), torch.randn(len(tokens.row)).double()
         wanted, wanted_gae = by_the_loop(mask, tokens.padded(rewards), tokens.padded(values), 0.97, 0.9)
         close(tokens.padded(adv.reinforce_plus_plus(tokens, rewards, gamma=0.97)), wanted.tolist())
@@ -161,9 +165,9 @@ def test_random_batches_equal_the_padded_loops():
 def test_steps_weigh_so_that_trajectories_weigh_the_same():
     mask = torch.tensor([[0, 1], [0, 1], [0, 1], [0, 1]])
     order = torch.tensor([0, 1, 1, 1])
-    tokens = experience(mask, torch.tensor([1.0, 1.0, NAN]), torch.tensor([0, 1, 1]), trajectory=order)
+    tokens = collect_experience(mask, torch.tensor([1.0, 1.0, NAN]), torch.tensor([0, 1, 1]), trajectory=order)
     close(adv.step_weights(tokens), [2.0, 2 / 3, 2 / 3, 2 / 3])  # two rows a trajectory on average
-    options = Algorithm(adv_estimator="grpo", normalize_by_steps=True)
+    options = AlgorithmConfig(adv_estimator="grpo", normalize_by_steps=True)
     close(estimate(tokens, adv.outcome(tokens), options).advantages, [2.0, 2 / 3, 2 / 3, 2 / 3])
 
 
@@ -176,12 +180,12 @@ def test_an_estimator_says_what_it_lacks():
     tokens = one_token_each([1.0], [0])
     for name, text in (("gae", "adv_estimator=gae needs the critic"), ("remax", "adv_estimator=remax needs")):
         with check.assertRaisesRegex(ValueError, text):
-            estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator=name))
+            estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name))
     with check.assertRaisesRegex(ValueError, "lam\n.* less than or equal to 1"):
-        Algorithm(lam=1.5)
+        AlgorithmConfig(lam=1.5)
 
 
 def test_a_batch_of_failures_gives_nothing():
     tokens = one_token_each([NAN, NAN], [0, 0])
     for name in ("grpo", "rloo", "reinforce_plus_plus"):
-        assert estimate(tokens, adv.outcome(tokens), Algorithm(adv_estimator=name)).advantages.shape == (0,)
+        assert estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name)).advantages.shape == (0,)

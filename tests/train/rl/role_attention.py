@@ -5,8 +5,8 @@ from role_packing import ids, tiny
 from torch import nn
 
 from webgym_cli.train.rl.attention import BLOCKS, blocks, register
+from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.packing import pack
-from webgym_cli.train.rl.settings import TrainingError
 
 check = unittest.TestCase()
 

@@ -6,7 +6,7 @@ import torch
 from tiny import scratch, some_rows, write_batch
 
 from webgym_cli.train.rl.data import read_batch
-from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.options import TrainingError
 
 check = unittest.TestCase()
 

@@ -1,7 +1,7 @@
 import torch
 
 from webgym_cli.config.rl import ActorSettings
-from webgym_cli.train.rl.batching import Micro, mini_batches, rounds
+from webgym_cli.train.rl.batching import MicroBatch, micro_batches, mini_batches
 
 
 def test_mini_batches_hold_whole_trajectories_and_each_once_an_epoch():
@@ -27,7 +27,7 @@ def test_without_a_size_the_batch_is_one_and_order_can_be_kept():
 def shares(lengths, world, packed, **options):
     given = ActorSettings(**{"ppo_max_token_len_per_gpu": 10, **options})
     rows = list(range(len(lengths)))
-    return [rounds(rows, lengths, given, packed=packed, rank=rank, world=world) for rank in range(world)]
+    return [micro_batches(rows, lengths, given, packed=packed, rank=rank, world=world) for rank in range(world)]
 
 
 def test_processes_share_the_rows_in_equally_many_calls():
@@ -44,8 +44,8 @@ def test_processes_share_the_rows_in_equally_many_calls():
 
 
 def test_who_has_nothing_left_repeats_the_shortest_row():
-    assert shares([9, 2, 8], 2, True) == [[Micro((1, 2))], [Micro((0,))]]
-    assert shares([9, 8, 7], 2, True)[1][1] == Micro((2,), idle=True)
+    assert shares([9, 2, 8], 2, True) == [[MicroBatch((1, 2))], [MicroBatch((0,))]]
+    assert shares([9, 8, 7], 2, True)[1][1] == MicroBatch((2,), idle=True)
     parts = shares([9, 9, 9], 2, True)
     assert [micro.idle for micro in parts[1]] == [False, True]
 

@@ -3,7 +3,7 @@ import unittest
 
 import torch
 
-from webgym_cli.train.rl.experience import accumulate, experience, whiten
+from webgym_cli.train.rl.experience import accumulate, collect_experience, whiten
 
 check = unittest.TestCase()
 NAN = math.nan
@@ -11,7 +11,7 @@ NAN = math.nan
 
 def test_tokens_are_ordered_by_trajectory_step_and_position():
     mask = torch.tensor([[0, 1, 0, 1], [0, 0, 1, 0], [0, 1, 1, 0]])
-    made = experience(
+    made = collect_experience(
         mask,
         torch.tensor([0.5, 1.0]),
         torch.tensor([7, 7]),
@@ -28,13 +28,13 @@ def test_tokens_are_ordered_by_trajectory_step_and_position():
 
 def test_rows_without_step_numbers_stay_in_order():
     mask = torch.tensor([[0, 1], [0, 1], [0, 1]])
-    made = experience(mask, torch.tensor([0.0, 1.0]), torch.zeros(2), trajectory=torch.tensor([1, 0, 1]))
+    made = collect_experience(mask, torch.tensor([0.0, 1.0]), torch.zeros(2), trajectory=torch.tensor([1, 0, 1]))
     assert made.row.tolist() == [1, 0, 2]
 
 
 def test_failed_episodes_have_no_tokens():
     mask = torch.tensor([[0, 1, 1], [0, 1, 1], [0, 0, 1]])
-    made = experience(mask, torch.tensor([1.0, NAN, 0.0]), torch.tensor([0, 0, 0]))
+    made = collect_experience(mask, torch.tensor([1.0, NAN, 0.0]), torch.tensor([0, 0, 0]))
     assert made.row.tolist() == [0, 0, 2]
     assert made.valid.tolist() == [True, False, True]
     assert made.mask().int().tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 1]]
@@ -42,7 +42,7 @@ def test_failed_episodes_have_no_tokens():
 
 
 def test_a_batch_of_failures_is_empty():
-    made = experience(torch.tensor([[0, 1]]), torch.tensor([NAN]), torch.tensor([3]))
+    made = collect_experience(torch.tensor([[0, 1]]), torch.tensor([NAN]), torch.tensor([3]))
     assert len(made.row) == 0
     assert not made.mask().any()
     assert len(whiten(accumulate(torch.zeros(0), torch.zeros(0)))) == 0
@@ -50,7 +50,7 @@ def test_a_batch_of_failures_is_empty():
 
 def test_values_are_read_at_and_before_the_tokens():
     padded = torch.arange(8.0).view(2, 4)
-    made = experience(torch.tensor([[0, 1, 0, 1], [0, 0, 1, 0]]), torch.ones(2), torch.zeros(2))
+    made = collect_experience(torch.tensor([[0, 1, 0, 1], [0, 0, 1, 0]]), torch.ones(2), torch.zeros(2))
     assert made.flat(padded).tolist() == [1.0, 3.0, 6.0]
     assert made.before(padded).tolist() == [0.0, 2.0, 5.0]
     assert made.padded(made.flat(padded)).tolist() == [[0.0, 1.0, 0.0, 3.0], [0.0, 0.0, 6.0, 0.0]]
@@ -58,7 +58,7 @@ def test_values_are_read_at_and_before_the_tokens():
 
 def refused(text, mask, reward, group, **more):
     with check.assertRaisesRegex(ValueError, text):
-        experience(torch.tensor(mask), torch.tensor(reward), torch.tensor(group), **more)
+        collect_experience(torch.tensor(mask), torch.tensor(reward), torch.tensor(group), **more)
 
 
 def test_contradictory_input_is_refused():

@@ -4,7 +4,7 @@ import unittest
 import torch
 
 from webgym_cli.config.rl import KlControlSettings
-from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, penalised
+from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, subtract_kl
 
 check = unittest.TestCase()
 KINDS = ("kl", "abs", "mse", "low_var_kl")
@@ -41,7 +41,7 @@ def test_the_gradient_of_mse_is_the_log_ratio():
 
 def test_the_reward_is_penalised_without_gradient():
     log_probs = torch.tensor([-0.5], requires_grad=True)
-    found = penalised(torch.tensor([1.0]), log_probs, torch.tensor([-1.0]), "kl", 0.1)
+    found = subtract_kl(torch.tensor([1.0]), log_probs, torch.tensor([-1.0]), "kl", 0.1)
     torch.testing.assert_close(found, torch.tensor([0.95]))
     assert not found.requires_grad
 

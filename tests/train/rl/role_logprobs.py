@@ -4,7 +4,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from webgym_cli.train.rl.logprobs import token_log_probs
-from webgym_cli.train.rl.sampling import Truncation, kept
+from webgym_cli.train.rl.sampling import Truncation, sampled_mask
 
 check = unittest.TestCase()
 K, H, V = 23, 16, 101
@@ -21,7 +21,7 @@ def full(hidden, weight, bias, labels, temperature=1.0, truncation=None):
     """The same with all logits at once and torch's own derivatives."""
     logits = torch.nn.functional.linear(hidden, weight, bias).float() / temperature
     if truncation is not None:
-        left = kept(logits.detach(), truncation).scatter(-1, labels[:, None], True)
+        left = sampled_mask(logits.detach(), truncation).scatter(-1, labels[:, None], True)
         logits = logits.masked_fill(~left, -torch.inf)
     logs = logits.log_softmax(-1)
     summands = torch.where(logs.isneginf(), 0.0, logs.exp() * logs.masked_fill(logs.isneginf(), 0.0))
@@ -63,7 +63,7 @@ def test_renormalised_over_what_is_sampled_from():
 def test_what_can_be_sampled_has_probability_1_together():
     hidden, weight, _, _ = layer(tokens=1)
     limits = Truncation(top_k=5)
-    inside = kept(hidden @ weight.T, limits)[0].nonzero()[:, 0]
+    inside = sampled_mask(hidden @ weight.T, limits)[0].nonzero()[:, 0]
     repeated = hidden.expand(len(inside), -1)
     log_probs, entropy = token_log_probs(repeated, weight, inside, truncation=limits)
     torch.testing.assert_close(log_probs.exp().sum(), torch.tensor(1.0))

@@ -5,7 +5,7 @@ import torch
 
 from webgym_cli.config.rl import ActorSettings
 from webgym_cli.train.rl.kl import kl_estimate
-from webgym_cli.train.rl.objectives import Totals, aggregate, policy_loss, value_loss
+from webgym_cli.train.rl.objectives import BatchNormalizer, aggregate, policy_loss, value_loss
 
 check = unittest.TestCase()
 MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
@@ -20,7 +20,7 @@ def test_the_clipped_objective_by_hand():
     ratio = torch.tensor([1.5, 0.5, 0.5, 5.0])
     log_probs = torch.log(ratio).requires_grad_()
     advantages = torch.tensor([1.0, 1.0, -1.0, -1.0])
-    row, totals = torch.zeros(4).long(), Totals(4, 1)
+    row, totals = torch.zeros(4).long(), BatchNormalizer(4, 1)
     made = policy_loss(log_probs, torch.zeros(4), advantages, row, totals, ActorSettings())
     close(made.loss, (-1.2 - 0.5 + 0.8 + 3.0) / 4)
     close(made.metrics["actor/pg_clipfrac"], 0.5)
@@ -34,19 +34,22 @@ def test_both_sides_of_the_clip_can_differ():
     options = ActorSettings(clip_ratio_low=0.1, clip_ratio_high=0.4)
     log_probs = torch.log(torch.tensor([1.5, 0.5]))
     advantages = torch.tensor([1.0, -1.0])
-    close(policy_loss(log_probs, torch.zeros(2), advantages, torch.zeros(2).long(), Totals(2, 1), options).loss, -0.25)
+    close(
+        policy_loss(log_probs, torch.zeros(2), advantages, torch.zeros(2).long(), BatchNormalizer(2, 1), options).loss,
+        -0.25,
+    )
 
 
 def test_a_first_update_is_the_plain_policy_gradient():
     log_probs = torch.tensor([-1.0, -2.0], requires_grad=True)
     advantages = torch.tensor([0.5, -2.0])
-    row, totals = torch.zeros(2).long(), Totals(2, 1)
+    row, totals = torch.zeros(2).long(), BatchNormalizer(2, 1)
     policy_loss(log_probs, log_probs.detach(), advantages, row, totals, ActorSettings()).loss.backward()
     close(log_probs.grad, [-0.25, 1.0])
 
 
 def test_extreme_ratios_stay_finite():
-    row, totals = torch.zeros(1).long(), Totals(1, 1)
+    row, totals = torch.zeros(1).long(), BatchNormalizer(1, 1)
     made = policy_loss(torch.tensor([500.0]), torch.zeros(1), torch.tensor([-1.0]), row, totals, ActorSettings())
     close(made.loss, 3.0)
 
@@ -60,7 +63,7 @@ def test_each_aggregation_by_hand():
         "seq-mean-token-sum-norm": (6 + 6) / 2 / 3,
     }
     for mode in MODES:
-        close(aggregate(values, row, mode, Totals(4, 2), 3), wanted[mode])
+        close(aggregate(values, row, mode, BatchNormalizer(4, 2), 3), wanted[mode])
 
 
 def example(count=20):
@@ -72,7 +75,7 @@ def example(count=20):
 
 def test_micro_batches_add_up_to_the_whole():
     made, row = example()
-    totals = Totals(20, 7)
+    totals = BatchNormalizer(20, 7)
     parts = [row < 2, (row >= 2) & (row < 3), row >= 3]
     for mode in MODES:
         options = ActorSettings(
@@ -92,7 +95,7 @@ def test_micro_batches_add_up_to_the_whole():
 
 def test_the_terms_are_weighted_and_signed():
     made, row = example()
-    totals = Totals(20, 7)
+    totals = BatchNormalizer(20, 7)
     first = (made["log_probs"], made["old"], made["advantages"], row, totals)
     plain = policy_loss(*first, ActorSettings()).loss
     more = {"entropy": made["entropy"], "reference": made["reference"]}
@@ -105,7 +108,7 @@ def test_the_terms_are_weighted_and_signed():
 
 
 def test_weights_correct_the_policy_gradient_only():
-    row, totals = torch.zeros(2).long(), Totals(2, 1)
+    row, totals = torch.zeros(2).long(), BatchNormalizer(2, 1)
     advantages, weights, entropy = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 2.0]), torch.tensor([1.0, 3.0])
     zeros = torch.zeros(2)
     options = ActorSettings(entropy_coeff=0.1)
@@ -115,7 +118,7 @@ def test_weights_correct_the_policy_gradient_only():
 
 def test_a_term_without_its_input_is_refused():
     made, row = example()
-    first = (made["log_probs"], made["old"], made["advantages"], row, Totals(20, 7))
+    first = (made["log_probs"], made["old"], made["advantages"], row, BatchNormalizer(20, 7))
     with check.assertRaisesRegex(ValueError, "entropy_coeff needs the policy's entropy"):
         policy_loss(*first, ActorSettings(entropy_coeff=0.1))
     with check.assertRaisesRegex(ValueError, "use_kl_loss needs the reference"):
@@ -132,14 +135,14 @@ def test_impossible_options_are_refused():
         with check.assertRaises(ValueError):
             ActorSettings(**options)
     with check.assertRaisesRegex(ValueError, "seq-mean-token-sum-norm needs a scale"):
-        aggregate(torch.ones(1), torch.zeros(1).long(), "seq-mean-token-sum-norm", Totals(1, 1))
+        aggregate(torch.ones(1), torch.zeros(1).long(), "seq-mean-token-sum-norm", BatchNormalizer(1, 1))
 
 
 def test_the_critic_by_hand():
     # v 1, was 0.2, return 0: clipped to 0.7, the worse counts: 1. v 0.1, was 1: clipped to 0.5, which is worse: 0.25
     values = torch.tensor([1.0, 0.1], requires_grad=True)
     row = torch.tensor([0, 1])
-    made = value_loss(values, torch.tensor([0.2, 1.0]), torch.zeros(2), row, Totals(2, 2), cliprange_value=0.5)
+    made = value_loss(values, torch.tensor([0.2, 1.0]), torch.zeros(2), row, BatchNormalizer(2, 2), cliprange_value=0.5)
     close(made.loss, 0.5 * (1.0 + 0.25) / 2)
     close(made.metrics["critic/vf_clipfrac"], 0.5)
     close(made.metrics["critic/vpred_mean"], 0.55)
@@ -149,13 +152,13 @@ def test_the_critic_by_hand():
 
 def test_values_within_the_range_are_not_counted_as_clipped():
     values = torch.randn(1000)
-    row, totals = torch.zeros(1000).long(), Totals(1000, 1)
+    row, totals = torch.zeros(1000).long(), BatchNormalizer(1000, 1)
     made = value_loss(values, values + 0.4 * torch.rand(1000), torch.randn(1000), row, totals, cliprange_value=0.5)
     close(made.metrics["critic/vf_clipfrac"], 0.0)
 
 
 def test_the_entropy_of_a_uniform_choice_raises_the_objective():
-    row, totals, zeros = torch.zeros(1).long(), Totals(1, 1), torch.zeros(1)
+    row, totals, zeros = torch.zeros(1).long(), BatchNormalizer(1, 1), torch.zeros(1)
     options = ActorSettings(entropy_coeff=1.0)
     found = policy_loss(zeros, zeros, zeros, row, totals, options, entropy=torch.tensor([math.log(4)]))
     close(found.loss, -math.log(4))

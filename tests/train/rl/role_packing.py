@@ -3,9 +3,9 @@ import unittest
 
 import torch
 
-from webgym_cli.train.rl.experience import experience
+from webgym_cli.train.rl.experience import collect_experience
 from webgym_cli.train.rl.logprobs import token_log_probs
-from webgym_cli.train.rl.packing import pack, share_out
+from webgym_cli.train.rl.packing import bin_pack, pack
 
 check = unittest.TestCase()
 LENGTHS = (7, 3, 12, 1, 9)
@@ -69,15 +69,15 @@ def test_what_cannot_be_packed_is_refused():
 
 
 def test_sequences_share_packs():
-    assert share_out([4, 6, 5, 3, 2], 10) == [[0, 1], [2, 3, 4]]
-    assert share_out([], 10) == []
+    assert bin_pack([4, 6, 5, 3, 2], 10) == [[0, 1], [2, 3, 4]]
+    assert bin_pack([], 10) == []
     with check.assertRaisesRegex(ValueError, "sequence 1 has 11 tokens, a pack holds 10"):
-        share_out([1, 11], 10)
+        bin_pack([1, 11], 10)
 
 
 def test_every_sequence_is_in_one_pack_that_holds_it():
     lengths = torch.randint(1, 500, (300,)).tolist()
-    packs = share_out(lengths, 1000)
+    packs = bin_pack(lengths, 1000)
     assert sorted(number for chosen in packs for number in chosen) == list(range(300))
     loads = [sum(lengths[number] for number in chosen) for chosen in packs]
     assert max(loads) <= 1000
@@ -119,7 +119,7 @@ def trained_tokens(lengths):
 def test_an_update_on_packed_sequences_equals_the_padded_one():
     lengths = (7, 3, 12, 9)
     model, sequences = tiny("sdpa"), ids(lengths)
-    tokens = experience(trained_tokens(lengths), torch.ones(4), torch.arange(4))
+    tokens = collect_experience(trained_tokens(lengths), torch.ones(4), torch.arange(4))
     padded = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True)
     labels = tokens.flat(padded)
     attended = torch.arange(12)[None] < torch.tensor(lengths)[:, None]

@@ -8,10 +8,10 @@ import torch
 
 from webgym_cli.config.rl import ActorSettings
 from webgym_cli.train.rl import advantages as adv
-from webgym_cli.train.rl.experience import experience, whiten
+from webgym_cli.train.rl.experience import collect_experience, whiten
 from webgym_cli.train.rl.kl import kl_estimate
 from webgym_cli.train.rl.logprobs import token_log_probs
-from webgym_cli.train.rl.objectives import Totals, policy_loss, value_loss
+from webgym_cli.train.rl.objectives import BatchNormalizer, policy_loss, value_loss
 
 
 def batch(rows=8, positions=20, observations=True):
@@ -21,7 +21,7 @@ def batch(rows=8, positions=20, observations=True):
         mask &= torch.rand(rows, positions) < 0.7
     mask[:, 0], mask[:, 1] = False, True
     group = torch.arange(rows) // 4
-    return experience(mask, torch.rand(rows), group), mask, group
+    return collect_experience(mask, torch.rand(rows), group), mask, group
 
 
 def same(tokens, found, theirs):
@@ -78,7 +78,7 @@ def test_the_objective_is_that_of_trl():
     # near enough: TRL doesn't bound the KL
     padded["reference"] = padded["log_probs"] + 2 * torch.rand(8, 20) - 1
     advantages = torch.randn(8)
-    totals = Totals(len(tokens.row), 8)
+    totals = BatchNormalizer(len(tokens.row), 8)
     modes = {"bnpo": "token-mean", "grpo": "seq-mean-token-mean", "dr_grpo": "seq-mean-token-sum-norm"}
     for kind, mode in modes.items():
         options = ActorSettings(
@@ -164,7 +164,7 @@ def test_kl_and_the_critic_are_those_of_verl():
         torch.testing.assert_close(kl_estimate(log_probs, reference, kind), theirs)
     tokens, mask, _ = batch()
     predicted, returns, values = torch.randn(3, 8, 20).unbind()
-    totals = Totals(len(tokens.row), 8)
+    totals = BatchNormalizer(len(tokens.row), 8)
     given = [tokens.flat(part) for part in (predicted, values, returns)]
     ours = value_loss(*given, tokens.row, totals, cliprange_value=0.3)
     loss, share = core.compute_value_loss(predicted, returns, values, mask.float(), 0.3)
@@ -186,7 +186,7 @@ def test_the_objective_is_that_of_verl():
     given = [tokens.flat(part) for part in (log_probs, old, advantages)]
     for mode in ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum"):
         options = ActorSettings(clip_ratio_low=0.1, clip_ratio_high=0.3, clip_ratio_c=2.5, loss_agg_mode=mode)
-        totals = Totals(len(tokens.row), 8)
+        totals = BatchNormalizer(len(tokens.row), 8)
         ours = policy_loss(*given, tokens.row, totals, options, weights=tokens.flat(weights))
         loss, metrics = core.compute_policy_loss_vanilla(
             old, log_probs, advantages, mask.float(), mode, config, weights

@@ -2,14 +2,14 @@ import unittest
 
 import torch
 
-from webgym_cli.train.rl.sampling import Truncation, kept
+from webgym_cli.train.rl.sampling import Truncation, sampled_mask
 
 check = unittest.TestCase()
 LOGITS = torch.log(torch.tensor([[0.25, 0.5, 0.1, 0.15]]))
 
 
 def left(**limits):
-    return kept(LOGITS, Truncation(**limits))[0].int().tolist()
+    return sampled_mask(LOGITS, Truncation(**limits))[0].int().tolist()
 
 
 def test_each_limit_by_hand():
@@ -29,7 +29,7 @@ def test_top_p_counts_what_the_others_left():
 
 
 def test_ties_with_the_last_stay():
-    assert kept(torch.zeros(1, 4), Truncation(top_k=2)).all()
+    assert sampled_mask(torch.zeros(1, 4), Truncation(top_k=2)).all()
 
 
 def test_each_limit_agrees_with_transformers():
@@ -42,7 +42,7 @@ def test_each_limit_agrees_with_transformers():
         (Truncation(min_p=0.07), MinPLogitsWarper(0.07)),
     ]
     for limits, theirs in pairs:
-        assert kept(logits, limits).equal(~theirs(None, logits).isneginf()), limits
+        assert sampled_mask(logits, limits).equal(~theirs(None, logits).isneginf()), limits
 
 
 def test_impossible_limits_are_refused():

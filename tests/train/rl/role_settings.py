@@ -5,7 +5,7 @@ from tiny import options, scratch, usual
 
 from webgym_cli.config.rl import OptimSettings, RlSettings
 from webgym_cli.train.rl.data import read_batch
-from webgym_cli.train.rl.settings import TrainingError, parse_options, read_options
+from webgym_cli.train.rl.options import TrainingError, parse_options, read_options
 from webgym_cli.train.rl.trainer import digest
 
 check = unittest.TestCase()

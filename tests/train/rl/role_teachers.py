@@ -18,10 +18,10 @@ from tiny import (
     weights_of,
 )
 
-from webgym_cli.train.rl import batch_targets as lessons
+from webgym_cli.train.rl import batch_targets
 from webgym_cli.train.rl.kl import kl_estimate
-from webgym_cli.train.rl.ppo_trainer import PolicyGradients
-from webgym_cli.train.rl.step import Worker
+from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
+from webgym_cli.train.rl.step import BatchRunner
 
 check = unittest.TestCase()
 KL = {"use_kl_loss": True, "kl_loss_coef": 0.5, "kl_loss_type": "mse"}
@@ -29,8 +29,8 @@ KL = {"use_kl_loss": True, "kl_loss_coef": 0.5, "kl_loss_type": "mse"}
 
 def learned(place, **sections):
     """Return what a finished training has computed before its first step."""
-    made = PolicyGradients(options(place, **sections), ALONE)
-    return lessons.load(made.output, made.digest)
+    made = PolicyGradientTrainer(options(place, **sections), ALONE)
+    return batch_targets.load_targets(made.output, made.digest)
 
 
 def test_a_reference_of_its_own_is_scored_and_counts():
@@ -114,15 +114,15 @@ LORA = {"model": {"lora_rank": 4, "lora_alpha": 8}, "actor": {**KL, "ppo_epochs"
 def test_an_adapter_is_trained_and_merged():
     with scratch() as place:
         model, _ = usual(place)
-        running = PolicyGradients(options(place, **LORA), ALONE)
+        running = PolicyGradientTrainer(options(place, **LORA), ALONE)
         made = running.run()
         before, after = weights_of(model), weights_of(made)
         assert before.keys() == after.keys()
         changed = {name for name in before if not before[name].equal(after[name])}
         assert changed == {name for name in before if "_proj.weight" in name}
         worker_scores = scores(place, made)
-        collate = running.workshop.collator(model, running.engines["actor"].module.network)
-        own = Worker(running.options, ALONE, running.batch, collate).score(running.engines["actor"])
+        collate = running.factory.collator(model, running.engines["actor"].module.network)
+        own = BatchRunner(running.options, ALONE, running.batch, collate).score(running.engines["actor"])
         torch.testing.assert_close(worker_scores, own, atol=1e-5, rtol=1e-5)
 
 
@@ -149,7 +149,7 @@ def test_carried_weights_are_exact_and_moments_stay():
         assert weights_of(made)["model.norm.weight"].dtype == torch.bfloat16
         exact = torch.load(made / "rl_state" / "actor" / "states.pt", weights_only=True)
         given = {"trainer": {"carry_state": str(made / "rl_state"), "output_dir": str(place / "next")}}
-        following = PolicyGradients(options(place, **given), ALONE)
+        following = PolicyGradientTrainer(options(place, **given), ALONE)
         following._start(None)
         held = dict(following.engines["actor"].weights())
         for name, value in exact["weights"].items():

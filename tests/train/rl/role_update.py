@@ -22,8 +22,8 @@ from tiny import (
 
 from webgym_cli.train.rl.data import read_batch
 from webgym_cli.train.rl.main import main
-from webgym_cli.train.rl.settings import TrainingError
-from webgym_cli.train.rl.step import Worker
+from webgym_cli.train.rl.options import TrainingError
+from webgym_cli.train.rl.step import BatchRunner
 
 check = unittest.TestCase()
 WHOLE = {"actor": {"ppo_mini_batch_size": 3, "ppo_epochs": 2}}
@@ -92,18 +92,18 @@ class Stopped(Exception):
 @contextlib.contextmanager
 def stopping_before(number):
     """End a training before a step, as a crash would."""
-    whole = Worker.step
+    whole = BatchRunner.step
 
     def step(self, engines, rows, lessons, count):
         if count == number:
             raise Stopped
         return whole(self, engines, rows, lessons, count)
 
-    Worker.step = step
+    BatchRunner.step = step
     try:
         yield
     finally:
-        Worker.step = whole
+        BatchRunner.step = whole
 
 
 def test_an_interrupted_training_goes_on_bit_for_bit():

@@ -18,8 +18,8 @@ from tiny import (
 )
 
 from webgym_cli.testing import tiny_model_build
-from webgym_cli.train.rl.ppo_trainer import PolicyGradients
-from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.options import TrainingError
+from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
 
 check = unittest.TestCase()
 SIZES = {"small": (64, 32), "large": (96, 64)}
@@ -137,7 +137,7 @@ def test_pictures_that_are_not_what_was_seen_are_refused():
         ):
             write_batch(place / "data", [rows[0] | change], rewards=[1.0], groups=[0])
             with check.assertRaisesRegex(TrainingError, wanted):
-                PolicyGradients(options(place, actor={"ppo_max_token_len_per_gpu": 60}), ALONE).run()
+                PolicyGradientTrainer(options(place, actor={"ppo_max_token_len_per_gpu": 60}), ALONE).run()
 
 
 def test_two_processes_equal_one_whoever_of_them_has_a_picture():

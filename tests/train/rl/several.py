@@ -26,21 +26,21 @@ def main(start, *configs):
     runpy.run_path(start)["make_importable"]()
     import torch
 
-    from webgym_cli.train.rl.distributed import join, leave
-    from webgym_cli.train.rl.main import kind_of
-    from webgym_cli.train.rl.settings import read_options
+    from webgym_cli.train.rl.distributed import init, shutdown
+    from webgym_cli.train.rl.main import trainer_class
+    from webgym_cli.train.rl.options import read_options
 
     torch.set_num_threads(1)
-    world = join(grouped=True)
+    world = init(grouped=True)
     for config in configs:
         path, _, step = config.partition("@")
         options = read_options(Path(path))
-        kind = stopping(kind_of(options), int(step)) if step else kind_of(options)
+        kind = stopping(trainer_class(options), int(step)) if step else trainer_class(options)
         try:
             kind(options, world).run()
         except Stopped:
             world.wait()
-    leave()
+    shutdown()
 
 
 if __name__ == "__main__":

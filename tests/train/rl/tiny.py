@@ -13,16 +13,15 @@ import torch
 
 from webgym_cli.train.rl import launch as start
 from webgym_cli.train.rl.data import read_batch
-from webgym_cli.train.rl.distributed import World
-from webgym_cli.train.rl.main import kind_of
-from webgym_cli.train.rl.model_factory import Workshop
-from webgym_cli.train.rl.options import TrainerOptions
-from webgym_cli.train.rl.settings import parse_options
-from webgym_cli.train.rl.step import Worker
+from webgym_cli.train.rl.distributed import DistributedContext
+from webgym_cli.train.rl.main import trainer_class
+from webgym_cli.train.rl.model_factory import ModelFactory
+from webgym_cli.train.rl.options import TrainerOptions, parse_options
+from webgym_cli.train.rl.step import BatchRunner
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parents[2] / "configs" / "deepspeed"
-ALONE = World(0, 1, torch.device("cpu"))
+ALONE = DistributedContext(0, 1, torch.device("cpu"))
 V = 64
 OPTIM = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.0}
 """A large epsilon: without it, Adam makes whole steps of rounding errors where a gradient is 0."""
@@ -131,16 +130,16 @@ def options(place, **sections) -> TrainerOptions:
 def train(place, **sections):
     """Train in this process; return the finished model's folder."""
     given = options(place, **sections)
-    return kind_of(given)(given, ALONE).run()
+    return trainer_class(given)(given, ALONE).run()
 
 
 def scores(place, folder, **sections):
     """Return the log-probs [K] that the trainer gives a batch under a model."""
     given = options(place, **{**sections, "model": {**sections.get("model", {}), "path": str(folder)}})
     batch = read_batch(Path(given.data))
-    workshop = Workshop(given, ALONE, batch)
-    actor = workshop.actor(Path(folder))
-    return Worker(given, ALONE, batch, workshop.collator(Path(folder), actor.module.network)).score(actor)
+    factory = ModelFactory(given, ALONE, batch)
+    actor = factory.actor(Path(folder))
+    return BatchRunner(given, ALONE, batch, factory.collator(Path(folder), actor.module.network)).score(actor)
 
 
 def log_of(place, name="out"):

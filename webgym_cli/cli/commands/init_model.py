@@ -12,14 +12,14 @@ from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
 
 
-class Kind(StrEnum):
+class ModelKind(StrEnum):
     """The models that can be made."""
 
     TINY = "tiny"
 
 
 def init_model(
-    kind: Annotated[Kind, typer.Argument(metavar="tiny", help="The kind of model.")],
+    kind: Annotated[ModelKind, typer.Argument(metavar="tiny", help="The kind of model.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the model.")],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random weights.")] = 0,
     hidden: Annotated[int, typer.Option(min=32, help="Width of the language model.")] = 128,

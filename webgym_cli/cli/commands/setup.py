@@ -20,7 +20,7 @@ REPORT_SECONDS = 20.0
 """How often a sign of life is given."""
 
 
-class Part(StrEnum):
+class SetupPart(StrEnum):
     """What can be set up."""
 
     ALL = "all"
@@ -29,7 +29,7 @@ class Part(StrEnum):
     BROWSER = "browser"
 
 
-class Flavour(StrEnum):
+class DeviceFlavour(StrEnum):
     """The values of `venvs.device`."""
 
     AUTO = "auto"
@@ -37,8 +37,10 @@ class Flavour(StrEnum):
     CUDA = "cuda"
 
 
-RoleOpt = Annotated[list[Part] | None, typer.Option("--role", help="What to set up. Repeatable; default: all.")]
-DeviceOpt = Annotated[Flavour | None, typer.Option("--device", help="Flavour, in place of the setting venvs.device.")]
+RoleOpt = Annotated[list[SetupPart] | None, typer.Option("--role", help="What to set up. Repeatable; default: all.")]
+DeviceOpt = Annotated[
+    DeviceFlavour | None, typer.Option("--device", help="Flavour, in place of the setting venvs.device.")
+]
 
 
 def setup(
@@ -72,8 +74,8 @@ def setup(
     wanted = _wanted(role)
     output = Output.for_events(json)
     flavour = resolve_device(device or settings.venvs.device)
-    plan = plan_setup(settings, [part for part in wanted if part != Part.BROWSER], flavour)
-    browser = plan_browser(_finder(settings)) if Part.BROWSER in wanted else None
+    plan = plan_setup(settings, [part for part in wanted if part != SetupPart.BROWSER], flavour)
+    browser = plan_browser(_finder(settings)) if SetupPart.BROWSER in wanted else None
     if dry_run:
         for part in (*plan.to_json(), *([browser.to_json()] if browser else [])):
             output.data({"event": "plan", "stage": "setup", **part})
@@ -123,9 +125,9 @@ async def _run(command: Sequence[str], log: Path, report: Callable[[str], None])
     return 124 if code is None else code
 
 
-def _wanted(roles: list[Part] | None) -> list[Part]:
-    every = [Part.BROWSER, Part.SERVE, Part.TRAIN]
-    return every if not roles or Part.ALL in roles else list(dict.fromkeys(roles))
+def _wanted(roles: list[SetupPart] | None) -> list[SetupPart]:
+    every = [SetupPart.BROWSER, SetupPart.SERVE, SetupPart.TRAIN]
+    return every if not roles or SetupPart.ALL in roles else list(dict.fromkeys(roles))
 
 
 def _finder(settings: Settings) -> Callable[[], Path]:

@@ -16,8 +16,7 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.weights import is_complete_file
-from webgym_cli.train import failure
-from webgym_cli.train import working_dir as partial
+from webgym_cli.train import failure, working_dir
 from webgym_cli.train.disk import model_folder
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
@@ -99,13 +98,13 @@ async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
     finally:
         await asyncio.shield(job.stop())
     if code != 0:
-        error = failure.failed(code, log)
+        error = failure.trainer_error(code, log)
         raise JobError(f"the adapter could not be merged: {error}", hint=error.hint, returncode=code)
 
 
 def _complete(adapter: Path, merged: Path) -> None:
     """Give the merged folder what a checkpoint has beside weights, and the adapter for those who want it."""
-    shutil.copyfile(adapter / partial.STATE, merged / partial.STATE)
+    shutil.copyfile(adapter / working_dir.STATE, merged / working_dir.STATE)
     (merged / ADAPTER).mkdir(exist_ok=True)
     for name in ADAPTER_FILES:
         shutil.copyfile(adapter / name, merged / ADAPTER / name)

@@ -22,7 +22,7 @@ UNUSABLE = 3
 """Exit status of the builder when the parent's states can't be carried; its last line says why."""
 
 
-def resumable(folder: Path) -> bool:
+def has_optimizer_states(folder: Path) -> bool:
     """Tell whether optimizer states lie beside the weights: LLaMA-Factory's or our own trainer's."""
     return _has_moments(folder) or (folder / RL_STATE).is_dir()
 
@@ -59,7 +59,7 @@ def steps_for(config: dict[str, Any], total: int) -> dict[str, int]:
     return {name: int(value) if value >= 1 else max(1, -int(-total * value // 1)) for name, value in wanted.items()}
 
 
-async def build(
+async def build_start(
     python: Path, parent: Path, target: Path, options: dict[str, Any], env: dict[str, str], log: Path
 ) -> str:
     """Lay out the start in `target`. Return why it can't be done, or an empty text. Raises `JobError`."""

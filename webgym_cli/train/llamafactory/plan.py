@@ -12,9 +12,7 @@ from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import disk
-from webgym_cli.train import process_env as environment
-from webgym_cli.train import working_dir as partial
+from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.command import llamafactory, trainer_command
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
@@ -27,7 +25,7 @@ LAUNCH_FILE = "launch.yaml"
 start cuts its command line at spaces."""
 
 
-def plan_imitation(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
+def plan_sft(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
     """Return how the prepared dataset will be trained on.
 
     Raises `MissingStageError` without a dataset for the current policy, `VenvError` without LLaMA-Factory, `UsageError`
@@ -42,7 +40,7 @@ def plan_imitation(run: RunDir, settings: Settings, environ: Mapping[str, str]) 
     base = _base(run, settings, prepared, config, python, environ)
     plan = _continued(run, base) or _carried(run, settings, base)
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
-    return replace(plan, disk_bytes=disk.needed(config, stage, plan.total_steps, carried=carried))
+    return replace(plan, disk_bytes=disk.needed_for_sft(config, stage, plan.total_steps, carried=carried))
 
 
 def _base(
@@ -56,13 +54,13 @@ def _base(
     """Return the plan of a fresh training."""
     device = resolve_device(settings.venvs.device)
     stage = dataset.zero_stage(config)
-    local = environment.processes(settings, device, environ)
+    local = process_env.count_processes(settings, device, environ)
     place = place_in(settings.train, environ)
     world = local * (place.count if place else 1)
-    folder = partial.partial_folder(run, prepared.model_name)
-    env, overrides, remark = environment.reporting(settings, config, dataset.read_wandb_env(run), environ, python)
+    folder = working_dir.partial_folder(run, prepared.model_name)
+    env, overrides, remark = process_env.plan_reporting(settings, config, dataset.read_wandb_env(run), environ, python)
     env = (
-        environment.trainer_env(
+        process_env.trainer_env(
             python=python,
             device=device,
             processes=local,
@@ -74,7 +72,7 @@ def _base(
     )
     newest = checkpoints.current(run)
     parent = newest.name if newest else prepared.parent
-    training = partial.Training(
+    training = working_dir.TrainingIdentity(
         data_digest=prepared.data_digest,
         config_digest=dataset.config_digest(config),
         parent=parent,
@@ -109,11 +107,11 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
     """Return the plan that goes on where a training of this dataset was interrupted."""
     for folder, before in _interrupted(run, plan):
         adopted = folder if folder != plan.folder else None
-        if done := partial.finished(folder):
+        if done := working_dir.finished_checkpoint(folder):
             note = "all steps of the interrupted training were made: only its publication is missing"
             plan = replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted, training=before)
             return replace(plan, notes=(*plan.notes, note))
-        found = partial.newest_complete(folder, world_size=plan.training.world_size, resumable=True)
+        found = working_dir.newest_complete(folder, world_size=plan.training.world_size, resumable=True)
         if found is None:
             continue
         here = plan.folder / found.name
@@ -127,18 +125,18 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
             adopted=adopted,
             overrides=overrides,
             training=before,
-            notes=(*plan.notes, f"goes on after step {partial.step_of(found)} of the interrupted training"),
+            notes=(*plan.notes, f"goes on after step {working_dir.step_of(found)} of the interrupted training"),
         )
     return None
 
 
-def _interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, partial.Training]]:
+def _interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, working_dir.TrainingIdentity]]:
     """Yield the working folders that hold a training of exactly this dataset with these settings."""
-    yield from partial.interrupted(run, plan.training)
+    yield from working_dir.find_interrupted(run, plan.training)
     by_hand = run.checkpoints / plan.name  # `llamafactory-cli train train_config.yaml`, typed by a person
     if by_hand.is_dir():
-        usable = partial.newest_complete(by_hand, world_size=plan.training.world_size, resumable=True)
-        if usable is None and partial.finished(by_hand) is None:
+        usable = working_dir.newest_complete(by_hand, world_size=plan.training.world_size, resumable=True)
+        if usable is None and working_dir.finished_checkpoint(by_hand) is None:
             raise UsageError(
                 f"{by_hand}: is in the way: it is no finished training, and none that can be gone on with",
                 hint="move it away, then run the same command again",
@@ -159,7 +157,7 @@ def _carried(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
         reason = why_not_carried(source, world_size=plan.training.world_size, zero_stage=plan.training.zero_stage)
     if reason:
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))
-    start = partial.start_folder(run, plan.name)
+    start = working_dir.start_folder(run, plan.name)
     training = plan.training.model_copy(update={"carried": True})
     overrides = plan.overrides | {"resume_from_checkpoint": str(start), "warmup_steps": 0}
     return replace(plan, mode="carried", source=source, start=start, training=training, overrides=overrides)

@@ -20,7 +20,7 @@ from webgym_cli.jobs.process import Job
 from webgym_cli.jobs.ray_cluster import wait_for_file
 from webgym_cli.records.base import Record
 from webgym_cli.train import working_dir as partial
-from webgym_cli.train.failure import failed, peer_lost
+from webgym_cli.train.failure import is_peer_loss, trainer_error
 from webgym_cli.train.nodes.status_files import Launch, NodeWord
 from webgym_cli.train.nodes.transfer import Cargo, Depot, Parcel, read_piece
 from webgym_cli.train.process_env import child_environment
@@ -137,8 +137,8 @@ class TrainNode:
         self._beat += 1
         facts: dict[str, object] = {"beat": self._beat}
         if self._job is not None and (code := self._job.poll()) is not None:
-            message = str(failed(code, self._job.log)) if code else ""
-            facts |= {"code": code, "message": message, "echo": bool(code) and peer_lost(code, self._job.log)}
+            message = str(trainer_error(code, self._job.log)) if code else ""
+            facts |= {"code": code, "message": message, "echo": bool(code) and is_peer_loss(code, self._job.log)}
         self._word = self._word.model_copy(update=facts)
         return Report(word=self._word, made=tuple(await asyncio.to_thread(self._made))).model_dump_json()
 
@@ -162,11 +162,11 @@ class TrainNode:
         """Return the whole files of torch in the two newest checkpoints; older ones are dropped here."""
         if self._folder is None:
             return []
-        found = partial.numbered(self._folder)
+        found = partial.numbered_checkpoints(self._folder)
         newest = found[:2]
         for older in found[2:]:
             shutil.rmtree(older, ignore_errors=True)
-        files = [path for folder in newest for path in folder.rglob("*.pt*") if partial.whole_archive(path)]
+        files = [path for folder in newest for path in folder.rglob("*.pt*") if partial.is_whole_archive(path)]
         return [Made(path=str(path.relative_to(self._folder)), size=path.stat().st_size) for path in sorted(files)]
 
     async def _keep_lease(self) -> None:

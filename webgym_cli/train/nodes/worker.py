@@ -20,7 +20,7 @@ from webgym_cli.errors import JobError, RunLockedError, StoreError, UsageError, 
 from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.failure import failed, peer_lost
+from webgym_cli.train.failure import is_peer_loss, trainer_error
 from webgym_cli.train.nodes.status_files import (
     Ear,
     HeadWord,
@@ -185,8 +185,8 @@ class Follower:
             self._start(part)
         elif (code := part.job.poll()) is not None:
             part.told = True
-            message = str(failed(code, part.job.log)) if code else ""
-            self._tell(code=code, message=message, echo=bool(code) and peer_lost(code, part.job.log))
+            message = str(trainer_error(code, part.job.log)) if code else ""
+            self._tell(code=code, message=message, echo=bool(code) and is_peer_loss(code, part.job.log))
             self._say(message or "its part of the training is done")
 
     def _start(self, part: Part) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from webgym_cli.train.rl.experience import Experience, accumulate, needed, whiten
-from webgym_cli.train.rl.options import Algorithm
+from webgym_cli.train.rl.experience import Experience, accumulate, require, whiten
+from webgym_cli.train.rl.options import AlgorithmConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Estimate:
 def estimate(
     tokens: Experience,
     rewards: torch.Tensor,
-    options: Algorithm,
+    options: AlgorithmConfig,
     *,
     values: torch.Tensor | None = None,
     greedy: torch.Tensor | None = None,
@@ -47,9 +47,9 @@ def estimate(
     elif options.adv_estimator == "reinforce_plus_plus":
         advantages = reinforce_plus_plus(tokens, rewards, gamma=options.gamma)
     elif options.adv_estimator == "remax":
-        advantages = remax(tokens, rewards, needed(greedy, "adv_estimator=remax", "the rewards of greedy rollouts"))
+        advantages = remax(tokens, rewards, require(greedy, "adv_estimator=remax", "the rewards of greedy rollouts"))
     else:
-        values = needed(values, "adv_estimator=gae", "the critic's values")
+        values = require(values, "adv_estimator=gae", "the critic's values")
         advantages, returns = gae(tokens, rewards, values, gamma=options.gamma, lam=options.lam)
     if options.whitens:
         advantages = whiten(advantages)

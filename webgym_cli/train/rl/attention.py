@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.options import TrainingError
 
 BLOCKS = "webgym_blocks"
 """The name under which transformers knows it."""

@@ -12,18 +12,17 @@ import torch
 
 from webgym_cli.train.rl.advantages import estimate, outcome
 from webgym_cli.train.rl.data import Batch
-from webgym_cli.train.rl.experience import Experience, experience
+from webgym_cli.train.rl.experience import Experience, collect_experience
 from webgym_cli.train.rl.importance import importance_weights
-from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, penalised
-from webgym_cli.train.rl.options import Algorithm
-from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, subtract_kl
+from webgym_cli.train.rl.options import AlgorithmConfig, TrainingError
 
 FILE = "lessons.safetensors"
 _TENSORS = ("old_log_probs", "advantages", "weights", "reference", "values", "returns")
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class TokenTargets:
     """Of the K trained tokens, in the order of the batch's rows."""
 
     old_log_probs: torch.Tensor
@@ -44,20 +43,20 @@ class Lessons:
     """What the logs say about the batch."""
 
 
-def learn(
+def compute_targets(
     batch: Batch,
-    options: Algorithm,
+    options: AlgorithmConfig,
     old_log_probs: torch.Tensor,
     *,
     reference: torch.Tensor | None,
     values: torch.Tensor | None,
-) -> Lessons:
+) -> TokenTargets:
     """Return what a batch teaches; tensors [K] on the CPU. Raises `TrainingError` for contradictory data."""
     tokens = _tokens(batch)
     scores = outcome(tokens)
     rewards, coefficient, kl_metrics = scores, options.kl_ctrl.kl_coef, {}
     if options.use_kl_in_reward and reference is not None:
-        rewards = penalised(scores, old_log_probs, reference, options.kl_penalty, coefficient)
+        rewards = subtract_kl(scores, old_log_probs, reference, options.kl_penalty, coefficient)
         kl = _mean_of_rows(tokens, kl_estimate(old_log_probs, reference, options.kl_penalty))
         kl_metrics = {"actor/reward_kl_penalty": kl, "actor/reward_kl_penalty_coeff": coefficient}
         coefficient = next_coefficient(options.kl_ctrl, kl, len(batch.rows))
@@ -69,9 +68,9 @@ def learn(
     correction = importance_weights(old_log_probs, rollout, tokens.row, options.rollout_correction)
     difference = old_log_probs - rollout
     metrics = _about(batch, tokens, rewards) | kl_metrics
-    metrics |= spread("critic/advantages", made.advantages)
+    metrics |= summary_stats("critic/advantages", made.advantages)
     if made.returns is not None and values is not None:
-        metrics |= spread("critic/returns", made.returns) | spread("critic/values", values)
+        metrics |= summary_stats("critic/returns", made.returns) | summary_stats("critic/values", values)
         unexplained = float((made.returns - values).var(correction=0) / made.returns.var(correction=0))
         metrics["critic/vf_explained_var"] = 1 - unexplained
     metrics |= {
@@ -80,7 +79,7 @@ def learn(
         "rollout_corr/log_prob_difference": float(difference.abs().mean()),
         "rollout_corr/kl": float(-difference.mean()),
     }
-    return Lessons(
+    return TokenTargets(
         old_log_probs, made.advantages, correction.weights, reference, values, made.returns, coefficient, metrics
     )
 
@@ -88,7 +87,7 @@ def learn(
 def _tokens(batch: Batch) -> Experience:
     rows, trajectories = batch.rows, batch.trajectories
     try:
-        return experience(
+        return collect_experience(
             batch.mask(),
             trajectories.reward,
             trajectories.group,
@@ -105,16 +104,16 @@ def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str,
     prompts = [len(row.input_ids) - answer for row, answer in zip(batch.rows, answers, strict=True)]
     count = len(batch.trajectories.reward)
     return {
-        **spread("critic/score", batch.trajectories.reward[valid]),
-        **spread("critic/rewards", tokens.total(rewards)[valid]),
-        **spread("response_length", torch.tensor(answers)),
-        **spread("prompt_length", torch.tensor(prompts)),
+        **summary_stats("critic/score", batch.trajectories.reward[valid]),
+        **summary_stats("critic/rewards", tokens.total(rewards)[valid]),
+        **summary_stats("response_length", torch.tensor(answers)),
+        **summary_stats("prompt_length", torch.tensor(prompts)),
         "response/aborted_ratio": batch.trajectories.failed / count,
         "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
     }
 
 
-def spread(name: str, values: torch.Tensor) -> dict[str, float]:
+def summary_stats(name: str, values: torch.Tensor) -> dict[str, float]:
     """Return mean, largest and smallest of some values under their names in the logs."""
     given = values.double()
     return {
@@ -130,20 +129,20 @@ def _mean_of_rows(tokens: Experience, values: torch.Tensor) -> float:
     return statistics.fmean(float(row.mean()) for row in rows)
 
 
-def save(lessons: Lessons, folder: Path, digest: str) -> None:
+def save_targets(lessons: TokenTargets, folder: Path, digest: str) -> None:
     """Write them into a folder, under a digest of what they were computed from."""
     tensors = {name: getattr(lessons, name) for name in _TENSORS if getattr(lessons, name) is not None}
     save_tensors(tensors, {"digest": digest, "kl_coef": lessons.kl_coef, "metrics": lessons.metrics}, folder)
 
 
-def load(folder: Path, digest: str) -> Lessons | None:
-    """Return what `save` wrote under this digest, or None."""
+def load_targets(folder: Path, digest: str) -> TokenTargets | None:
+    """Return what `save_targets` wrote under this digest, or None."""
     held = load_tensors(folder, digest)
     if held is None:
         return None
     found, facts = held
     given: dict[str, Any] = {name: found.get(name) for name in _TENSORS}
-    return Lessons(**given, kl_coef=facts["kl_coef"], metrics=facts["metrics"])
+    return TokenTargets(**given, kl_coef=facts["kl_coef"], metrics=facts["metrics"])
 
 
 def save_tensors(tensors: dict[str, torch.Tensor], facts: dict[str, Any], folder: Path) -> None:
@@ -169,7 +168,7 @@ def load_tensors(folder: Path, digest: str) -> tuple[dict[str, torch.Tensor], di
     return (found, facts) if facts.get("digest") == digest else None
 
 
-def chosen(lessons: Lessons, places: torch.Tensor, device: torch.device) -> Lessons:
+def select(lessons: TokenTargets, places: torch.Tensor, device: torch.device) -> TokenTargets:
     """Return the lessons of some tokens, on a device; `places` [k] are their numbers among the K."""
     tensors = {name: getattr(lessons, name) for name in _TENSORS}
     moved: dict[str, Any] = {

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from webgym_cli.config.rl import ActorSettings
-from webgym_cli.train.rl.packing import share_out
+from webgym_cli.train.rl.packing import bin_pack
 
 
 @dataclass(frozen=True, slots=True)
-class Micro:
+class MicroBatch:
     """What one process puts through the model at once."""
 
     rows: tuple[int, ...]
@@ -43,9 +43,9 @@ def mini_batches(trajectory: Sequence[int], options: ActorSettings, seed: int) -
     return made
 
 
-def rounds(
+def micro_batches(
     rows: Sequence[int], lengths: Sequence[int], options: ActorSettings, *, packed: bool, rank: int, world: int
-) -> list[Micro]:
+) -> list[MicroBatch]:
     """Return one process's part of some rows, the same number of calls for each process.
 
     The heaviest go first, so that what is worked off at the same time weighs about the same. `lengths` are those of
@@ -53,7 +53,7 @@ def rounds(
     """
     own = [lengths[row] for row in rows]
     budget = options.ppo_max_token_len_per_gpu
-    packs = share_out(own, budget) if packed else _blocks(own, budget)
+    packs = bin_pack(own, budget) if packed else _blocks(own, budget)
     most = options.ppo_micro_batch_size_per_gpu or len(own)
     packs = [pack[start : start + most] for pack in packs for start in range(0, len(pack), most)]
     packs.sort(key=lambda pack: (-sum(own[place] for place in pack), pack))
@@ -62,7 +62,7 @@ def rounds(
     for start in range(0, len(packs), world):
         idle = start + rank >= len(packs)
         places = [shortest] if idle else packs[start + rank]
-        made.append(Micro(tuple(rows[place] for place in places), idle))
+        made.append(MicroBatch(tuple(rows[place] for place in places), idle))
     return made
 
 

@@ -17,9 +17,9 @@ import torch
 
 import webgym_cli.train.rl.critics as critics
 from webgym_cli.config.rl import RlModelSettings
-from webgym_cli.train.rl.distributed import World
-from webgym_cli.train.rl.engine import Engine
-from webgym_cli.train.rl.model import merged
+from webgym_cli.train.rl.distributed import DistributedContext
+from webgym_cli.train.rl.engine import TrainEngine
+from webgym_cli.train.rl.model import merge_adapter
 
 STATE = "state.json"
 RL_STATE = "rl_state"
@@ -38,23 +38,25 @@ def newest_state(output: Path, digest: str) -> tuple[Path, int] | None:
     return (max(found)[1], max(found)[0]) if found else None
 
 
-def finished(output: Path, step: int, digest: str) -> bool:
+def is_finished(output: Path, step: int, digest: str) -> bool:
     """Tell whether this training has been made to its end."""
     path = output / f"checkpoint-{step}" / TRAINER_STATE
     return path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("digest") == digest
 
 
-def write_state(output: Path, engines: Mapping[str, Engine], step: int, digest: str, world: World) -> Path:
+def write_state(
+    output: Path, engines: Mapping[str, TrainEngine], step: int, digest: str, world: DistributedContext
+) -> Path:
     """Write the state after a step in place of the older ones, and return its folder."""
     target = output / f"state-{step}"
-    work = fresh(output / f"state-{step}.new", world)
+    work = make_empty(output / f"state-{step}.new", world)
     for name, engine in engines.items():
-        if world.leads:
+        if world.is_main_process:
             (work / name).mkdir()
         world.wait()
         engine.save(work / name)
     world.wait()
-    if world.leads:
+    if world.is_main_process:
         write_json(work / STATE, {"digest": digest, "step": step})
         shutil.rmtree(target, ignore_errors=True)  # of an interruption while the model was written
         work.rename(target)
@@ -67,22 +69,22 @@ def write_state(output: Path, engines: Mapping[str, Engine], step: int, digest: 
 
 def write_model(
     output: Path,
-    engines: Mapping[str, Engine],
+    engines: Mapping[str, TrainEngine],
     options: RlModelSettings,
     sources: Mapping[str, Path],
     state: Path,
     facts: dict[str, Any],
-    world: World,
+    world: DistributedContext,
 ) -> Path:
     """Write the finished model, and return its folder. `facts` becomes `trainer_state.json`; `sources`: the models'."""
     target = output / f"checkpoint-{facts['global_step']}"
-    work = fresh(output / f"{target.name}.new", world)
+    work = make_empty(output / f"{target.name}.new", world)
     for name, engine in engines.items():
         held = dict(engine.weights())
-        if world.leads:
+        if world.is_main_process:
             folder = work if name == "actor" else work / name
             write_weights(folder, engine.module, held, options, sources[name])
-    if world.leads:
+    if world.is_main_process:
         state.rename(work / RL_STATE)
         write_json(work / TRAINER_STATE, facts)
         shutil.rmtree(target, ignore_errors=True)
@@ -102,7 +104,7 @@ def write_weights(
     kind = stored_type(source)
     whole = {
         name: value.to(kind if value.is_floating_point() else value.dtype).contiguous()
-        for name, value in merged(own, options).items()
+        for name, value in merge_adapter(own, options).items()
     }
     module.network.save_pretrained(folder, state_dict=whole)
     if critics.save_head(module, held, folder):
@@ -121,9 +123,9 @@ def stored_type(source: Path) -> Any:
     return config.dtype or config.get_text_config().dtype or torch.float32
 
 
-def fresh(folder: Path, world: World) -> Path:
+def make_empty(folder: Path, world: DistributedContext) -> Path:
     """Make an empty folder, where all processes see it."""
-    if world.leads:
+    if world.is_main_process:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     world.wait()

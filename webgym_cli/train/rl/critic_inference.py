@@ -17,18 +17,18 @@ import torch
 
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.critics import OutcomeCritic, load_head
-from webgym_cli.train.rl.data import Row
+from webgym_cli.train.rl.data import TrainRow
 from webgym_cli.train.rl.inputs import Collator
-from webgym_cli.train.rl.model import attention_of, load_network
-from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.model import attention_implementation, load_network
+from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.webrl_losses import success_probability
 
 
-def success_of(folder: Path, prompts: list[list[int]]) -> Iterator[float]:
+def predict_success(folder: Path, prompts: list[list[int]]) -> Iterator[float]:
     """Yield V of each prompt: the least probability of success of the critic's heads. Raises `TrainingError`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    attention = attention_of(RlModelSettings(use_remove_padding=False), device)
+    attention = attention_implementation(RlModelSettings(use_remove_padding=False), device)
     network = load_network(folder, attention, dtype)
     critic = OutcomeCritic(network, _heads(folder))
     load_head(critic, folder)
@@ -52,12 +52,14 @@ def _heads(folder: Path) -> int:
         raise TrainingError(f"{path}: can't be read: {error}") from error
 
 
-def _state(prompt: list[int], number: int) -> Row:
+def _state(prompt: list[int], number: int) -> TrainRow:
     """Return a prompt and one token more, before which the state is; nothing sees that token."""
     ids = torch.tensor([*prompt, prompt[-1]])
     mask = torch.zeros(len(ids), dtype=torch.bool)
     mask[-1] = True
-    return Row(ids, mask, torch.zeros(1), trajectory=number, step=0, images=(), sizes=(), place=f"state {number + 1}")
+    return TrainRow(
+        ids, mask, torch.zeros(1), trajectory=number, step=0, images=(), sizes=(), place=f"state {number + 1}"
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -68,7 +70,7 @@ def main(arguments: list[str]) -> int:
     critic, states, values = map(Path, arguments)
     try:
         prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
-        found = [f"{value}\n" for value in success_of(critic, prompts)]
+        found = [f"{value}\n" for value in predict_success(critic, prompts)]
         values.write_text("".join(found), encoding="utf-8")
     except (TrainingError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")

@@ -10,7 +10,7 @@ from torch import nn
 
 from webgym_cli.train.rl.inputs import Inputs
 from webgym_cli.train.rl.model import hidden_states
-from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.options import TrainingError
 
 
 class Critic(nn.Module):  # type: ignore[misc]

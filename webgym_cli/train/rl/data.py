@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from webgym_cli.train.rl.options import TrainingError, read_object
 from webgym_cli.train.rl.sampling import Truncation
-from webgym_cli.train.rl.settings import TrainingError, read_object
 
 AGAIN = "prepare the data again"
 
@@ -31,7 +31,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrainRow:
     """One sequence of l tokens that goes through the model."""
 
     input_ids: torch.Tensor
@@ -72,7 +72,7 @@ class Trajectories:
 class Batch:
     """What an update learns from."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TrainRow, ...]
     """Of the trajectories with a reward, by trajectory and step."""
     trajectories: Trajectories
     temperature: float
@@ -182,7 +182,7 @@ def _trajectories(path: Path, with_baseline: bool) -> Trajectories:
     return Trajectories(reward, torch.tensor([group for group, _, _ in ordered]), baseline, failed)
 
 
-def _rows(path: Path, trajectories: Trajectories, digest: Any) -> Iterator[Row]:
+def _rows(path: Path, trajectories: Trajectories, digest: Any) -> Iterator[TrainRow]:
     """Yield the rows that are learned from, and add all lines to the digest."""
     valid = (~trajectories.reward.isnan()).tolist()
     for place, line, value in _lines(path):
@@ -197,9 +197,9 @@ def _rows(path: Path, trajectories: Trajectories, digest: Any) -> Iterator[Row]:
             yield row
 
 
-def _row(value: dict[str, Any], folder: Path, place: str) -> Row:
+def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
     mask = torch.tensor(value["mask"], dtype=torch.bool)
-    row = Row(
+    row = TrainRow(
         input_ids=torch.tensor(value["input_ids"], dtype=torch.long),
         mask=mask,
         log_probs=torch.tensor(value["logprobs"], dtype=torch.float32),

@@ -11,7 +11,7 @@ from torch import distributed
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class DistributedContext:
     """This process among all."""
 
     rank: int
@@ -22,7 +22,7 @@ class World:
     """Where it computes."""
 
     @property
-    def leads(self) -> bool:
+    def is_main_process(self) -> bool:
         """Whether this one writes the files."""
         return self.rank == 0
 
@@ -40,10 +40,10 @@ class World:
             distributed.barrier()
 
 
-def join(*, grouped: bool) -> World:
+def init(*, grouped: bool) -> DistributedContext:
     """Join the processes that torchrun started, or be the only one.
 
-    `grouped`: form a process group even then, as DeepSpeed wants it. Call `leave` at the end.
+    `grouped`: form a process group even then, as DeepSpeed wants it. Call `shutdown` at the end.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_RANK", "0"))
@@ -54,10 +54,10 @@ def join(*, grouped: bool) -> World:
     if (size > 1 or grouped) and not distributed.is_initialized():
         alone: dict[str, Any] = {} if size > 1 else {"store": distributed.HashStore(), "rank": 0, "world_size": 1}
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", **alone)
-    return World(rank, size, device)
+    return DistributedContext(rank, size, device)
 
 
-def leave() -> None:
+def shutdown() -> None:
     """End the process group, if there is one."""
     if distributed.is_initialized():
         distributed.destroy_process_group()

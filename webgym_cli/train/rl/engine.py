@@ -13,15 +13,15 @@ import torch
 from torch import distributed
 
 from webgym_cli.config.rl import OptimSettings
-from webgym_cli.train.rl.distributed import World
+from webgym_cli.train.rl.distributed import DistributedContext
 from webgym_cli.train.rl.inputs import Inputs
-from webgym_cli.train.rl.settings import TrainingError, read_object
+from webgym_cli.train.rl.options import TrainingError, read_object
 
 STATES = "states.pt"
 TAG = "engine"
 
 
-class Engine(Protocol):
+class TrainEngine(Protocol):
     """A network that learns. All processes call all methods, in the same order."""
 
     module: Any
@@ -49,7 +49,9 @@ class Engine(Protocol):
 class PlainEngine:
     """AdamW of torch on float32 weights; every process holds all of them."""
 
-    def __init__(self, module: Any, world: World, optim: OptimSettings, grad_clip: float, *, bf16: bool) -> None:
+    def __init__(
+        self, module: Any, world: DistributedContext, optim: OptimSettings, grad_clip: float, *, bf16: bool
+    ) -> None:
         self.module = module.to(world.device)
         self._world, self._grad_clip, self._bf16 = world, grad_clip, bf16
         self._trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
@@ -58,16 +60,16 @@ class PlainEngine:
         )
 
     def call(self, inputs: Inputs) -> Any:
-        """See `Engine`."""
-        with computing(self._world, bf16=self._bf16):
+        """See `TrainEngine`."""
+        with autocast(self._world, bf16=self._bf16):
             return self.module(inputs.to(self._world.device))
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         loss.backward()
 
     def step(self, rate: float) -> float:
-        """See `Engine`. A gradient that isn't finite changes nothing."""
+        """See `TrainEngine`. A gradient that isn't finite changes nothing."""
         if self._world.size > 1:
             for parameter in self._trained.values():
                 if parameter.grad is None:
@@ -82,18 +84,18 @@ class PlainEngine:
         return norm
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         for name, value in self.module.named_parameters():
-            yield name, value.detach().cpu() if self._world.leads else torch.empty(0)
+            yield name, value.detach().cpu() if self._world.is_main_process else torch.empty(0)
 
     def save(self, folder: Path) -> None:
-        """See `Engine`."""
-        if self._world.leads:
+        """See `TrainEngine`."""
+        if self._world.is_main_process:
             held = {name: value.detach() for name, value in self._trained.items()}
             torch.save({"weights": held, "optimizer": self._optimizer.state_dict()}, folder / STATES)
 
     def load(self, folder: Path) -> None:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         path = folder / STATES
         if not path.is_file():
             raise TrainingError(f"{path}: is missing: the states there are of another kind of training")
@@ -111,7 +113,7 @@ class PlainEngine:
 class DeepSpeedEngine:
     """ZeRO 1 to 3, on GPUs or CPU, with offload if the configuration says so."""
 
-    def __init__(self, module: Any, world: World, config: dict[str, Any]) -> None:
+    def __init__(self, module: Any, world: DistributedContext, config: dict[str, Any]) -> None:
         import deepspeed
 
         trained = [value for value in module.parameters() if value.requires_grad]
@@ -119,16 +121,16 @@ class DeepSpeedEngine:
         self.module, self._world, self._stage = module, world, zero_stage(config)
 
     def call(self, inputs: Inputs) -> Any:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         return self._engine(inputs.to(self._world.device))
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         self._engine.set_gradient_accumulation_boundary(last)
         self._engine.backward(loss * self._world.size)  # it averages over the processes, and shares are summed
 
     def step(self, rate: float) -> float:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         for group in self._engine.optimizer.param_groups:
             group["lr"] = rate
         self._engine.step()
@@ -136,30 +138,30 @@ class DeepSpeedEngine:
         return math.nan if norm is None else float(norm)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         import deepspeed
 
         for name, value in self.module.named_parameters():
             with deepspeed.zero.GatheredParameters([value]) if self._stage == 3 else nullcontext():
-                whole = value.detach().cpu().clone() if self._world.leads else torch.empty(0)
+                whole = value.detach().cpu().clone() if self._world.is_main_process else torch.empty(0)
             yield name, whole
 
     def save(self, folder: Path) -> None:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=self._stage < 3)
 
     def load(self, folder: Path) -> None:
-        """See `Engine`."""
+        """See `TrainEngine`."""
         shards = list((folder / TAG).glob("*_optim_states.pt"))
         if len(shards) != self._world.size:
             raise TrainingError(f"{folder}: states of {len(shards)} processes, {self._world.size} are to go on")
         self._engine.load_checkpoint(str(folder), tag=TAG, load_module_strict=False)
 
 
-class Watcher:
+class ReferenceEngine:
     """A network that only tells: the reference. With ZeRO-3 it is divided among the processes like the policy."""
 
-    def __init__(self, module: Any, world: World, config: dict[str, Any] | None, *, bf16: bool) -> None:
+    def __init__(self, module: Any, world: DistributedContext, config: dict[str, Any] | None, *, bf16: bool) -> None:
         self.module, self._world, self._bf16 = module, world, bf16
         if config is None or zero_stage(config) < 3:
             self._engine = module.to(world.device)
@@ -172,11 +174,11 @@ class Watcher:
 
     def call(self, inputs: Inputs) -> Any:
         """Return what the network makes of inputs."""
-        with computing(self._world, bf16=self._bf16):
+        with autocast(self._world, bf16=self._bf16):
             return self._engine(inputs.to(self._world.device))
 
 
-def computing(world: World, *, bf16: bool) -> Any:
+def autocast(world: DistributedContext, *, bf16: bool) -> Any:
     """Compute in bfloat16 what bears it, or everything in the weights' type."""
     return torch.autocast(world.device.type, torch.bfloat16, enabled=bf16)
 

@@ -66,7 +66,7 @@ class Experience:
         return sums.index_add(0, self.trajectory, values.double())
 
 
-def experience(
+def collect_experience(
     mask: torch.Tensor,
     reward: torch.Tensor,
     group: torch.Tensor,
@@ -143,7 +143,7 @@ def whiten(values: torch.Tensor, epsilon: float = 1e-8) -> torch.Tensor:
     return centred * torch.rsqrt(variance + epsilon)
 
 
-def needed(tensor: torch.Tensor | None, option: str, what: str) -> torch.Tensor:
+def require(tensor: torch.Tensor | None, option: str, what: str) -> torch.Tensor:
     """Return the tensor. Raises `ValueError` when it is missing, naming the option that asks for it."""
     if tensor is None:
         raise ValueError(f"{option} needs {what}")

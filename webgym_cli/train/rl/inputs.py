@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from webgym_cli.train.rl.data import AGAIN, Row
+from webgym_cli.train.rl.data import AGAIN, TrainRow
+from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.packing import pack
-from webgym_cli.train.rl.settings import TrainingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Collator:
     together: bool = False
     """Whether other processes make calls at the same time."""
 
-    def __call__(self, rows: Sequence[Row]) -> Inputs:
+    def __call__(self, rows: Sequence[TrainRow]) -> Inputs:
         """Return the rows as one call of the model. Raises `TrainingError` where pictures don't fit the tokens."""
         pictures = [self._pictures(row) for row in rows]
         blank = self._blank() if self.together and self._sees else None
@@ -76,7 +76,7 @@ class Collator:
         return Inputs(arguments, labels, before, last)
 
     def _packed(
-        self, rows: Sequence[Row], positions: Sequence[torch.Tensor]
+        self, rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]
     ) -> tuple[dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
         packed = pack([row.input_ids for row in rows], positions)
         places = [_columns(row) - 1 for row in rows]
@@ -90,7 +90,7 @@ class Collator:
         return arguments, (torch.zeros_like(place), place)
 
     def _padded(
-        self, rows: Sequence[Row], positions: Sequence[torch.Tensor]
+        self, rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]
     ) -> tuple[dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
         ids = pad_sequence([row.input_ids for row in rows], batch_first=True)
         kept = pad_sequence([torch.ones_like(row.input_ids) for row in rows], batch_first=True)
@@ -102,7 +102,7 @@ class Collator:
         arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": kept, "position_ids": position_ids}
         return arguments, (torch.cat(lines), torch.cat(columns))
 
-    def _positions(self, row: Row, pictures: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
+    def _positions(self, row: TrainRow, pictures: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
         """Return [l], or [4, l] for models that also count time, height and width."""
         count = torch.arange(len(row.input_ids))
         if not hasattr(self.transformer, "get_rope_index"):
@@ -117,7 +117,7 @@ class Collator:
         """Whether pictures can be trained on: with models of the Qwen-VL families, which count positions by them."""
         return self.processor is not None and hasattr(self.transformer, "get_rope_index")
 
-    def _pictures(self, row: Row) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def _pictures(self, row: TrainRow) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Return pixel values and grids of a row's pictures, or None."""
         wanted = self._wanted(row)
         if not row.images:
@@ -138,28 +138,30 @@ class Collator:
             )
         return pixels, grids
 
-    def _blank(self) -> tuple[Row, tuple[torch.Tensor, torch.Tensor]]:
+    def _blank(self) -> tuple[TrainRow, tuple[torch.Tensor, torch.Tensor]]:
         """Return a row of nothing but an empty picture, and that picture."""
         config = self.transformer.config
         vision, side = config.vision_config, config.vision_config.spatial_merge_size
         width = getattr(vision, "in_channels", 3) * vision.temporal_patch_size * vision.patch_size**2
         ids = torch.tensor([config.vision_start_token_id, config.image_token_id, config.vision_end_token_id])
         nothing = torch.zeros(len(ids), dtype=torch.bool)
-        row = Row(ids, nothing, torch.empty(0), trajectory=-1, step=0, images=(), sizes=(), place="an empty picture")
+        row = TrainRow(
+            ids, nothing, torch.empty(0), trajectory=-1, step=0, images=(), sizes=(), place="an empty picture"
+        )
         return row, (torch.zeros(side * side, width), torch.tensor([[1, side, side]]))
 
-    def _wanted(self, row: Row) -> int:
+    def _wanted(self, row: TrainRow) -> int:
         if self.processor is None:
             return 0
         return int((row.input_ids == self.transformer.config.image_token_id).sum())
 
 
-def _columns(row: Row) -> torch.Tensor:
+def _columns(row: TrainRow) -> torch.Tensor:
     """Return [k]: the positions of the trained tokens."""
     return row.mask.nonzero()[:, 0]
 
 
-def _opened(row: Row, number: int) -> Any:
+def _opened(row: TrainRow, number: int) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     path = row.images[number]

@@ -27,7 +27,7 @@ def kl_estimate(log_probs: torch.Tensor, reference: torch.Tensor, kind: KlType) 
     return (torch.exp((-distance).clamp(-LIMIT, LIMIT)) + distance - 1).clamp(-10, 10)
 
 
-def penalised(
+def subtract_kl(
     rewards: torch.Tensor, log_probs: torch.Tensor, reference: torch.Tensor, kind: KlType, coefficient: float
 ) -> torch.Tensor:
     """Return [K] token rewards less coefficient · KL. The log-probs [K] are those of the policy that acts now."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from webgym_cli.train.rl.sampling import Truncation, kept
+from webgym_cli.train.rl.sampling import Truncation, sampled_mask
 
 
 def token_log_probs(
@@ -110,7 +110,7 @@ def _distribution(
     """Return [n, V] float32 log-probs; -inf outside of what can be sampled."""
     logits = torch.nn.functional.linear(hidden, weight, bias).float() / temperature
     if limits is not None:
-        left = kept(logits, limits).scatter(-1, labels[:, None], True)
+        left = sampled_mask(logits, limits).scatter(-1, labels[:, None], True)
         logits = logits.masked_fill(~left, -torch.inf)
     return logits.log_softmax(-1)
 

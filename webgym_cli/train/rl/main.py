@@ -14,17 +14,16 @@ from typing import Any
 
 import torch
 
-from webgym_cli.train.rl.distributed import join, leave
-from webgym_cli.train.rl.options import TrainerOptions
-from webgym_cli.train.rl.ppo_trainer import PolicyGradients
-from webgym_cli.train.rl.settings import TrainingError, read_options
+from webgym_cli.train.rl.distributed import init, shutdown
+from webgym_cli.train.rl.options import TrainerOptions, TrainingError, read_options
+from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
 from webgym_cli.train.rl.trainer import Trainer
-from webgym_cli.train.rl.webrl_trainer import ActorCritic
+from webgym_cli.train.rl.webrl_trainer import WebRLTrainer
 
 
-def kind_of(options: TrainerOptions) -> type[Trainer[Any]]:
+def trainer_class(options: TrainerOptions) -> type[Trainer[Any]]:
     """Return the kind of training that the settings ask for."""
-    return PolicyGradients if options.webrl is None else ActorCritic
+    return PolicyGradientTrainer if options.webrl is None else WebRLTrainer
 
 
 def main(arguments: list[str]) -> int:
@@ -34,8 +33,8 @@ def main(arguments: list[str]) -> int:
         return 1
     try:
         options = read_options(Path(arguments[0]))
-        kind_of(options)(options, join(grouped=options.trainer.deepspeed is not None)).run()
-        leave()  # not after an error: the others may never come to it
+        trainer_class(options)(options, init(grouped=options.trainer.deepspeed is not None)).run()
+        shutdown()  # not after an error: the others may never come to it
     except (TrainingError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")
         return 1

@@ -20,14 +20,14 @@ import webgym_cli.train.rl.attention as attention
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.inputs import Inputs
 from webgym_cli.train.rl.logprobs import token_log_probs
+from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.sampling import Truncation
-from webgym_cli.train.rl.settings import TrainingError
 
 VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
 """Parts of the names of what sees."""
 
 
-class Policy(nn.Module):  # type: ignore[misc]
+class PolicyModel(nn.Module):  # type: ignore[misc]
     """A model of transformers that gives the log-probs of the trained tokens, and its entropies there."""
 
     def __init__(self, network: Any, *, temperature: float, truncation: Truncation, chunk: int) -> None:
@@ -86,7 +86,7 @@ def _layer_log_probs(
     )
 
 
-def folder_of(model: str) -> Path:
+def model_folder(model: str) -> Path:
     """Return the folder of a model's files, fetched from the hub unless it is one. Raises `TrainingError`."""
     if Path(model).is_dir():
         return Path(model)
@@ -100,7 +100,7 @@ def folder_of(model: str) -> Path:
         raise TrainingError(f"{model}: no folder, and not to be had from the hub: {reason}") from error
 
 
-def attention_of(options: RlModelSettings, device: torch.device) -> str:
+def attention_implementation(options: RlModelSettings, device: torch.device) -> str:
     """Return how attention is computed, by transformers' name; packed lines need another way than padded ones."""
     from transformers.utils import is_flash_attn_2_available
 
@@ -139,7 +139,7 @@ def image_processor(folder: Path, network: Any) -> Any | None:
         raise TrainingError(f"{folder}: has no usable image processor: {str(error).splitlines()[0]}") from error
 
 
-def prepare(network: Any, options: RlModelSettings) -> None:
+def configure_training(network: Any, options: RlModelSettings) -> None:
     """Decide what of a model is trained, and how its activations are kept. Raises `TrainingError`."""
     for name, parameter in network.named_parameters():
         if options.freeze_vision_tower and any(part in name for part in VISION):
@@ -169,7 +169,7 @@ def _adapt(network: Any, options: RlModelSettings) -> None:
         raise TrainingError(f"model.target_modules: {str(error).splitlines()[0]}") from error
 
 
-def merged(weights: dict[str, torch.Tensor], options: RlModelSettings) -> dict[str, torch.Tensor]:
+def merge_adapter(weights: dict[str, torch.Tensor], options: RlModelSettings) -> dict[str, torch.Tensor]:
     """Return a model's weights by their own names, an adapter added: W + alpha / rank · B · A."""
     whole = {name.replace(".base_layer.", "."): value for name, value in weights.items() if ".lora_" not in name}
     for name, first in weights.items():

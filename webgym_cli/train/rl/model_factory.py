@@ -12,18 +12,18 @@ import webgym_cli.train.rl.critics as critics
 import webgym_cli.train.rl.model as model
 from webgym_cli.config.rl import OptimSettings
 from webgym_cli.train.rl.data import Batch
-from webgym_cli.train.rl.distributed import World
-from webgym_cli.train.rl.engine import DeepSpeedEngine, Engine, PlainEngine, Watcher, deepspeed_config
+from webgym_cli.train.rl.distributed import DistributedContext
+from webgym_cli.train.rl.engine import DeepSpeedEngine, PlainEngine, ReferenceEngine, TrainEngine, deepspeed_config
 from webgym_cli.train.rl.inputs import Collator
 from webgym_cli.train.rl.options import TrainerOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class ModelFactory:
     """Makes networks and engines, all for one training."""
 
     options: TrainerOptions
-    world: World
+    world: DistributedContext
     batch: Batch
 
     @property
@@ -35,18 +35,18 @@ class Workshop:
     @property
     def attention(self) -> str:
         """How attention is computed."""
-        return model.attention_of(self.options.model, self.world.device)
+        return model.attention_implementation(self.options.model, self.world.device)
 
-    def actor(self, folder: Path) -> Engine:
+    def actor(self, folder: Path) -> TrainEngine:
         """Return the policy that is trained."""
         network = model.load_network(folder, self.attention, self._held)
-        model.prepare(network, self.options.model)
+        model.configure_training(network, self.options.model)
         return self._engine(self._policy(network), self.options.actor.optim, self.options.actor.grad_clip)
 
-    def critic(self, folder: Path) -> Engine:
+    def critic(self, folder: Path) -> TrainEngine:
         """Return the critic that is trained."""
         network = model.load_network(folder, self.attention, self._held)
-        model.prepare(network, self.options.model)
+        model.configure_training(network, self.options.model)
         told = self.options.webrl
         if told is None:
             critic: Any = critics.Critic(network)
@@ -55,11 +55,13 @@ class Workshop:
         critics.load_head(critic, folder)
         return self._engine(critic, self.options.critic.optim, self.options.critic.grad_clip)
 
-    def reference(self, folder: Path) -> Watcher:
+    def reference(self, folder: Path) -> ReferenceEngine:
         """Return a policy that is not trained."""
         kind = torch.bfloat16 if self.bf16 else torch.float32
         policy = self._policy(model.load_network(folder, self.attention, kind).requires_grad_(False))
-        return Watcher(policy.eval(), self.world, self._deepspeed(self.options.actor.optim, 1.0), bf16=self.bf16)
+        return ReferenceEngine(
+            policy.eval(), self.world, self._deepspeed(self.options.actor.optim, 1.0), bf16=self.bf16
+        )
 
     def collator(self, folder: Path, network: Any) -> Collator:
         """Return what makes inputs of rows."""
@@ -77,15 +79,15 @@ class Workshop:
         """The type of the weights at first: DeepSpeed keeps its own float32 copy beside those in bfloat16."""
         return torch.bfloat16 if self.bf16 and self.options.trainer.deepspeed else torch.float32
 
-    def _policy(self, network: Any) -> model.Policy:
-        return model.Policy(
+    def _policy(self, network: Any) -> model.PolicyModel:
+        return model.PolicyModel(
             network,
             temperature=self.batch.temperature,
             truncation=self.batch.truncation,
             chunk=self.options.actor.logprob_chunk,
         )
 
-    def _engine(self, module: Any, optim: OptimSettings, grad_clip: float) -> Engine:
+    def _engine(self, module: Any, optim: OptimSettings, grad_clip: float) -> TrainEngine:
         config = self._deepspeed(optim, grad_clip)
         if config is not None:
             return DeepSpeedEngine(module, self.world, config)

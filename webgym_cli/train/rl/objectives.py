@@ -1,9 +1,8 @@
 """The losses of policy and critic, and what the logs say about them.
 
-A mini-batch is worked off in micro-batches and by several processes. Each loss here is the micro-batch's share of the
-mini-batch's loss: summed over all of them it is exactly the loss of the whole, whatever the division. So a mean divides
-by the mini-batch's `Totals`, never by the micro-batch's own (where processes average gradients, multiply by their
-number). Metrics are shares, too.
+A mini-batch runs as micro-batches in several processes. Each loss here is the micro-batch's term of the mini-batch's
+loss: summed over all of them it is exactly the loss of the whole, however it is divided. A mean therefore divides by
+the mini-batch's `BatchNormalizer`, never by the micro-batch's own counts. Metrics are summed the same way.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from dataclasses import dataclass
 import torch
 
 from webgym_cli.config.rl import ActorSettings, Aggregation, Mean
-from webgym_cli.train.rl.experience import needed
+from webgym_cli.train.rl.experience import require
 from webgym_cli.train.rl.kl import LIMIT, kl_estimate
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class BatchNormalizer:
     """What a whole mini-batch holds, over all processes."""
 
     tokens: int
@@ -28,7 +27,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class LossTerm:
     """A micro-batch's share."""
 
     loss: torch.Tensor
@@ -38,7 +37,7 @@ class Objective:
 
 
 def aggregate(
-    values: torch.Tensor, row: torch.Tensor, mode: Aggregation, totals: Totals, scale: int | None = None
+    values: torch.Tensor, row: torch.Tensor, mode: Aggregation, totals: BatchNormalizer, scale: int | None = None
 ) -> torch.Tensor:
     """Return the micro-batch's share of the mean over [K] values; `row` [K] says which row a token belongs to.
 
@@ -64,13 +63,13 @@ def policy_loss(
     old_log_probs: torch.Tensor,
     advantages: torch.Tensor,
     row: torch.Tensor,
-    totals: Totals,
+    totals: BatchNormalizer,
     options: ActorSettings,
     *,
     weights: torch.Tensor | None = None,
     entropy: torch.Tensor | None = None,
     reference: torch.Tensor | None = None,
-) -> Objective:
+) -> LossTerm:
     """Return the loss: clipped policy gradient - entropy_coeff · entropy + kl_loss_coef · KL. All tensors are [K].
 
     ratio = exp(log_probs - old_log_probs), the difference within ±20. A token's loss is max(-A · ratio,
@@ -91,17 +90,17 @@ def policy_loss(
     if entropy is not None:
         metrics["actor/entropy"] = _token_mean(entropy, totals)
     if options.entropy_coeff:
-        loss = loss - options.entropy_coeff * share(needed(entropy, "entropy_coeff", "the policy's entropy"))
+        loss = loss - options.entropy_coeff * share(require(entropy, "entropy_coeff", "the policy's entropy"))
     if options.use_kl_loss:
-        reference = needed(reference, "use_kl_loss", "the reference's log-probs")
+        reference = require(reference, "use_kl_loss", "the reference's log-probs")
         kl_loss = share(kl_estimate(log_probs, reference, options.kl_loss_type))
         loss = loss + options.kl_loss_coef * kl_loss
         metrics["actor/kl_loss"] = kl_loss.detach()
-    return Objective(loss, metrics)
+    return LossTerm(loss, metrics)
 
 
 def _clipped(
-    ratio: torch.Tensor, advantages: torch.Tensor, totals: Totals, options: ActorSettings
+    ratio: torch.Tensor, advantages: torch.Tensor, totals: BatchNormalizer, options: ActorSettings
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Return the losses [K], and which share of the mini-batch's tokens was clipped."""
     free = -advantages * ratio
@@ -114,7 +113,7 @@ def _clipped(
     return torch.minimum(clipped, ceiling), metrics
 
 
-def _token_mean(values: torch.Tensor, totals: Totals) -> torch.Tensor:
+def _token_mean(values: torch.Tensor, totals: BatchNormalizer) -> torch.Tensor:
     return values.detach().float().sum() / max(1, totals.tokens)
 
 
@@ -123,11 +122,11 @@ def value_loss(
     old_values: torch.Tensor,
     returns: torch.Tensor,
     row: torch.Tensor,
-    totals: Totals,
+    totals: BatchNormalizer,
     *,
     cliprange_value: float = 0.5,
     loss_agg_mode: Mean = "token-mean",
-) -> Objective:
+) -> LossTerm:
     """Return the critic's loss over [K] tokens: 0.5 · mean of max((v - return)², (clipped v - return)²).
 
     The clipped v stays within `cliprange_value` of the value that the advantages were computed with (PPO's reference
@@ -141,4 +140,4 @@ def value_loss(
         "critic/vf_clipfrac": _token_mean(clipped > free, totals),
         "critic/vpred_mean": _token_mean(values, totals),
     }
-    return Objective(loss, metrics)
+    return LossTerm(loss, metrics)

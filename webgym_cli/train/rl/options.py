@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
 from webgym_cli.config.rl import (
     ActorSettings,
     CriticSettings,
@@ -12,17 +18,22 @@ from webgym_cli.config.rl import (
     WebRLSettings,
 )
 from webgym_cli.config.section import ConfigSection
+from webgym_cli.config.suggest import explain
 from webgym_cli.records.checkpoint import Estimator
 
 
-class TrainedModel(RlModelSettings):
+class TrainingError(Exception):
+    """The training can't be made; the text says why in one line, and what to do."""
+
+
+class ModelConfig(RlModelSettings):
     """The policy's network."""
 
     path: str
     """Folder of a HuggingFace model, text or vision-language, or a name on the hub."""
 
 
-class Algorithm(RlAlgorithmSettings):
+class AlgorithmConfig(RlAlgorithmSettings):
     """Which advantages, and the KL in the reward."""
 
     adv_estimator: Estimator = "grpo"
@@ -36,7 +47,7 @@ class Algorithm(RlAlgorithmSettings):
         return self.whiten_advantages
 
 
-class Run(RlTrainerSettings):
+class TrainerConfig(RlTrainerSettings):
     """The training as a whole. Its `deepspeed` is a path."""
 
     output_dir: str
@@ -52,9 +63,9 @@ class TrainerOptions(ConfigSection):
 
     data: str
     """Folder of the batch: `rows.jsonl`, `trajectories.jsonl`, `rl.json`."""
-    model: TrainedModel
-    trainer: Run
-    algorithm: Algorithm = Algorithm()
+    model: ModelConfig
+    trainer: TrainerConfig
+    algorithm: AlgorithmConfig = AlgorithmConfig()
     actor: ActorSettings = ActorSettings()
     ref: RefSettings = RefSettings()
     critic: CriticSettings = CriticSettings()
@@ -70,3 +81,35 @@ class TrainerOptions(ConfigSection):
     def needs_critic(self) -> bool:
         """Whether a critic is trained."""
         return self.webrl is not None or self.algorithm.adv_estimator == "gae"
+
+
+def read_options(path: Path) -> TrainerOptions:
+    """Return the settings of a JSON file. Raises `TrainingError` naming the place of what is wrong in it."""
+    return parse_options(_read(path), str(path))
+
+
+def parse_options(text: str | bytes, source: str) -> TrainerOptions:
+    """Return the settings of a JSON text from the named source. Raises `TrainingError`."""
+    try:
+        return TrainerOptions.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        key, words = explain(error, TrainerOptions)
+        raise TrainingError(f"{source}: {key}: {words}" if key else f"{source}: {words}") from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object that a file holds. Raises `TrainingError`."""
+    try:
+        value = json.loads(_read(path))
+    except ValueError as error:
+        raise TrainingError(f"{path}: is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise TrainingError(f"{path}: a JSON object is wanted")
+    return value
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TrainingError(f"{path}: can't be read: {error.strerror}") from error

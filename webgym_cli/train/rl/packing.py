@@ -77,7 +77,7 @@ def pack(sequences: Sequence[torch.Tensor], positions: Sequence[torch.Tensor] | 
     )
 
 
-def share_out(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def bin_pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Divide sequences into packs of at most `budget` tokens: lists of their numbers, in few packs.
 
     The longest go first, each into the fullest pack that has room (best fit, decreasing). The same lengths always give

@@ -7,65 +7,67 @@ from typing import Any
 
 import torch
 
-import webgym_cli.train.rl.batch_targets as lessons
-from webgym_cli.train.rl.batch_targets import Lessons
+import webgym_cli.train.rl.batch_targets as batch_targets
+from webgym_cli.train.rl.batch_targets import TokenTargets
 from webgym_cli.train.rl.batching import mini_batches
 from webgym_cli.train.rl.data import Batch, read_batch
-from webgym_cli.train.rl.step import Made, Worker
+from webgym_cli.train.rl.step import BatchRunner, StepResult
 from webgym_cli.train.rl.trainer import Trainer
 
 
-class PolicyGradients(Trainer[Lessons]):
+class PolicyGradientTrainer(Trainer[TokenTargets]):
     """Improves a policy, with `gae` its critic at the same time."""
 
-    def read(self) -> Batch:
+    def load_batch(self) -> Batch:
         """See `Trainer`."""
         return read_batch(Path(self.options.data), with_baseline=self.options.algorithm.adv_estimator == "remax")
 
-    def divide(self) -> list[tuple[int, ...]]:
+    def make_minibatches(self) -> list[tuple[int, ...]]:
         """See `Trainer`."""
         numbers = [row.trajectory for row in self.batch.rows]
         return mini_batches(numbers, self.options.actor, self.options.trainer.seed + self.batch.iteration)
 
-    def recall(self) -> Lessons | None:
+    def load_cached_targets(self) -> TokenTargets | None:
         """See `Trainer`."""
-        return lessons.load(self.output, self.digest)
+        return batch_targets.load_targets(self.output, self.digest)
 
-    def learn(self, worker: Worker, reference: torch.Tensor | None) -> Lessons:
+    def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> TokenTargets:
         """See `Trainer`."""
         options, actor = self.options, self.engines["actor"]
         old = self.batch.rollout_log_probs
         if options.actor.recompute_old_log_probs:
             with self._timed("old_log_prob"):
-                old = worker.score(actor)
+                old = runner.score(actor)
         if options.needs_reference and reference is None:
             with self._timed("ref"):
-                reference = self._shared_reference(worker, old)
+                reference = self._shared_reference(runner, old)
         values = None
         if options.needs_critic:
             with self._timed("values"):
-                values = worker.score(self.engines["critic"])
+                values = runner.score(self.engines["critic"])
         with self._timed("adv"):
-            learned = lessons.learn(self.batch, options.algorithm, old, reference=reference, values=values)
-        if self.world.leads:
-            lessons.save(learned, self.output, self.digest)
+            targets = batch_targets.compute_targets(
+                self.batch, options.algorithm, old, reference=reference, values=values
+            )
+        if self.world.is_main_process:
+            batch_targets.save_targets(targets, self.output, self.digest)
         self.world.wait()
-        return learned
+        return targets
 
-    def _shared_reference(self, worker: Worker, old: torch.Tensor) -> torch.Tensor:
+    def _shared_reference(self, runner: BatchRunner, old: torch.Tensor) -> torch.Tensor:
         """Return the log-probs [K] of the weights that the training starts from, with LoRA without the adapter."""
         actor = self.engines["actor"]
         if self.options.model.lora_rank:
             with actor.module.without_adapter():
-                return worker.score(actor)
-        return old if self.options.actor.recompute_old_log_probs else worker.score(actor)
+                return runner.score(actor)
+        return old if self.options.actor.recompute_old_log_probs else runner.score(actor)
 
-    def step(self, worker: Worker, learned: Lessons | None, number: int) -> Made:
+    def step(self, runner: BatchRunner, targets: TokenTargets | None, number: int) -> StepResult:
         """See `Trainer`."""
-        if learned is None:
+        if targets is None:
             raise ValueError("a policy gradient has no step before its lessons")
-        return worker.step(self.engines, self.steps[number], learned, number)
+        return runner.step(self.engines, self.steps[number], targets, number)
 
-    def facts(self, learned: Lessons) -> dict[str, Any]:
+    def state_facts(self, targets: TokenTargets) -> dict[str, Any]:
         """See `Trainer`."""
-        return {"kl_coef": learned.kl_coef}
+        return {"kl_coef": targets.kl_coef}

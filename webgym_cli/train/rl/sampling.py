@@ -28,7 +28,7 @@ class Truncation:
         return self.top_k < 1 and self.top_p == 1 and self.min_p == 0
 
 
-def kept(logits: torch.Tensor, limits: Truncation) -> torch.Tensor:
+def sampled_mask(logits: torch.Tensor, limits: Truncation) -> torch.Tensor:
     """Return [n, V] bool: what can be sampled from logits [n, V] that are already divided by the temperature.
 
     First min-p, then top-k among the rest, then top-p of what is left, renormalised.

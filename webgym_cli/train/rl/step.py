@@ -9,22 +9,21 @@ from typing import Any
 
 import torch
 
-from webgym_cli.train.rl.batch_targets import Lessons, chosen
-from webgym_cli.train.rl.batching import Micro, rounds
+from webgym_cli.train.rl.batch_targets import TokenTargets, select
+from webgym_cli.train.rl.batching import MicroBatch, micro_batches
 from webgym_cli.train.rl.data import Batch
-from webgym_cli.train.rl.distributed import World
-from webgym_cli.train.rl.engine import Engine
+from webgym_cli.train.rl.distributed import DistributedContext
+from webgym_cli.train.rl.engine import TrainEngine
 from webgym_cli.train.rl.inputs import Collator
-from webgym_cli.train.rl.objectives import Objective, Totals, policy_loss, value_loss
-from webgym_cli.train.rl.options import TrainerOptions
-from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.objectives import BatchNormalizer, LossTerm, policy_loss, value_loss
+from webgym_cli.train.rl.options import TrainerOptions, TrainingError
 
-Share = Callable[[str, Any, Micro], Objective]
+LossFn = Callable[[str, Any, MicroBatch], LossTerm]
 """Gives a network's share of a mini-batch's loss: of its name, its answer to a call, and what the call held."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class StepResult:
     """An optimizer step that was made."""
 
     loss: float
@@ -36,11 +35,11 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class BatchRunner:
     """One process's part of the work on a batch."""
 
     options: TrainerOptions
-    world: World
+    world: DistributedContext
     batch: Batch
     collate: Collator
 
@@ -59,22 +58,24 @@ class Worker:
                     scores[_places(offsets, micro)] = (read or _first)(found).float().cpu()
         return self.world.total(scores)
 
-    def step(self, engines: Mapping[str, Engine], rows: Sequence[int], lessons: Lessons, number: int) -> Made:
+    def step(
+        self, engines: Mapping[str, TrainEngine], rows: Sequence[int], lessons: TokenTargets, number: int
+    ) -> StepResult:
         """Learn from some rows; `number` counts optimizer steps from 0. Raises `TrainingError` when it diverges."""
         learning = {name: engine for name, engine in engines.items() if name == "critic" or not self._warming_up}
         offsets = self.batch.offsets
-        totals = Totals(sum(int(offsets[row + 1] - offsets[row]) for row in rows), len(rows))
+        totals = BatchNormalizer(sum(int(offsets[row + 1] - offsets[row]) for row in rows), len(rows))
 
-        def share(name: str, found: Any, micro: Micro) -> Objective:
-            part = chosen(lessons, _places(offsets, micro), self.world.device)
+        def share(name: str, found: Any, micro: MicroBatch) -> LossTerm:
+            part = select(lessons, _places(offsets, micro), self.world.device)
             line = _lines(offsets, micro).to(self.world.device)
             return self._share(name, found, part, line, totals)
 
         return self.update(learning, rows, share, _names(self.options, learning), number)
 
     def update(
-        self, learning: Mapping[str, Engine], rows: Sequence[int], share: Share, metrics: set[str], number: int
-    ) -> Made:
+        self, learning: Mapping[str, TrainEngine], rows: Sequence[int], share: LossFn, metrics: set[str], number: int
+    ) -> StepResult:
         """Make an optimizer step of some networks by their shares of a mini-batch's loss; `metrics`: those' names.
 
         Raises `TrainingError` when it diverges.
@@ -97,13 +98,15 @@ class Worker:
             made[f"{name}/grad_norm"] = engine.step(optim.rate(number))
             self._check(name, made, number)
         first = next(iter(learning))
-        return Made(made[f"{first}/loss"], made[f"{first}/lr"], made)
+        return StepResult(made[f"{first}/loss"], made[f"{first}/lr"], made)
 
     @property
     def _warming_up(self) -> bool:
         return self.options.needs_critic and self.batch.iteration < self.options.trainer.critic_warmup
 
-    def _share(self, name: str, found: Any, part: Lessons, line: torch.Tensor, totals: Totals) -> Objective:
+    def _share(
+        self, name: str, found: Any, part: TokenTargets, line: torch.Tensor, totals: BatchNormalizer
+    ) -> LossTerm:
         """Return this call's share of a mini-batch's loss; `line` [k] is the row of each token."""
         if name == "critic":
             values, returns = part.values, part.returns
@@ -146,13 +149,13 @@ class Worker:
                 "and train in another trainer.output_dir"
             )
 
-    def _inputs(self, micro: Micro) -> Any:
+    def _inputs(self, micro: MicroBatch) -> Any:
         return self.collate([self.batch.rows[row] for row in micro.rows])
 
-    def _rounds(self, rows: Sequence[int]) -> list[Micro]:
+    def _rounds(self, rows: Sequence[int]) -> list[MicroBatch]:
         lengths = [len(row.input_ids) for row in self.batch.rows]
         packed, world = self.options.model.use_remove_padding, self.world
-        return rounds(rows, lengths, self.options.actor, packed=packed, rank=world.rank, world=world.size)
+        return micro_batches(rows, lengths, self.options.actor, packed=packed, rank=world.rank, world=world.size)
 
 
 def _first(found: Any) -> torch.Tensor:
@@ -161,12 +164,12 @@ def _first(found: Any) -> torch.Tensor:
     return first
 
 
-def _places(offsets: torch.Tensor, micro: Micro) -> torch.Tensor:
+def _places(offsets: torch.Tensor, micro: MicroBatch) -> torch.Tensor:
     """Return [k]: the numbers of a call's tokens among the K of the batch."""
     return torch.cat([torch.arange(int(offsets[row]), int(offsets[row + 1])) for row in micro.rows])
 
 
-def _lines(offsets: torch.Tensor, micro: Micro) -> torch.Tensor:
+def _lines(offsets: torch.Tensor, micro: MicroBatch) -> torch.Tensor:
     """Return [k]: the row of each of a call's tokens."""
     counts = torch.stack([offsets[row + 1] - offsets[row] for row in micro.rows])
     return torch.tensor(micro.rows).repeat_interleave(counts)
@@ -177,7 +180,7 @@ def _add(sums: dict[str, torch.Tensor], more: Mapping[str, torch.Tensor]) -> Non
         sums[name] = sums[name] + value if name in sums else value
 
 
-def _names(options: TrainerOptions, learning: Mapping[str, Engine]) -> set[str]:
+def _names(options: TrainerOptions, learning: Mapping[str, TrainEngine]) -> set[str]:
     """Return the metrics that the losses give."""
     names = {f"{name}/loss" for name in learning}
     if "actor" in learning:

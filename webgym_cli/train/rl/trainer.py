@@ -17,18 +17,17 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 import webgym_cli.train.rl.checkpoint as checkpoint
-from webgym_cli.train.rl.data import Batch, Row
-from webgym_cli.train.rl.distributed import World
-from webgym_cli.train.rl.engine import Engine
-from webgym_cli.train.rl.model import folder_of
-from webgym_cli.train.rl.model_factory import Workshop
-from webgym_cli.train.rl.options import TrainerOptions
-from webgym_cli.train.rl.settings import TrainingError
-from webgym_cli.train.rl.step import Made, Worker
-from webgym_cli.train.rl.trainer_log import Log
+from webgym_cli.train.rl.data import Batch, TrainRow
+from webgym_cli.train.rl.distributed import DistributedContext
+from webgym_cli.train.rl.engine import TrainEngine
+from webgym_cli.train.rl.model import model_folder
+from webgym_cli.train.rl.model_factory import ModelFactory
+from webgym_cli.train.rl.options import TrainerOptions, TrainingError
+from webgym_cli.train.rl.step import BatchRunner, StepResult
+from webgym_cli.train.rl.trainer_log import TrainerLog
 
 
-class Learned(Protocol):
+class BatchTargets(Protocol):
     """What a batch teaches."""
 
     @property
@@ -36,90 +35,90 @@ class Learned(Protocol):
         """What the logs say about the batch."""
 
 
-L = TypeVar("L", bound=Learned)
+L = TypeVar("L", bound=BatchTargets)
 
 
 class Trainer(ABC, Generic[L]):
     """One training, from its batch to the finished model. Its methods raise `TrainingError`."""
 
-    early = 0
+    critic_only_steps = 0
     """So many of the first steps are made before it is known what the batch teaches the actor."""
 
-    def __init__(self, options: TrainerOptions, world: World) -> None:
+    def __init__(self, options: TrainerOptions, world: DistributedContext) -> None:
         """Read the batch and see what there is to do."""
         self.options, self.world = options, world
-        self.batch = self.read()
+        self.batch = self.load_batch()
         check_lengths(self.batch.rows, options.actor.ppo_max_token_len_per_gpu)
         self.output = Path(options.trainer.output_dir)
-        self.folder = folder_of(options.model.path)
+        self.folder = model_folder(options.model.path)
         self.sources = {"actor": self.folder}
         if options.needs_critic:
-            self.sources["critic"] = folder_of(options.critic.path or options.model.path)
-        self.steps = self.divide()
+            self.sources["critic"] = model_folder(options.critic.path or options.model.path)
+        self.steps = self.make_minibatches()
         self.digest = digest(options, self.batch)
-        self.workshop = Workshop(options, world, self.batch)
-        self.engines: dict[str, Engine] = {}
+        self.factory = ModelFactory(options, world, self.batch)
+        self.engines: dict[str, TrainEngine] = {}
         self.metrics: dict[str, float] = {}
 
     def run(self) -> Path:
         """Make what is missing of the training; return the folder of the finished model."""
         target = self.output / f"checkpoint-{len(self.steps)}"
-        if checkpoint.finished(self.output, len(self.steps), self.digest):
+        if checkpoint.is_finished(self.output, len(self.steps), self.digest):
             return target
         self.output.mkdir(parents=True, exist_ok=True)
         with self._timed("step"):
-            known = self.recall()
+            known = self.load_cached_targets()
             state = checkpoint.newest_state(self.output, self.digest)
-            if state and known is None and state[1] > self.early:
+            if state and known is None and state[1] > self.critic_only_steps:
                 state = None  # the actor is no longer what the lessons begin with
             self.world.wait()  # nobody writes what another still looks for
             reference = self._own_reference() if known is None else None
-            worker = self._start(state[0] if state else None)
+            runner = self._start(state[0] if state else None)
             done, total = state[1] if state else 0, len(self.steps)
-            log = Log(self.output, total, self.epochs, done) if self.world.leads else None
-            self._improve(worker, known, range(done, self.early), log)
-            learned = known or self.learn(worker, reference)
-            self._improve(worker, learned, range(max(done, self.early), total), log)
-        self._finish(learned, log)
+            log = TrainerLog(self.output, total, self.epochs, done) if self.world.is_main_process else None
+            self._improve(runner, known, range(done, self.critic_only_steps), log)
+            targets = known or self.compute_targets(runner, reference)
+            self._improve(runner, targets, range(max(done, self.critic_only_steps), total), log)
+        self._finish(targets, log)
         return target
 
     def _own_reference(self) -> torch.Tensor | None:
         """Return the log-probs [K] of a reference that is a model of its own; it is in memory only meanwhile."""
         if not self.options.needs_reference or self.options.ref.path is None:
             return None
-        folder = folder_of(self.options.ref.path)
-        watcher = self.workshop.reference(folder)
-        collate = self.workshop.collator(folder, watcher.module.network)
+        folder = model_folder(self.options.ref.path)
+        reference = self.factory.reference(folder)
+        collate = self.factory.collator(folder, reference.module.network)
         with self._timed("ref"):
-            return Worker(self.options, self.world, self.batch, collate).score(watcher)
+            return BatchRunner(self.options, self.world, self.batch, collate).score(reference)
 
-    def _start(self, state: Path | None) -> Worker:
+    def _start(self, state: Path | None) -> BatchRunner:
         """Load what is trained: as it was after the last step made, after the training before, or the plain models."""
         torch.manual_seed(self.options.trainer.seed)  # what is new, such as an adapter, begins alike in all processes
-        self.engines = {"actor": self.workshop.actor(self.folder)}
+        self.engines = {"actor": self.factory.actor(self.folder)}
         if self.options.needs_critic:
-            self.engines["critic"] = self.workshop.critic(self.sources["critic"])
-        collate = self.workshop.collator(self.folder, self.engines["actor"].module.network)
+            self.engines["critic"] = self.factory.critic(self.sources["critic"])
+        collate = self.factory.collator(self.folder, self.engines["actor"].module.network)
         carried = self.options.trainer.carry_state
         source = state or (Path(carried) if carried else None)
         for name, engine in self.engines.items():
             if source is not None:
                 engine.load(source / name)
-        return Worker(self.options, self.world, self.batch, collate)
+        return BatchRunner(self.options, self.world, self.batch, collate)
 
-    def _improve(self, worker: Worker, learned: L | None, numbers: range, log: Log | None) -> None:
+    def _improve(self, runner: BatchRunner, targets: L | None, numbers: range, log: TrainerLog | None) -> None:
         """Make some optimizer steps."""
         total, every = len(self.steps), self.options.trainer.save_freq
         for number in numbers:
-            with self._timed("update_actor" if number >= self.early else "update_critic"):
-                step = self.step(worker, learned, number)
+            with self._timed("update_actor" if number >= self.critic_only_steps else "update_critic"):
+                step = self.step(runner, targets, number)
             if log:
                 log.step(number + 1, step.loss, step.rate, step.metrics)
             if every and (number + 1) % every == 0 and number + 1 < total:
                 with self._timed("save_checkpoint"):
                     checkpoint.write_state(self.output, self.engines, number + 1, self.digest, self.world)
 
-    def _finish(self, learned: L, log: Log | None) -> None:
+    def _finish(self, targets: L, log: TrainerLog | None) -> None:
         """Write the model, and what is to be said of the whole training."""
         total = len(self.steps)
         facts = {
@@ -128,7 +127,7 @@ class Trainer(ABC, Generic[L]):
             "epoch": float(self.epochs),
             "log_history": [],
             "digest": self.digest,
-            **self.facts(learned),
+            **self.state_facts(targets),
         }
         with self._timed("save_checkpoint"):
             state = checkpoint.write_state(self.output, self.engines, total, self.digest, self.world)
@@ -136,7 +135,7 @@ class Trainer(ABC, Generic[L]):
                 self.output, self.engines, self.options.model, self.sources, state, facts, self.world
             )
         if log:
-            log.close(log.means() | self.metrics | learned.metrics | self._about_the_whole())
+            log.close(log.means() | self.metrics | targets.metrics | self._about_the_whole())
 
     def _about_the_whole(self) -> dict[str, float]:
         seconds = self.metrics["timing_s/step"]
@@ -165,31 +164,31 @@ class Trainer(ABC, Generic[L]):
         return self.options.actor.ppo_epochs
 
     @abstractmethod
-    def read(self) -> Batch:
+    def load_batch(self) -> Batch:
         """Return the batch."""
 
     @abstractmethod
-    def divide(self) -> list[tuple[int, ...]]:
+    def make_minibatches(self) -> list[tuple[int, ...]]:
         """Return the rows of each optimizer step; called once `batch` is there."""
 
     @abstractmethod
-    def recall(self) -> L | None:
+    def load_cached_targets(self) -> L | None:
         """Return what the batch teaches, where it was computed before an interruption."""
 
     @abstractmethod
-    def learn(self, worker: Worker, reference: torch.Tensor | None) -> L:
+    def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> L:
         """Compute what the batch teaches, and keep it. `reference` [K]: log-probs of one that is a model of its own."""
 
     @abstractmethod
-    def step(self, worker: Worker, learned: L | None, number: int) -> Made:
+    def step(self, runner: BatchRunner, targets: L | None, number: int) -> StepResult:
         """Make an optimizer step, counted from 0; the first `early` ones know no lessons."""
 
     @abstractmethod
-    def facts(self, learned: L) -> dict[str, Any]:
+    def state_facts(self, targets: L) -> dict[str, Any]:
         """Return what the finished model's `trainer_state.json` says of the lessons."""
 
 
-def check_lengths(rows: Sequence[Row], most: int) -> None:
+def check_lengths(rows: Sequence[TrainRow], most: int) -> None:
     """Raise `TrainingError` for a row that is longer than what goes through the model at once."""
     for row in rows:
         if len(row.input_ids) > most:

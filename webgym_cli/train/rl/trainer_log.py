@@ -14,7 +14,7 @@ FILE = "trainer_log.jsonl"
 
 
 @dataclass(slots=True)
-class Log:
+class TrainerLog:
     """Of a training that has made `done` of `total` steps when it begins, or begins again."""
 
     folder: Path

@@ -9,14 +9,14 @@ import torch
 
 import webgym_cli.train.rl.webrl_losses as webrl
 from webgym_cli.config.rl import WebRLSettings
-from webgym_cli.train.rl.batch_targets import load_tensors, save_tensors, spread
-from webgym_cli.train.rl.data import Batch, Row
-from webgym_cli.train.rl.objectives import Objective
-from webgym_cli.train.rl.webrl_states import transition_of
+from webgym_cli.train.rl.batch_targets import load_tensors, save_tensors, summary_stats
+from webgym_cli.train.rl.data import Batch, TrainRow
+from webgym_cli.train.rl.objectives import LossTerm
+from webgym_cli.train.rl.webrl_states import require_transition
 
 
 @dataclass(frozen=True, slots=True)
-class ActionLessons:
+class ActionTargets:
     """Of n actions, in the order of the batch's rows."""
 
     reference: torch.Tensor
@@ -33,7 +33,7 @@ def successes(batch: Batch) -> torch.Tensor:
     return torch.tensor([bool(reward[row.trajectory] >= 1) for row in batch.rows])
 
 
-def steps_left(rows: tuple[Row, ...]) -> torch.Tensor:
+def steps_left(rows: tuple[TrainRow, ...]) -> torch.Tensor:
     """Return [n] float32: the steps from each on to its episode's last, itself included, as far as the batch has them.
 
     Of replayed episodes it has only some. The released objective, which alone asks, chooses the same actions all the
@@ -45,12 +45,12 @@ def steps_left(rows: tuple[Row, ...]) -> torch.Tensor:
     return torch.tensor([float(ends[row.trajectory] - row.step + 1) for row in rows])
 
 
-def learn(
+def compute_targets(
     batch: Batch, options: WebRLSettings, reference: torch.Tensor, value: torch.Tensor, next_value: torch.Tensor
-) -> ActionLessons:
+) -> ActionTargets:
     """Return what the actions teach; `reference`, V(s) and V(s') are [n] on the CPU."""
     success = successes(batch).float()
-    told = [transition_of(row) for row in batch.rows]
+    told = [require_transition(row) for row in batch.rows]
     last = torch.tensor([found.last for found in told])
     if options.objective == "paper":
         after = next_value.masked_fill(last, 0.0)
@@ -60,20 +60,20 @@ def learn(
         advantages = webrl.released_advantage(value, next_value, success, returns)
     lengths = batch.offsets.diff().float()
     metrics = {
-        **spread("critic/advantages", advantages),
+        **summary_stats("critic/advantages", advantages),
         "critic/advantages/std": float(advantages.double().std(correction=0)),
         "critic/advantages/positive": float((advantages > 0).double().mean()),
-        **spread("critic/values", value),
-        **spread("critic/score", batch.trajectories.reward[batch.trajectories.reward.isfinite()]),
-        **spread("response_length", lengths),
-        **spread("prompt_length", torch.tensor([len(row.input_ids) for row in batch.rows]) - lengths),
+        **summary_stats("critic/values", value),
+        **summary_stats("critic/score", batch.trajectories.reward[batch.trajectories.reward.isfinite()]),
+        **summary_stats("response_length", lengths),
+        **summary_stats("prompt_length", torch.tensor([len(row.input_ids) for row in batch.rows]) - lengths),
         "actor/reference_log_prob": float(reference.double().sum() / lengths.double().sum()),
         "data/replayed": sum(found.replayed for found in told) / len(told),
         "response/aborted_ratio": batch.trajectories.failed / len(batch.trajectories.reward),
         "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
     }
     ranked = auc(value, success.bool())
-    return ActionLessons(reference, advantages, metrics if ranked is None else metrics | {"critic/auc": ranked})
+    return ActionTargets(reference, advantages, metrics if ranked is None else metrics | {"critic/auc": ranked})
 
 
 def auc(value: torch.Tensor, success: torch.Tensor) -> float | None:
@@ -87,25 +87,25 @@ def auc(value: torch.Tensor, success: torch.Tensor) -> float | None:
     return float((won * (lost.cumsum(0) - lost / 2)).sum() / pairs)
 
 
-def save(lessons: ActionLessons, folder: Path, digest: str) -> None:
+def save_targets(lessons: ActionTargets, folder: Path, digest: str) -> None:
     """Write them into a folder, under a digest of what they were computed from."""
     tensors = {"reference": lessons.reference, "advantages": lessons.advantages}
     save_tensors(tensors, {"digest": digest, "metrics": lessons.metrics}, folder)
 
 
-def load(folder: Path, digest: str) -> ActionLessons | None:
-    """Return what `save` wrote under this digest, or None."""
+def load_targets(folder: Path, digest: str) -> ActionTargets | None:
+    """Return what `save_targets` wrote under this digest, or None."""
     held = load_tensors(folder, digest)
-    return None if held is None else ActionLessons(**held[0], metrics=held[1]["metrics"])
+    return None if held is None else ActionTargets(**held[0], metrics=held[1]["metrics"])
 
 
 CRITIC_METRICS = {"critic/loss", "critic/accuracy"}
-"""What `critic_share` tells."""
+"""What `critic_loss_term` tells."""
 ACTOR_METRICS = {"actor/loss", "actor/log_ratio", "actor/entropy"}
-"""What `actor_share` tells."""
+"""What `actor_loss_term` tells."""
 
 
-def critic_share(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[int, int]) -> Objective:
+def critic_loss_term(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[int, int]) -> LossTerm:
     """Return a call's share of the critic's loss: the sum of all cross-entropies, over the mini-batch's actions.
 
     `logits` [k, heads, 2] are those of k states, each met `tally` [k, 2] times in a failure and in a success; `totals`:
@@ -117,16 +117,16 @@ def critic_share(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[int, i
     losses = lost * webrl.critic_loss(torch.zeros_like(lost), *heads)
     losses = losses + won * webrl.critic_loss(torch.ones_like(won), *heads)
     right = torch.where(webrl.success_probability(*heads) >= 0.5, won, lost)
-    return Objective(losses.sum() / actions, {"critic/accuracy": right.detach().sum() / met})
+    return LossTerm(losses.sum() / actions, {"critic/accuracy": right.detach().sum() / met})
 
 
-def actor_share(
+def actor_loss_term(
     found: tuple[torch.Tensor, torch.Tensor],
     lengths: torch.Tensor,
-    lessons: ActionLessons,
+    lessons: ActionTargets,
     options: WebRLSettings,
     totals: tuple[int, int],
-) -> Objective:
+) -> LossTerm:
     """Return a call's share of the actor's loss, the mean over a mini-batch's actions.
 
     `found`: log-probs and entropies [k] of the tokens of its actions, which have `lengths` [m] tokens; `lessons` are
@@ -139,7 +139,7 @@ def actor_share(
         losses = webrl.paper_loss(sums, lessons.reference, lessons.advantages, options.beta)
     else:
         losses = webrl.released_loss(sums, lessons.reference, lengths, lessons.advantages)
-    return Objective(
+    return LossTerm(
         losses.sum() / actions,
         {
             "actor/log_ratio": (sums - lessons.reference).detach().sum() / actions,

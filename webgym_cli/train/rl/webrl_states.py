@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from webgym_cli.train.rl.data import Batch, Row, Transition
-from webgym_cli.train.rl.settings import TrainingError
+from webgym_cli.train.rl.data import Batch, TrainRow, Transition
+from webgym_cli.train.rl.options import TrainingError
 
 AGAIN = "make the batch again with webgym prepare and train.algorithm=webrl"
 
@@ -17,7 +17,7 @@ AGAIN = "make the batch again with webgym prepare and train.algorithm=webrl"
 class States:
     """S states, each once: a state that a step led to is mostly the one that the next step began in."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TrainRow, ...]
     """[S]: each a prompt and one token more, before which the state is. Nothing sees that token."""
     before: torch.Tensor
     """[n] long: the number of the state that each action was taken in."""
@@ -38,7 +38,7 @@ class States:
         return counts
 
 
-def transition_of(row: Row) -> Transition:
+def require_transition(row: TrainRow) -> Transition:
     """Return what a row led to. Raises `TrainingError` for a batch that was not prepared for `webrl`."""
     if row.transition is None:
         raise TrainingError(f"{row.place}: doesn't say which state it led to (next_prompt): {AGAIN}")
@@ -50,15 +50,15 @@ def transition_of(row: Row) -> Transition:
     return row.transition
 
 
-def states_of(batch: Batch, *, ends: bool) -> States:
+def collect_states(batch: Batch, *, ends: bool) -> States:
     """Return the states of a batch, with `ends` those after the last steps, too.
 
     Raises `TrainingError` for a batch that was not prepared for `webrl`.
     """
     found: dict[bytes, int] = {}
-    rows: list[Row] = []
+    rows: list[TrainRow] = []
 
-    def number(row: Row, prompt: torch.Tensor) -> int:
+    def number(row: TrainRow, prompt: torch.Tensor) -> int:
         key = prompt.numpy().tobytes()
         if key not in found:
             found[key] = len(rows)
@@ -67,18 +67,18 @@ def states_of(batch: Batch, *, ends: bool) -> States:
 
     before, after = [], []
     for row in batch.rows:
-        transition = transition_of(row)
+        transition = require_transition(row)
         before.append(number(row, row.input_ids[: int(row.mask.int().argmax())]))
         gone = transition.last and not ends
         after.append(before[-1] if gone else number(row, transition.next_prompt))
     return States(tuple(rows), torch.tensor(before), torch.tensor(after))
 
 
-def _state(row: Row, prompt: torch.Tensor) -> Row:
+def _state(row: TrainRow, prompt: torch.Tensor) -> TrainRow:
     """Return a prompt as a row that marks the token after it."""
     mask = torch.zeros(len(prompt) + 1, dtype=torch.bool)
     mask[-1] = True
-    return Row(
+    return TrainRow(
         input_ids=torch.cat([prompt, prompt[-1:]]),
         mask=mask,
         log_probs=torch.zeros(1),
