@@ -30,6 +30,7 @@ ALONE = [
     "venvs/cpu_hook.py",
     "testing/tiny_model_build.py",
     "tools/sandbox.py",
+    "tools/sandbox_script.py",
     "train/rl/launch.py",
     "train/llamafactory/optimizer_carryover_script.py",
 ]
@@ -39,7 +40,13 @@ SHARED = [
     *("records/__init__.py", "records/base.py", "records/checkpoint.py"),
 ]
 """Files that `train/rl` imports there: pydantic is all that they may need."""
-STANDARD_ONLY = ["jobs/guard.py", "jobs/reaper.py", "tools/sandbox.py", "train/rl/launch.py"]
+STANDARD_ONLY = [
+    "jobs/guard.py",
+    "jobs/reaper.py",
+    "tools/sandbox.py",
+    "tools/sandbox_script.py",
+    "train/rl/launch.py",
+]
 
 
 def name(file: Path) -> str:

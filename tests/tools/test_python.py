@@ -1,5 +1,6 @@
 import asyncio
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from webgym_cli.errors import BoundaryError
 from webgym_cli.tools import python as module
-from webgym_cli.tools import sandbox
+from webgym_cli.tools import sandbox, sandbox_script, syscall_filter
 from webgym_cli.tools.python import CPU_SECONDS, OUTPUT, python, run_code
 
 DENIED = "Operation not permitted"
@@ -53,20 +54,11 @@ async def test_an_error_is_shown_with_the_codes_own_lines():
         ("import socket; socket.socketpair()", DENIED),
         ("import os; os.fork()", DENIED),
         ("import subprocess; subprocess.run(['/bin/true'])", DENIED),
-        ("import os; os.execv('/bin/true', ['true'])", "ermi"),
+        ("import os; os.execv('/bin/true', ['true'])", DENIED),
         ("import os; os.kill(os.getppid(), 9)", DENIED),
         ("import os; os.chmod('/tmp', 0o700)", DENIED),
         ("import os; os.utime('/tmp')", DENIED),
         ("import os; os.memfd_create('x')", DENIED),
-        ("open('/etc/passwd')", "Permission denied"),
-        ("open('/proc/self/environ')", "Permission denied"),
-        ("import os; open(f'/proc/{os.getppid()}/environ')", "Permission denied"),
-        ("open('/tmp/webgym-was-here', 'w')", "Permission denied"),
-        ("open('/dev/null', 'w')", "Permission denied"),
-        ("import os; os.listdir('/')", "Permission denied"),
-        ("import os; os.mkdir('/tmp/webgym-was-here')", "Permission denied"),
-        ("import os; os.unlink(os.__file__)", "Permission denied"),
-        ("open(__import__('os').__file__, 'a')", "Permission denied"),
         ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))", "rror"),
         ("x = [0] * 10**9", "MemoryError"),
         ("import webgym_cli", "ModuleNotFoundError"),
@@ -75,7 +67,6 @@ async def test_an_error_is_shown_with_the_codes_own_lines():
 )
 async def test_the_code_reaches_next_to_nothing(code, reason):
     assert reason in await run_code(code)
-    assert "webgym-was-here" not in os.listdir("/tmp")
 
 
 async def test_no_family_of_sockets_can_be_had():
@@ -97,8 +88,8 @@ async def test_computing_is_limited_by_time(monkeypatch):
 
 async def test_waiting_is_limited_by_time():
     assert (
-        await run_code("print('a', flush=True)\nimport time; time.sleep(60)", wall_seconds=0.5)
-        == "a\n[stopped after 0.5 s]"
+        await run_code("print('a', flush=True)\nimport time; time.sleep(60)", wall_seconds=3)
+        == "a\n[stopped after 3 s]"
     )
 
 
@@ -154,30 +145,45 @@ async def test_code_cannot_pretend_that_there_was_no_sandbox():
     )
 
 
-@pytest.fixture
-def without_landlock(monkeypatch, tmp_path):
-    source = Path(sandbox.__file__).read_text()
-    script = tmp_path / "sandbox.py"
-    script.write_text(source.replace("LANDLOCK_RESTRICT = 444", "LANDLOCK_RESTRICT = 9444"))
-    assert script.read_text() != source
-    monkeypatch.setattr(sandbox, "__file__", str(script))
+@pytest.fixture(params=[("PR_SET_SECCOMP, 77,", "can't be switched on"), ("PR_SET_DUMPABLE, 0,", "has no effect")])
+def missing(request, monkeypatch, tmp_path):
+    for part in (sandbox, sandbox_script):
+        source = Path(part.__file__).read_text().replace("PR_SET_SECCOMP, 2,", request.param[0])
+        (tmp_path / Path(part.__file__).name).write_text(source)
+    monkeypatch.setattr(sandbox_script, "__file__", str(tmp_path / "sandbox_script.py"))
+    return request.param[1]
 
 
-async def test_nothing_is_run_without_a_sandbox(without_landlock):
-    reason = "the tool python has no sandbox on this machine: the kernel has no Landlock"
-    with pytest.raises(BoundaryError, match=reason):
+async def test_nothing_is_run_without_a_sandbox(missing):
+    with pytest.raises(BoundaryError, match=f"the tool python has no sandbox on this machine: seccomp {missing}"):
         await run_code("print('run all the same')")
 
 
-def test_the_filter_names_the_calls_by_their_numbers():
-    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
-    if not header.is_file() or sandbox.platform.machine() != "x86_64":
+async def test_nothing_is_run_on_a_machine_without_a_filter(monkeypatch):
+    monkeypatch.setattr(module.platform, "machine", lambda: "riscv64")
+    with pytest.raises(BoundaryError, match="no system call filter is known for riscv64"):
+        await run_code("print('run all the same')")
+
+
+@pytest.mark.parametrize(
+    ("column", "header"),
+    [(1, "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), (2, "/usr/include/asm-generic/unistd.h")],
+)
+def test_the_filter_names_the_calls_by_their_numbers(column, header):
+    if not Path(header).is_file():
         pytest.skip("no header to compare with")
-    numbers = dict(line.split()[1:3] for line in header.read_text().splitlines() if line.startswith("#define __NR_"))
-    known = {name.removeprefix("__NR_"): int(number) for name, number in numbers.items()}
-    refused = sandbox.refused_calls()
-    assert {name: number for name, number in refused.items() if known.get(name, number) != number} == {}
-    assert {"socket", "execve", "fork", "ptrace", "io_uring_setup", "prlimit64"} <= refused.keys()
+    pattern = re.compile(r"#define __NR(?:3264)?_(\w+)\s+(\d+)")
+    known = {name: int(number) for name, number in pattern.findall(Path(header).read_text())}
+    known.setdefault("newfstatat", known.get("fstatat"))
+    table = syscall_filter.ALWAYS + syscall_filter.READ + syscall_filter.WRITE
+    allowed = syscall_filter.syscall_numbers(table, column)
+    assert {name: number for name, number in allowed.items() if known[name] != number} == {}
+    assert not {"socket", "execve", "fork", "ptrace", "io_uring_setup", "prctl", "ioctl", "kill"} & allowed.keys()
+
+
+async def test_numpy_runs_where_it_is_installed():
+    pytest.importorskip("numpy")
+    assert await run_code("import numpy as np\nfloat(np.linalg.det(np.eye(300) * 1.0))") == "1.0"
 
 
 def test_the_tool_is_told_to_the_policy():

@@ -1,10 +1,13 @@
-"""The Python tool: code of the policy's, in a process that can reach next to nothing (`sandbox`)."""
+"""The Python tool: runs the policy's code in a sandboxed process (`sandbox`)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
+import json
 import os
+import platform
 import signal
 import sys
 from functools import cache
@@ -12,8 +15,9 @@ from pathlib import Path
 
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.tools import sandbox
+from webgym_cli.tools import sandbox_script
 from webgym_cli.tools.define import tool
+from webgym_cli.tools.syscall_filter import filter_blocks
 
 WALL_SECONDS = 10.0
 """Longest run, waiting included."""
@@ -22,6 +26,10 @@ MEMORY = 512 * 2**20
 """Address space in bytes."""
 OUTPUT = 16 * 1024
 """Bytes of output after which the code is stopped."""
+PACKAGES = ("numpy", "sympy", "mpmath")
+"""Packages that code may import where they are installed beside webgym."""
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""The environment variables of the code. Threads would share its CPU time, and each takes 40 MiB of its memory."""
 _EMPTY = "(no output)"
 _BY_LIMIT = (signal.SIGXCPU, signal.SIGKILL)
 """The signals by which the limit of CPU time ends a process."""
@@ -31,7 +39,7 @@ _BY_LIMIT = (signal.SIGXCPU, signal.SIGKILL)
 async def python(code: str) -> str:
     """Run Python code and return what it prints; the value of a last line that is an expression is printed too.
 
-    Each call starts anew with Python's standard library; there are no files and no network.
+    Each call starts anew with Python's standard library, and numpy and sympy where installed. There is no network.
 
     Args:
         code: The program.
@@ -45,32 +53,64 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int
     Raises `BoundaryError` where this machine has no sandbox: nothing is run without one. No process is left, however
     this ends.
     """
+    job = _job(code)
     process = await asyncio.create_subprocess_exec(
-        *(_interpreter(), "-I", "-S", sandbox.__file__),
-        *(str(CPU_SECONDS), str(MEMORY), str(os.getpid())),
+        *(_interpreter(), "-I", "-S", sandbox_script.__file__),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={},
+        env=ENVIRONMENT,
         cwd="/",
         start_new_session=True,
     )
     try:
-        printed, stopped = await _talk(process, code.encode(errors="replace"), wall_seconds, output)
+        printed, stopped = await _talk(process, job, wall_seconds, output)
     finally:
-        # The sandbox lets it start no other process: it is all of its tree.
+        # The sandbox can start no other process, and dies with the process that waits for it.
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         # What is left in the pipes is read, too: asyncio waits for their ends, which it never sees while it has
         # paused one that holds more than was asked for.
         _, complaint = await process.communicate()
     if complaint:  # the code itself can't write there
-        raise BoundaryError(
-            FailureKind.ENVIRONMENT_ERROR,
-            f"the tool python has no sandbox on this machine: {complaint.decode(errors='replace').strip()}",
-            hint="take python out of agent.tools, or use a kernel with Landlock and seccomp",
-        )
-    return _told(printed, stopped or _why(process.returncode))
+        raise _no_sandbox(complaint.decode(errors="replace").strip())
+    return _format_result(printed, stopped or _why(process.returncode))
+
+
+def _job(code: str) -> bytes:
+    """Return what the sandbox is told on its stdin. Raises `BoundaryError` on a machine without a filter."""
+    parts = filter_blocks(platform.machine())
+    if parts is None:
+        raise _no_sandbox(f"no system call filter is known for {platform.machine()}")
+    job = {
+        "code": code.encode(errors="replace").decode(),
+        "parent": os.getpid(),
+        "cpu_seconds": CPU_SECONDS,
+        "memory": MEMORY,
+        "packages": _package_folders(),
+        "filter": {name: part.hex() for name, part in parts.items()},
+    }
+    return json.dumps(job).encode()
+
+
+def _no_sandbox(reason: str) -> BoundaryError:
+    return BoundaryError(
+        FailureKind.ENVIRONMENT_ERROR,
+        f"the tool python has no sandbox on this machine: {reason}",
+        hint="take python out of agent.tools, or run on x86_64 or aarch64 with a kernel that has seccomp",
+    )
+
+
+@cache
+def _package_folders() -> dict[str, str]:
+    """Return where the packages that code may import are installed; a binary wheel's libraries lie beside it."""
+    folders = {}
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            folders[name] = str(Path(spec.submodule_search_locations[0]).resolve())
+            folders[f"{name}.libs"] = f"{folders[name]}.libs"
+    return folders
 
 
 @cache
@@ -79,15 +119,15 @@ def _interpreter() -> str:
     return str(Path(sys.executable).resolve())
 
 
-async def _talk(process: asyncio.subprocess.Process, code: bytes, wall_seconds: float, limit: int) -> tuple[str, str]:
-    """Give the code, and return what was printed and why the code was stopped."""
+async def _talk(process: asyncio.subprocess.Process, job: bytes, wall_seconds: float, limit: int) -> tuple[str, str]:
+    """Send the job, and return what was printed and why the code was stopped."""
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a process without pipes")
     printed, stopped = b"", ""
     try:
         async with asyncio.timeout(wall_seconds):
             with contextlib.suppress(ConnectionError):
-                process.stdin.write(code)
+                process.stdin.write(job)
                 await process.stdin.drain()
             process.stdin.close()
             while len(printed) <= limit and (part := await process.stdout.read(limit + 1 - len(printed))):
@@ -110,5 +150,5 @@ def _why(status: int | None) -> str:
     )
 
 
-def _told(printed: str, stopped: str) -> str:
+def _format_result(printed: str, stopped: str) -> str:
     return "\n".join(filter(None, (printed.rstrip("\n"), f"[{stopped}]" if stopped else ""))) or _EMPTY

@@ -1,76 +1,60 @@
-"""Runs Python code that nobody trusts. Started as a script by `python_tool`; the code comes on stdin.
+"""Confines the process that runs untrusted Python code; `sandbox_script` is that process.
 
-    python -I -S sandbox.py <cpu seconds> <memory bytes> <parent's pid>
+Before the code runs it gives up, for good and in this order:
 
-Before the code runs, and for good, this process gives up, in this order:
+- where the kernel grants it: the machine's mounts, processes, network and IPC (namespaces). Its root is then a small
+  tmpfs that holds Python's library, read-only, and the scratch folder /tmp;
+- memory, CPU time, threads and open files beyond the limits (rlimits);
+- root: as root it becomes a user of its own; all capabilities, new privileges, core files;
+- life after its parent (PR_SET_PDEATHSIG);
+- where the kernel has it: files but Python's library and the scratch folder, signals to others (Landlock);
+- each system call that is not on the list of `syscall_filter` (seccomp).
 
-- life after its parent (PR_SET_PDEATHSIG), new privileges (PR_SET_NO_NEW_PRIVS), core files;
-- memory and CPU time beyond the limits, files beyond a few open ones (rlimits), writing to any file (RLIMIT_FSIZE 0);
-- all files but Python's own standard library and the system's shared libraries, which it can only read (Landlock);
-- by a system call filter (seccomp): sockets of every kind, new processes, running programs, looking into or signalling
-  other processes, changing files' owners, modes and times, namespaces, mounts, io_uring, and what else reaches around
-  the other limits.
-
-What stays possible: to learn whether a file of a known path exists, and how large it is; to read the clock.
-
-Where Landlock or seccomp can't be had, nothing is run: and stderr says why. Imports only the
-standard library: webgym is not on its path.
+Capabilities, no_new_privs and seccomp are required: without one of them nothing runs, and stderr has the reason.
+With neither a root of its own nor Landlock the filter allows no call that opens a file.
+Imports only the standard library: webgym is not on its path.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import ctypes
 import os
-import platform
 import resource
+import select
 import signal
+import stat
 import struct
 import sys
-import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-REFUSED = 1
-"""Exit status when the sandbox can't be had on this machine."""
-FILENAME = "<code>"
-MAX_OPEN_FILES = 32
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
-SECCOMP_MODE_FILTER = 2
+SCRATCH = "/tmp"
+"""In the root of its own, where no other process has files."""
+SCRATCH_BYTES, SCRATCH_FILES = 16 * 2**20, 1024
+MAX_OPEN_FILES, MAX_THREADS = 32, 64
+FIRST_UID, NOBODY = 0x60000000, 65534
+"""A sandbox's user is the first one plus its process id, which no other process has; else nobody."""
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+CAPABILITY_VERSION, CAPABILITIES = 0x20080522, 64
+NEW_USER, NEW_SPACES = 0x10000000, 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x40000000
+"""Flags of `unshare`: a user namespace; those of mounts, host name, IPC, processes and network."""
+NOSUID_NODEV, MS_REC_PRIVATE, MNT_DETACH = 2 | 4, 0x4000 | 1 << 18, 2
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR, MOUNT_READ_ONLY = 428, 429, 442, 1
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
-"""The numbers of Landlock's system calls, the same on all machines."""
+"""System calls without a function in libc; newer ones have the same numbers on all machines."""
+PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+CLONE_TREE, AT_RECURSIVE, AT_EMPTY_PATH, AT_FDCWD = 1, 0x8000, 0x1000, -100
 ACCESS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""How many kinds of access to files each version of Landlock knows; later ones as the last."""
-READ_FILE, READ_DIR, EXECUTE = 1 << 2, 1 << 3, 1 << 0
-
-ALLOW, ERRNO, KILL = 0x7FFF0000, 0x50000, 0x80000000
-EPERM, ENOSYS = 1, 38
-CLONE_THREAD = 0x10000
-MACHINES = {"x86_64": (0xC000003E, 56), "aarch64": (0xC00000B7, 220)}
-"""Those for which there is a filter: the audit number and the number of `clone`."""
-CLONE3 = 435
-CALLS = """
-    shmget:29:194 shmat:30:196 shmctl:31:195 socket:41:198 connect:42:203 accept:43:202 accept4:288:242 bind:49:200
-    listen:50:201 socketpair:53:199 fork:57:- vfork:58:- execve:59:221 execveat:322:281 kill:62:129 tkill:200:130
-    tgkill:234:131 rt_sigqueueinfo:129:138 rt_tgsigqueueinfo:297:240 semget:64:190 semop:65:193 semctl:66:191
-    shmdt:67:197 msgget:68:186 msgsnd:69:189 msgrcv:70:188 msgctl:71:187 mq_open:240:180 ptrace:101:117
-    process_vm_readv:310:270 process_vm_writev:311:271 kcmp:312:272 pidfd_open:434:434 pidfd_getfd:438:438
-    pidfd_send_signal:424:424 perf_event_open:298:241 userfaultfd:323:282 bpf:321:280 seccomp:317:277
-    setrlimit:160:164 prlimit64:302:261 truncate:76:45 chmod:90:- fchmod:91:52 fchmodat:268:53 fchmodat2:452:452
-    chown:92:- fchown:93:55 lchown:94:- fchownat:260:54 setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7
-    removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16 utime:132:- utimes:235:- futimesat:261:-
-    utimensat:280:88 unshare:272:97 setns:308:268 pivot_root:155:41 chroot:161:51 mount:165:40 umount2:166:39
-    open_tree:428:428 move_mount:429:429 fsopen:430:430 fsconfig:431:431 fsmount:432:432 fspick:433:433
-    mount_setattr:442:442 name_to_handle_at:303:264 open_by_handle_at:304:265 swapon:167:224 swapoff:168:225
-    reboot:169:142 acct:163:89 syslog:103:116 quotactl:179:60 sethostname:170:161 setdomainname:171:162
-    settimeofday:164:170 clock_settime:227:112 adjtimex:159:171 clock_adjtime:305:266 iopl:172:- ioperm:173:-
-    init_module:175:105 finit_module:313:273 delete_module:176:106 kexec_load:246:104 kexec_file_load:320:294
-    add_key:248:217 request_key:249:218 keyctl:250:219 memfd_create:319:279 memfd_secret:447:447
-    io_uring_setup:425:425 io_uring_enter:426:426 io_uring_register:427:427 setpriority:141:140 ioprio_set:251:30
-    sched_setscheduler:144:119 sched_setattr:314:274 sched_setaffinity:203:122
-"""
-"""The system calls that are refused, each with its number on x86_64 and on aarch64."""
+"""The number of kinds of file access that each Landlock ABI handles; later ones as 5."""
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_FILE, TRUNCATE = (
+    1 << bit for bit in (0, 1, 2, 3, 4, 5, 7, 8, 14)
+)
+READ_ACCESS = EXECUTE | READ_FILE | READ_DIR
+SCRATCH_ACCESS = READ_FILE | READ_DIR | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_FILE | TRUNCATE
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -80,127 +64,223 @@ class NoSandboxError(Exception):
     """This machine can't confine the code."""
 
 
-def limit(cpu_seconds: int, memory: int) -> None:
-    """Set the resource limits; memory in bytes."""
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
+def require(result: int, what: str) -> int:
+    """Return the result of a libc call. Raises `NoSandboxError` where it failed."""
+    if result < 0:
+        raise NoSandboxError(f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result
 
 
-def readable() -> list[str]:
-    """Return the folders that the interpreter needs."""
-    return [str(Path(os.__file__).parent), f"{sys.base_exec_prefix}/lib", "/usr/lib", "/usr/lib64", "/lib", "/lib64"]
+def die_with_parent() -> None:
+    """Have the kernel kill this process at its parent's end. A change of user or capabilities undoes it."""
+    require(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
 
 
-def keep_files(folders: list[str]) -> None:
-    """Take away all access to files but reading below these folders, by Landlock."""
-    abi = libc.syscall(LANDLOCK_CREATE, None, 0, 1)
-    if abi < 1:
-        raise NoSandboxError("the kernel has no Landlock")
+def enter_namespaces() -> int | None:
+    """Go on as the first process of new namespaces; this one waits for it, and ends as it does.
+
+    Returns a descriptor that is readable once the waiting process is gone; None where the kernel grants no namespaces.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    if libc.unshare(NEW_SPACES):
+        if libc.unshare(NEW_USER | NEW_SPACES):
+            return None
+        with contextlib.suppress(OSError):
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+            Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    watched, held = os.pipe()
+    if child := os.fork():
+        status = os.waitpid(child, 0)[1]
+        if os.WIFSIGNALED(status):
+            os.kill(os.getpid(), os.WTERMSIG(status))
+        os._exit(os.waitstatus_to_exitcode(status))
+    os.close(held)
+    return watched
+
+
+def enter_own_root(folders: list[str], uid: int) -> bool:
+    """Make a tmpfs with some folders, read-only, and a scratch folder the root. Whether the kernel let us."""
+    try:
+        require(libc.mount(None, b"/", None, MS_REC_PRIVATE, None), "mount")
+        trees = [(folder, _clone_read_only(folder)) for folder in folders]  # before the tmpfs covers what lies in /tmp
+        _mount_tmpfs(SCRATCH, "size=1m,mode=0755")
+    except NoSandboxError:
+        return False
+    try:
+        for folder, tree in trees:
+            inside = f"{SCRATCH}{folder}"
+            Path(inside).mkdir(parents=True, exist_ok=True)
+            require(libc.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, inside.encode(), 4), "move_mount")
+        scratch = f"{SCRATCH}{SCRATCH}"
+        Path(scratch).mkdir(exist_ok=True)
+        _mount_tmpfs(scratch, f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=0700,uid={uid},gid={uid}")
+        _set_read_only(AT_FDCWD, SCRATCH.encode(), 0)
+        os.chdir(SCRATCH)
+        require(libc.syscall(PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
+        require(libc.umount2(b".", MNT_DETACH), "umount")  # of the old root, which lies over the new one now
+        os.chdir(SCRATCH)
+    except (NoSandboxError, OSError):
+        libc.umount2(SCRATCH.encode(), MNT_DETACH)
+        return False
+    return True
+
+
+def _mount_tmpfs(place: str, options: str) -> None:
+    require(libc.mount(b"tmpfs", place.encode(), b"tmpfs", NOSUID_NODEV, options.encode()), "mount")
+
+
+def _set_read_only(folder: int, path: bytes, flags: int) -> None:
+    attributes = struct.pack("=QQQQ", MOUNT_READ_ONLY | NOSUID_NODEV, 0, 0, 0)
+    require(libc.syscall(MOUNT_SETATTR, folder, path, flags, attributes, len(attributes)), "mount_setattr")
+
+
+def _clone_read_only(folder: str) -> int:
+    """Return a mount of a folder that can be put elsewhere."""
+    tree = libc.syscall(OPEN_TREE, AT_FDCWD, folder.encode(), CLONE_TREE | AT_RECURSIVE | os.O_CLOEXEC)
+    _set_read_only(require(tree, "open_tree"), b"", AT_EMPTY_PATH | AT_RECURSIVE)
+    return int(tree)
+
+
+def leave_root(uid: int) -> None:
+    """Become another user, if we may."""
+    with contextlib.suppress(OSError):
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+
+def drop_privileges() -> None:
+    """Give up all capabilities and new privileges, and check that they are gone."""
+    for number in range(CAPABILITIES):
+        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)  # fails for those that the kernel doesn't have
+    header, none, left = (
+        struct.pack("=Ii", CAPABILITY_VERSION, 0),
+        bytes(24),
+        ctypes.create_string_buffer(b"?" * 24, 24),
+    )
+    require(libc.capset(header, none), "capset")
+    require(libc.capget(header, left), "capget")
+    if left.raw != none:
+        raise NoSandboxError("capabilities are left")
+    require(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+    # a core file's handler runs as root, even where the limit of core files is 0
+    require(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "PR_SET_DUMPABLE")
+
+
+def limit(cpu_seconds: int, memory: int, threads: int, file_size: int) -> None:
+    """Set the resource limits; sizes in bytes."""
+    for of, value in (
+        # the signal at a lower soft limit would be ignored: this is the first process of its namespace
+        (resource.RLIMIT_CPU, cpu_seconds),
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, file_size),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_NPROC, threads),
+    ):
+        hard = resource.getrlimit(of)[1]
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(of, (allowed, allowed))
+
+
+def count_tasks(uid: int) -> int:
+    """Return how many threads a user has: the kernel counts them all against the limit."""
+    total = 0
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdigit() and process.stat().st_uid == uid:
+                total += sum(1 for _ in (process / "task").iterdir())
+    return total
+
+
+def landlock_abi() -> int:
+    """Return the version of Landlock; below 1 where the kernel has none."""
+    return int(libc.syscall(LANDLOCK_CREATE, None, 0, 1))
+
+
+def restrict_files(access: dict[str, int]) -> None:
+    """Take away file access but the given kinds below some folders, by Landlock."""
+    abi = landlock_abi()
     handled = (1 << ACCESS_BY_ABI.get(abi, ACCESS_BY_ABI[5])) - 1
-    attributes = struct.pack("=Q", handled)
-    rules = libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
-    if rules < 0:
-        raise NoSandboxError(f"Landlock refused its rules: {os.strerror(ctypes.get_errno())}")
-    for folder in folders:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-            rule = struct.pack("=Qi", READ_FILE | READ_DIR | EXECUTE, descriptor)
-            if libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0):
-                raise NoSandboxError(f"Landlock refused {folder}: {os.strerror(ctypes.get_errno())}")
-            os.close(descriptor)
-    if libc.syscall(LANDLOCK_RESTRICT, rules, 0):
-        raise NoSandboxError(f"Landlock can't be switched on: {os.strerror(ctypes.get_errno())}")
+    # from ABI 4 on TCP, from ABI 6 on abstract sockets and signals to processes outside
+    attributes = struct.pack("=QQQ", handled, 3, 3)[: 8 if abi < 4 else 16 if abi < 6 else 24]
+    rules = require(libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0), "Landlock refused its rules")
+    for folder, kinds in access.items():
+        descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+        rule = struct.pack("=Qi", kinds & handled, descriptor)
+        require(libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0), f"Landlock refused {folder}")
+        os.close(descriptor)
+    require(libc.syscall(LANDLOCK_RESTRICT, rules, 0), "Landlock can't be switched on")
     os.close(rules)
 
 
-def refused_calls() -> dict[str, int]:
-    """Return the refused system calls of this machine with their numbers; it may not have all of them."""
-    column = 1 if platform.machine() == "x86_64" else 2
-    parts = (entry.split(":") for entry in CALLS.split())
-    return {part[0]: int(part[column]) for part in parts if part[column] != "-"}
+def restrict_calls(program: bytes) -> None:
+    """Switch the system call filter on, and check that it works."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    require(libc.prctl(PR_SET_SECCOMP, 2, described, 0, 0), "seccomp can't be switched on")
+    if libc.socket(1, 1, 0) != -1:  # emulators accept a filter and don't apply it
+        raise NoSandboxError("seccomp has no effect")
 
 
-def program() -> bytes:
-    """Return the system call filter as instructions of classic BPF."""
-    if platform.machine() not in MACHINES:
-        raise NoSandboxError(f"no system call filter is known for {platform.machine()}")
-    audit, clone = MACHINES[platform.machine()]
-    load, jump_equal, jump_above, jump_bits, leave = 0x20, 0x15, 0x35, 0x45, 0x06
-    code = [(load, 0, 0, 4), (jump_equal, 1, 0, audit), (leave, 0, 0, KILL), (load, 0, 0, 0)]
-    if platform.machine() == "x86_64":  # numbers from 2^30 on are those of the x32 interface
-        code += [(jump_above, 0, 1, 0x40000000), (leave, 0, 0, KILL)]
-    code += [(jump_equal, 0, 1, CLONE3), (leave, 0, 0, ERRNO | ENOSYS)]  # libc then asks for clone
-    for number in refused_calls().values():
-        code += [(jump_equal, 0, 1, number), (leave, 0, 0, ERRNO | EPERM)]
-    code += [(jump_equal, 0, 3, clone), (load, 0, 0, 16), (jump_bits, 1, 0, CLONE_THREAD)]
-    code += [(leave, 0, 0, ERRNO | EPERM), (leave, 0, 0, ALLOW)]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
-
-
-def keep_calls() -> None:
-    """Switch the system call filter on."""
-    instructions = program()
-    buffer = ctypes.create_string_buffer(instructions, len(instructions))
-    described = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(buffer))
-    if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described, 0, 0):
-        raise NoSandboxError(f"seccomp can't be switched on: {os.strerror(ctypes.get_errno())}")
-
-
-def confine(cpu_seconds: int, memory: int, parent: int) -> None:
-    """Give everything up. Raises `NoSandboxError`."""
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we asked to be told
-        raise NoSandboxError("the process that asked is gone")
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        raise NoSandboxError("the kernel has no PR_SET_NO_NEW_PRIVS")
-    limit(cpu_seconds, memory)
-    keep_files(readable())
-    keep_calls()
-
-
-def execute(source: str) -> int:
-    """Run the code; the value of a last line that is an expression is printed, as an interpreter does."""
-    namespace = {"__name__": "__main__", "__builtins__": __builtins__}
-    try:
-        tree = ast.parse(source, FILENAME)
-        last = tree.body[-1] if tree.body else None
-        if isinstance(last, ast.Expr):
-            tree.body.pop()
-        exec(compile(tree, FILENAME, "exec"), namespace)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), FILENAME, "eval"), namespace)
-            if value is not None:
-                sys.stdout.write(f"{value!r}\n")
-    except SystemExit:
-        return 0
-    except BaseException as error:  # noqa: BLE001  the boundary to the code: whatever it raises is its output
-        sys.stdout.write("".join(_lines(error)))
-        return 1
+def choose_user(own: int) -> int:
+    """Return the user to become: as root one that nobody else is, where the container has it; else the present one."""
+    if os.getuid():
+        return os.getuid()
+    spans = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    for uid in (FIRST_UID + own, NOBODY):
+        if any(first <= uid < first + count for first, _, count in spans):
+            return uid
     return 0
 
 
-def _lines(error: BaseException) -> list[str]:
-    """Return a traceback of the code's own frames, without ours."""
-    found = traceback.TracebackException.from_exception(error)
-    found.stack[:] = [frame for frame in found.stack if frame.filename != __file__]
-    return list(found.format())
+def is_open_to_all(folder: str) -> bool:
+    """Whether a user without rights of its own can read a folder."""
+    path = Path(folder).resolve()
+    return all(place.stat().st_mode & stat.S_IXOTH for place in (path, *path.parents))
 
 
-def main() -> int:
-    """Confine this process and run what stands on stdin."""
-    cpu_seconds, memory, parent = (int(argument) for argument in sys.argv[1:4])
-    source = sys.stdin.buffer.read().decode(errors="replace")
-    try:
-        confine(cpu_seconds, memory, parent)
-    except NoSandboxError as error:
-        sys.stderr.write(f"{error}\n")
-        return REFUSED
-    os.dup2(1, 2)  # what is written to stderr before this is the sandbox's own word
-    return execute(source)
+def confine(job: dict[str, Any], preload: Callable[[], None]) -> None:
+    """Give everything up; `preload` is called where no file can be opened later. Raises `NoSandboxError`."""
+    die_with_parent()
+    if os.getppid() != job["parent"]:  # it died before we asked to be killed at its end
+        raise NoSandboxError("the process that asked is gone")
+    own = os.getpid()
+    watched = enter_namespaces()
+    os.umask(0o022)
+    folders = [folder for folder in (*_library(), *job["packages"].values()) if Path(folder).is_dir()]
+    uid = choose_user(own)
+    threads = MAX_THREADS + (0 if uid == FIRST_UID + own else count_tasks(uid))
+    has_root = watched is not None and enter_own_root(folders, uid)
+    has_landlock = landlock_abi() > 0
+    if not has_root and not has_landlock:
+        preload()
+        if len(list(Path("/proc/self/task").iterdir())) != 1:  # a filter is for the thread that sets it
+            raise NoSandboxError("a package has started threads")
+    limit(job["cpu_seconds"], job["memory"], threads, SCRATCH_BYTES if has_root else 0)
+    if not os.getuid() and uid and (has_root or all(map(is_open_to_all, folders))):
+        leave_root(uid)
+    drop_privileges()
+    die_with_parent()
+    if os.getppid() != job["parent"] if watched is None else select.select([watched], [], [], 0)[0]:
+        raise NoSandboxError("the process that asked is gone")
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    if has_landlock:
+        restrict_files(dict.fromkeys(folders, READ_ACCESS) | ({SCRATCH: SCRATCH_ACCESS} if has_root else {}))
+    # root's threads are not counted against the limit
+    parts = {
+        "base": True,
+        "threads": os.getuid() != 0,
+        "read": has_root or has_landlock,
+        "write": has_root,
+        "end": True,
+    }
+    restrict_calls(b"".join(bytes.fromhex(job["filter"][part]) for part, used in parts.items() if used))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _library() -> list[str]:
+    """Return the folders that the interpreter needs."""
+    system = ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo"]
+    return [f"{sys.base_exec_prefix}/lib", str(Path(os.__file__).parent), *system]

@@ -1,0 +1,118 @@
+"""The seccomp filter of the Python sandbox: a classic BPF program that allows the system calls of a list, no others."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+
+MACHINES = {"x86_64": (1, 0xC000003E), "aarch64": (2, 0xC00000B7)}
+"""Machines that have a filter: the column of the tables below and the machine's number in audit records."""
+ALWAYS = """
+    read:0:63 write:1:64 readv:19:65 writev:20:66 pread64:17:67 pwrite64:18:68 lseek:8:62 close:3:57 dup:32:23 dup2:33:-
+    dup3:292:24 fstat:5:80 mmap:9:222 mprotect:10:226 munmap:11:215 mremap:25:216 madvise:28:233 brk:12:214 futex:202:98
+    sched_yield:24:124 set_robust_list:273:99 set_tid_address:218:96 rseq:334:293 restart_syscall:219:128
+    exit:60:93 exit_group:231:94 rt_sigaction:13:134 rt_sigprocmask:14:135 rt_sigreturn:15:139
+    rt_sigpending:127:136 rt_sigtimedwait:128:137 rt_sigsuspend:130:133 sigaltstack:131:132 pause:34:- alarm:37:-
+    getitimer:36:102 setitimer:38:103 poll:7:- ppoll:271:73 select:23:- pselect6:270:72 nanosleep:35:101
+    clock_nanosleep:230:115 clock_gettime:228:113 clock_getres:229:114 gettimeofday:96:169 time:201:-
+    times:100:153 getrandom:318:278 getpid:39:172 getppid:110:173 gettid:186:178 getuid:102:174 geteuid:107:175
+    getgid:104:176 getegid:108:177 getrlimit:97:163 getrusage:98:165 uname:63:160 sysinfo:99:179 getcpu:309:168
+    getcwd:79:17
+"""
+"""Memory, time, the process's own signals and what it has open: name, number on x86_64, number on aarch64."""
+READ = """
+    open:2:- openat:257:56 stat:4:- lstat:6:- newfstatat:262:79 statx:332:291 access:21:- faccessat:269:48
+    faccessat2:439:439 getdents64:217:61
+"""
+"""For processes whose files are confined by other means: a filter can't look at a path."""
+WRITE = """
+    mkdir:83:- mkdirat:258:34 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38
+    renameat2:316:276 ftruncate:77:46
+"""
+"""For processes with a scratch folder of their own."""
+
+F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC = 1, 2, 3, 1030
+THREAD_FLAGS = (0x3D0F00, 0x7D0F00)
+"""The flags with which glibc and musl call `clone` for a thread; each other value is refused."""
+
+_KILL, _ERRNO, _ALLOW = 0x80000000, 0x50000, 0x7FFF0000
+_EPERM, _ENOTTY, _ENOSYS = 1, 25, 38
+_LOAD, _EQUAL, _ABOVE, _RETURN = 0x20, 0x15, 0x35, 0x06
+_NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16
+"""Offsets in the kernel's `struct seccomp_data`; arguments have 8 bytes, the lower half first."""
+
+Instruction = tuple[int, int, int, int]
+
+
+@cache
+def filter_blocks(machine: str) -> dict[str, bytes] | None:
+    """Return the parts of the filter for a machine; None where it has none.
+
+    A program is `base`, then any of `threads`, `read` and `write`, then `end`.
+    """
+    if machine not in MACHINES:
+        return None
+    column, audit = MACHINES[machine]
+    base = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
+    if machine == "x86_64":  # numbers from 2^30 on are those of the x32 interface, which the list doesn't know
+        base += [(_ABOVE, 0, 1, 0x40000000), (_RETURN, 0, 0, _KILL)]
+    base += _allow(ALWAYS, column)
+    base += _allow_argument("fcntl:72:25", column, 1, (F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC))
+    # Python asks for each file whether it is a terminal, and falls back to fcntl on this very error
+    base += _refuse("ioctl:16:29", column, _ENOTTY)
+    base += _refuse("clone3:435:435", column, _ENOSYS)  # libc then calls clone, whose flags can be read here
+    base += _allow_argument("sched_getaffinity:204:123", column, 0, (0,))
+    base += _allow_own_limits(column)
+    return {
+        "base": _encode(base),
+        "threads": _encode(_allow_argument("clone:56:220", column, 0, THREAD_FLAGS)),
+        "read": _encode(_allow(READ, column)),
+        "write": _encode(_allow(WRITE, column)),
+        "end": _encode([(_RETURN, 0, 0, _ERRNO | _EPERM)]),
+    }
+
+
+def syscall_numbers(table: str, column: int) -> dict[str, int]:
+    """Return the numbers of a table's system calls; a machine may lack some."""
+    rows = (entry.split(":") for entry in table.split())
+    return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
+
+
+def _number(entry: str, column: int) -> int:
+    return next(iter(syscall_numbers(entry, column).values()))
+
+
+def _allow(table: str, column: int) -> list[Instruction]:
+    code: list[Instruction] = []
+    for number in syscall_numbers(table, column).values():
+        code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+    return code
+
+
+def _refuse(entry: str, column: int, error: int) -> list[Instruction]:
+    return [(_EQUAL, 0, 1, _number(entry, column)), (_RETURN, 0, 0, _ERRNO | error)]
+
+
+def _allow_argument(entry: str, column: int, index: int, values: tuple[int, ...]) -> list[Instruction]:
+    """Allow a call whose argument has one of some values. Its lower 32 bits are compared: the kernel reads an int."""
+    check: list[Instruction] = [(_LOAD, 0, 0, _ARGUMENTS + 8 * index)]
+    check += [(_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
+    return _checked(entry, column, [*check, (_RETURN, 0, 0, _ERRNO | _EPERM), (_RETURN, 0, 0, _ALLOW)])
+
+
+def _allow_own_limits(column: int) -> list[Instruction]:
+    """Allow `prlimit64` to read the limits of this process (id 0): the pointer to new ones is NULL in both halves."""
+    zeros = [_ARGUMENTS, _ARGUMENTS + 16, _ARGUMENTS + 20]
+    check: list[Instruction] = []
+    for place, offset in enumerate(zeros, 1):
+        check += [(_LOAD, 0, 0, offset), (_EQUAL, 0, 2 * (len(zeros) - place) + 1, 0)]
+    return _checked("prlimit64:302:261", column, [*check, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ERRNO | _EPERM)])
+
+
+def _checked(entry: str, column: int, check: list[Instruction]) -> list[Instruction]:
+    # a check ends in a return on each path: what follows it still has the call's number in the accumulator
+    return [(_EQUAL, 0, len(check), _number(entry, column)), *check]
+
+
+def _encode(code: list[Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
