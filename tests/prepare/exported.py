@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.prepare.buffer import settings
 from webgym_cli.prepare.export.export import Export, ExportSelection, ExportStats
-from webgym_cli.prepare.export.options import ExportFormat, ExportOptions
+from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
 
@@ -25,7 +25,7 @@ def exported(
     """Return an export's tally, and the records that it gave as lines; JSON Lines unless told otherwise."""
     lines: list[str] = []
     selection = ExportSelection(None if ids is None else tuple(ids), query or TrajectoryQuery())
-    chosen = ExportOptions(**{"format": ExportFormat.JSONL, **options})
+    chosen = ExportOptions(**{"format": "jsonl", **options})
     tally = Export(run, settings(*overrides), chosen, selection, out).execute(lines.append, lambda event: None)
     return tally, [json.loads(line) for line in lines]
 

@@ -15,7 +15,8 @@ from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
 from tests.records.made import UNSOLVED, trajectory
 from tests.stack_fixtures import needs
-from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
+from webgym_cli.prepare.export.registry import FORMATS
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.store.run import RunDir
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.stack
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs" / "buffer.md"
 END = "<|im_end|>\n"
-READ_BY_LLAMAFACTORY = [form for form in ExportFormat if form is not ExportFormat.OPENAI]
+READ_BY_LLAMAFACTORY = [form for form in FORMATS.builtin if form != "openai"]
 
 
 def replies(made):
@@ -79,7 +80,7 @@ def loaded(run, tiny_model_dir, tmp_path_factory):
         ]:
             folder = base / f"{form}-{unit}-{objective}"
             exported(run, folder, format=form, unit=unit, objective=objective)
-            if form is ExportFormat.WEBDATASET:
+            if form == "webdataset":
                 subprocess.run(["bash", "-ec", tar_commands().replace("shards/", f"{folder}/")], check=True)
             for mask in [True, False] if objective is ExportObjective.SFT else [False]:  # refused for the others
                 cases[f"{form} {unit} {objective} {mask}"] = settings(tiny_model_dir, folder, objective, mask)
@@ -149,8 +150,8 @@ def test_labels(loaded, form):
 
 def test_datasets_reads_parquet_and_tar(run, tmp_path):
     needs("train")
-    exported(run, tmp_path / "hf", format=ExportFormat.HF)
-    exported(run, tmp_path / "tar", format=ExportFormat.WEBDATASET)
+    exported(run, tmp_path / "hf", format="hf")
+    exported(run, tmp_path / "tar", format="webdataset")
     role("datasets_load.py", tmp_path / "hf", tmp_path / "tar", tmp_path / "out.json", home=tmp_path / "home")
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["columns"] == ["id", "messages", "images"]
@@ -162,7 +163,7 @@ def test_datasets_reads_parquet_and_tar(run, tmp_path):
 
 
 def test_a_chat_server_takes_openai_messages(run, policy_server):
-    _, records = exported(run, format=ExportFormat.OPENAI, embed_images=True)
+    _, records = exported(run, format="openai", embed_images=True)
     for record in records:
         body = {"model": "policy", "messages": record["messages"][:-1], "max_tokens": 1}
         answer = httpx.post(f"{policy_server.base_url}/chat/completions", json=body, timeout=120)

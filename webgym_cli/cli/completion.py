@@ -65,6 +65,13 @@ def policies() -> list[str]:
     return ["oracle", "vllm"]
 
 
+def export_formats() -> list[str]:
+    """Offer the registered export formats; those of a `plugins` file are typed."""
+    from webgym_cli.prepare.export.registry import FORMATS
+
+    return FORMATS.names()
+
+
 def failures() -> list[str]:
     """Offer the kinds of failure."""
     from webgym_cli.records.failure import FailureKind

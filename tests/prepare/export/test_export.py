@@ -10,7 +10,7 @@ from tests.prepare.exported import digest, exported, ids
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.export import Export, ExportSelection
-from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
@@ -173,7 +173,7 @@ def test_a_line_that_is_damaged_after_it_was_indexed_is_named(run):
 # --- memory
 
 
-@pytest.mark.parametrize("form", [ExportFormat.JSONL, ExportFormat.JSON, ExportFormat.WEBDATASET])
+@pytest.mark.parametrize("form", ["jsonl", "json", "webdataset"])
 def test_memory_does_not_grow_with_the_export(run, tmp_path, form):
     """Ten times the records: more than a megabyte more on the disk, and next to nothing in memory."""
     peaks = []
@@ -193,7 +193,7 @@ def test_memory_does_not_grow_with_the_export(run, tmp_path, form):
 def test_a_file_appears_only_when_it_is_whole(run, tmp_path):
     fill(run, trajectory(0))
     exported(run, tmp_path / "new" / "a.jsonl")
-    exported(run, tmp_path / "new" / "a.json", format=ExportFormat.JSON)
+    exported(run, tmp_path / "new" / "a.json", format="json")
     lines = (tmp_path / "new" / "a.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == json.loads((tmp_path / "new" / "a.json").read_text())
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["a.json", "a.jsonl"]
@@ -236,7 +236,7 @@ def test_nothing_is_overwritten(run, tmp_path):
 def test_a_folder_of_nothing_is_refused_and_leaves_nothing(run, tmp_path):
     fill(run, trajectory(0, steps=0).model_copy(update={"steps": (step(0, response="<image>"), step(1, response=" "))}))
     with pytest.raises(WebGymError, match=r"nothing to export \(1 x response_has_placeholder, 1 x response_too_short"):
-        exported(run, tmp_path / "out", format=ExportFormat.HF)
+        exported(run, tmp_path / "out", format="hf")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -246,7 +246,7 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
     def full(line):
         raise OSError(28, "No space left on device")
 
-    export = Export(run, settings(), ExportOptions(ExportFormat.JSONL), ExportSelection())
+    export = Export(run, settings(), ExportOptions("jsonl"), ExportSelection())
     with pytest.raises(StoreError, match="stdout: can't be written: No space left on device"):
         export.execute(full, lambda event: None)
     blocked = tmp_path / "blocked"
@@ -262,10 +262,10 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
     ("options", "said"),
     [
         ({"objective": ExportObjective.DPO, "unit": ExportUnit.TRAJECTORY}, "has no --unit trajectory"),
-        ({"objective": ExportObjective.KTO, "format": ExportFormat.OPENAI}, "no form for --objective kto"),
+        ({"objective": ExportObjective.KTO, "format": "openai"}, "no form for --objective kto"),
         ({"embed_images": True}, "belongs to --format openai"),
-        ({"format": ExportFormat.HF}, "makes a folder"),
-        ({"format": ExportFormat.OPENAI, "embed_images": True, "copy_images": "x"}, "inside the records already"),
+        ({"format": "hf"}, "makes a folder"),
+        ({"format": "openai", "embed_images": True, "copy_images": "x"}, "inside the records already"),
     ],
     ids=str,
 )

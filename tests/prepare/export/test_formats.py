@@ -9,8 +9,9 @@ from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
 from tests.records.made import UNSOLVED, png, shot, step, trajectory
 from webgym_cli.agent.prompt import LAYOUTS, render_step, system_prompt
-from webgym_cli.prepare.export.formats import FILES, dataset_info, to_record
-from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.export.formats import build_messages_record, build_openai_record, build_sharegpt_record
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.export.registry import FORMATS
 from webgym_cli.prepare.sft.conversations import Example, build_step_sample, build_trajectory_sample
 from webgym_cli.prepare.sft.convert import OPENING
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
@@ -83,13 +84,20 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
 
 def record(options, example=None):
     example = example or Example(build_step_sample(trajectory(0), 1))
-    return to_record(example, options, lambda sha256: f"/{sha256[:4]}")
+
+    def locate(sha256):
+        return f"/{sha256[:4]}"
+
+    if options.format == "openai":
+        return build_openai_record(example, locate, options.unit)
+    build = build_sharegpt_record if options.format in ("json", "jsonl") else build_messages_record
+    return build(example, locate)
 
 
 IMAGES = [f"/{shot(0).sha256[:4]}", f"/{shot(1).sha256[:4]}"]
 
 
-@pytest.mark.parametrize("form", [ExportFormat.JSON, ExportFormat.JSONL])
+@pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_sharegpt_records_are_those_of_prepare_with_an_id(form):
     sample = build_step_sample(trajectory(0), 1)
     plain = to_sharegpt(sample, lambda sha256: f"/{sha256[:4]}")
@@ -97,7 +105,7 @@ def test_sharegpt_records_are_those_of_prepare_with_an_id(form):
     assert plain["images"] == IMAGES
 
 
-@pytest.mark.parametrize("form", [ExportFormat.MESSAGES, ExportFormat.HF, ExportFormat.WEBDATASET])
+@pytest.mark.parametrize("form", ["messages", "hf", "webdataset"])
 def test_messages_have_role_and_content(form):
     sample = build_step_sample(trajectory(0), 1)
     found = record(ExportOptions(form))
@@ -109,7 +117,7 @@ def test_messages_have_role_and_content(form):
 
 def test_openai_has_images_as_parts_and_only_the_last_reply_weighs():
     sample = build_step_sample(trajectory(0), 1)
-    (messages,) = record(ExportOptions(ExportFormat.OPENAI)).values()
+    (messages,) = record(ExportOptions("openai")).values()
     assert messages[0] == {"role": "system", "content": sample.messages[0].content}
     assert messages[1] == {
         "role": "user",
@@ -125,20 +133,20 @@ def test_openai_has_images_as_parts_and_only_the_last_reply_weighs():
 
 def test_openai_per_trajectory_learns_every_reply():
     example = Example(build_trajectory_sample(trajectory(0)))
-    (messages,) = record(ExportOptions(ExportFormat.OPENAI, ExportUnit.TRAJECTORY), example).values()
+    (messages,) = record(ExportOptions("openai", ExportUnit.TRAJECTORY), example).values()
     assert all(set(message) == {"role", "content"} for message in messages)
 
 
-@pytest.mark.parametrize("form", ExportFormat)
+@pytest.mark.parametrize("form", FORMATS.builtin)
 def test_a_pair_has_one_prompt_and_two_replies(form):
     example = Example(build_step_sample(trajectory(0), 1), rejected="No.")
     found = record(ExportOptions(form, objective=ExportObjective.DPO), example)
     reply = example.sample.messages[-1].content
-    if form is ExportFormat.OPENAI:
+    if form == "openai":
         assert [turn["role"] for turn in found["input"]["messages"]] == ["system", "user", "assistant", "user"]
         assert found["preferred_output"] == [{"role": "assistant", "content": reply}]
         assert found["non_preferred_output"] == [{"role": "assistant", "content": "No."}]
-    elif form in (ExportFormat.JSON, ExportFormat.JSONL):
+    elif form in ("json", "jsonl"):
         assert [turn["from"] for turn in found["conversations"]] == ["human", "gpt", "human"]
         assert found["chosen"] == {"from": "gpt", "value": reply}
         assert found["rejected"] == {"from": "gpt", "value": "No."}
@@ -148,14 +156,14 @@ def test_a_pair_has_one_prompt_and_two_replies(form):
         assert found["rejected"] == {"role": "assistant", "content": "No."}
 
 
-@pytest.mark.parametrize("form", ExportFormat)
+@pytest.mark.parametrize("form", FORMATS.builtin)
 def test_placeholders_that_do_not_match_are_refused(form):
     sample = build_step_sample(trajectory(0), 1)
     with pytest.raises(ValueError, match="2 placeholders for 1 images"):
         record(ExportOptions(form), Example(sample.model_copy(update={"images": sample.images[:1]})))
 
 
-@pytest.mark.parametrize("form", [form for form in ExportFormat if form is not ExportFormat.OPENAI])
+@pytest.mark.parametrize("form", [form for form in FORMATS.builtin if form != "openai"])
 @pytest.mark.parametrize("objective", ExportObjective)
 def test_every_named_column_is_in_the_records(form, objective):
     options = ExportOptions(form, objective=objective)
@@ -164,17 +172,18 @@ def test_every_named_column_is_in_the_records(form, objective):
         rejected="No." if objective is ExportObjective.DPO else None,
         desirable=True if objective is ExportObjective.KTO else None,
     )
-    entry = dataset_info(options)[TRAIN]
+    entry = FORMATS.find(form).build_dataset_info(objective)[TRAIN]
     found = record(options, example)
     assert set(entry["columns"].values()) == set(found) - {"id"}
     assert entry.get("ranking", False) == (objective is ExportObjective.DPO)
-    assert entry["file_name"] == FILES[form]
+    file = FORMATS.find(form).file_name
+    assert entry["file_name"] == file if file else entry["file_name"] in ("data", "train.jsonl")
     turns = found[entry["columns"]["messages"]]
     assert {entry["tags"]["role_tag"], entry["tags"]["content_tag"]} == set(turns[0])
 
 
 def test_openai_has_no_registry():
-    assert dataset_info(ExportOptions(ExportFormat.OPENAI)) is None
+    assert FORMATS.find("openai").build_dataset_info(ExportObjective.SFT) is None
 
 
 # --- what stands for an image
@@ -182,14 +191,12 @@ def test_openai_has_no_registry():
 
 def test_openai_names_files_or_embeds_them(run, tmp_path):
     fill(run, trajectory(0))
-    _, named = exported(run, format=ExportFormat.OPENAI)
-    _, embedded = exported(run, format=ExportFormat.OPENAI, embed_images=True)
+    _, named = exported(run, format="openai")
+    _, embedded = exported(run, format="openai", embed_images=True)
     path = run.screenshots / shot(0).sha256[:2] / f"{shot(0).sha256}.png"
     urls = [found[0]["messages"][1]["content"][0]["image_url"]["url"] for found in (named, embedded)]
     assert urls == [path.as_uri(), f"data:image/png;base64,{base64.b64encode(png(0)).decode()}"]
-    _, copied = exported(
-        run, tmp_path / "folder", format=ExportFormat.OPENAI, copy_images=tmp_path / "folder" / "images"
-    )
+    _, copied = exported(run, tmp_path / "folder", format="openai", copy_images=tmp_path / "folder" / "images")
     assert copied == []
     line = json.loads((tmp_path / "folder" / "train.jsonl").read_text().splitlines()[0])
     copy = tmp_path / "folder" / "images" / f"{shot(0).sha256}.png"
@@ -199,6 +206,6 @@ def test_openai_names_files_or_embeds_them(run, tmp_path):
 
 def test_by_default_the_runs_own_screenshots_are_named(run):
     fill(run, trajectory(0), trajectory(1, outcome=UNSOLVED))
-    _, records = exported(run, format=ExportFormat.MESSAGES)
+    _, records = exported(run, format="messages")
     paths = [str(run.screenshots / shot(n).sha256[:2] / f"{shot(n).sha256}.png") for n in range(2)]
     assert [found["images"] for found in records] == [paths[:1], paths]

@@ -12,9 +12,9 @@ from PIL import Image
 from tests.prepare.buffer import fill
 from tests.prepare.exported import digest, exported
 from tests.records.made import UNSOLVED, png, shot, trajectory
-from webgym_cli.prepare.export import writers
-from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
-from webgym_cli.prepare.export.writers import ParquetShards, TarShards
+from webgym_cli.prepare.export import shards as shards_module
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.export.shards import ParquetShards, TarShards
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
 
@@ -42,7 +42,7 @@ def members(shard):
 
 
 def test_parquet_holds_records_images_and_features(run, tmp_path):
-    exported(run, tmp_path / "out", format=ExportFormat.HF, objective=ExportObjective.KTO)
+    exported(run, tmp_path / "out", format="hf", objective=ExportObjective.KTO)
     (shard,) = (tmp_path / "out" / "data").iterdir()
     assert shard.name == "train-00000-of-00001.parquet"
     rows = pq.read_table(shard).to_pylist()
@@ -51,7 +51,7 @@ def test_parquet_holds_records_images_and_features(run, tmp_path):
     ]  # fmt: skip
     assert [row["kto_tag"] for row in rows] == [True] * 5 + [False] * 2
     assert rows[1]["images"] == [{"bytes": png(n), "path": f"{shot(n).sha256}.png"} for n in range(2)]
-    _, lines = exported(run, format=ExportFormat.MESSAGES, objective=ExportObjective.KTO)
+    _, lines = exported(run, format="messages", objective=ExportObjective.KTO)
     assert [row["messages"] for row in rows] == [line["messages"] for line in lines]
     told = json.loads(pq.read_schema(shard).metadata[b"huggingface"])["info"]["features"]
     assert list(told) == list(rows[0])
@@ -59,8 +59,8 @@ def test_parquet_holds_records_images_and_features(run, tmp_path):
 
 
 def test_parquet_shards_are_cut_by_size_and_row_groups_by_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(writers, "ROW_GROUP_BYTES", 300_000)
-    shards = ParquetShards(tmp_path / "data", ExportOptions(ExportFormat.HF, shard_megabytes=1))
+    monkeypatch.setattr(shards_module, "ROW_GROUP_BYTES", 300_000)
+    shards = ParquetShards(tmp_path / "data", ExportOptions("hf", shard_megabytes=1))
     for number in range(25):
         image = {"bytes": bytes(100_000), "path": "x.png"}
         shards.add({"id": str(number), "messages": [{"role": "user", "content": "<image>"}], "images": [image]})
@@ -76,7 +76,7 @@ def test_parquet_shards_are_cut_by_size_and_row_groups_by_memory(tmp_path, monke
 
 
 def test_pairs_have_their_columns(run, tmp_path):
-    shards = ParquetShards(tmp_path / "data", ExportOptions(ExportFormat.HF, objective=ExportObjective.DPO))
+    shards = ParquetShards(tmp_path / "data", ExportOptions("hf", objective=ExportObjective.DPO))
     replies = {name: {"role": "assistant", "content": name} for name in ("chosen", "rejected")}
     shards.add({"id": "a", "messages": [{"role": "user", "content": ""}], "images": [], **replies})
     shards.close()
@@ -90,8 +90,8 @@ def test_pairs_have_their_columns(run, tmp_path):
 
 @pytest.mark.parametrize("unit", ExportUnit)
 def test_tar_holds_each_record_beside_its_images(run, tmp_path, unit):
-    exported(run, tmp_path / "out", format=ExportFormat.WEBDATASET, unit=unit)
-    _, lines = exported(run, format=ExportFormat.MESSAGES, unit=unit)
+    exported(run, tmp_path / "out", format="webdataset", unit=unit)
+    _, lines = exported(run, format="messages", unit=unit)
     found = members(tmp_path / "out" / "train-000000.tar")
     assert len([name for name in found if name.endswith(".json")]) == len(lines)
     for number, line in enumerate(lines):
@@ -106,7 +106,7 @@ def test_tar_holds_each_record_beside_its_images(run, tmp_path, unit):
 
 def test_the_same_records_give_the_same_tars(run, tmp_path):
     for name in "ab":
-        exported(run, tmp_path / name, format=ExportFormat.WEBDATASET)
+        exported(run, tmp_path / name, format="webdataset")
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
@@ -137,12 +137,12 @@ def test_images_keep_the_form_in_which_they_are_stored(tmp_path):
 def test_a_recoded_screenshot_is_exported_as_it_is(run, tmp_path):
     store = ScreenshotStore(run.screenshots)
     recode(store, shot(0).sha256, webp(0))
-    exported(run, tmp_path / "out", format=ExportFormat.HF)
+    exported(run, tmp_path / "out", format="hf")
     (shard,) = (tmp_path / "out" / "data").iterdir()
     assert pq.read_table(shard).to_pylist()[0]["images"] == [{"bytes": webp(0), "path": f"{shot(0).sha256}.webp"}]
     _, lines = exported(run, copy_images=tmp_path / "images")
     assert lines[0]["images"] == [str(tmp_path / "images" / f"{shot(0).sha256}.webp")]
-    _, lines = exported(run, format=ExportFormat.OPENAI, embed_images=True)
+    _, lines = exported(run, format="openai", embed_images=True)
     url = lines[0]["messages"][1]["content"][0]["image_url"]["url"]
     assert url.startswith("data:image/webp;base64,")
 

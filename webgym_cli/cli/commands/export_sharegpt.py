@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from webgym_cli.cli import completion as complete
 from webgym_cli.cli.commands.inspect_buffer import BandOpt, IterationOpt, SiteOpt, SplitOpt, TaskOpt, WhereOpt
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
-from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 
 if TYPE_CHECKING:
     from webgym_cli.prepare.export.export import Export, ExportStats
 
 FormatOpt = Annotated[
-    ExportFormat,
+    str,
     typer.Option(
         "--format",
+        metavar="NAME",
         help="json, jsonl: ShareGPT; messages: role and content; openai: images as parts; "
-        "hf: a folder for load_dataset; webdataset: tar shards.",
+        "hf: a folder for load_dataset; webdataset: tar shards; or one of your plugins.",
+        autocompletion=complete.export_formats,
     ),
 ]
 UnitOpt = Annotated[
@@ -59,7 +62,7 @@ StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 when anyt
 def export_sharegpt(
     run: RunArg,
     ids: IdsArg = None,
-    format_: FormatOpt = ExportFormat.JSON,
+    format_: FormatOpt = "json",
     unit: UnitOpt = ExportUnit.STEP,
     objective: ObjectiveOpt = ExportObjective.SFT,
     max_pairs: PairsOpt = 16,
@@ -112,10 +115,10 @@ def export_sharegpt(
         _plan(export, output)
         return
     with output.progress() as board:
-        tally = export.execute(output.text, board)
-    _tell(output, tally)
-    if strict and tally.damaged:
-        _fail(directory.root, tally)
+        stats = export.execute(output.text, board)
+    _tell(output, stats)
+    if strict and stats.damaged:
+        _fail(directory.root, stats)
 
 
 def _plan(export: Export, output: Output) -> None:
@@ -133,21 +136,21 @@ def _plan(export: Export, output: Output) -> None:
     Output.for_events(False).show({**plan, **chosen, **options})
 
 
-def _tell(output: Output, tally: ExportStats) -> None:
-    output.note(f"{tally.records} records")
-    if tally.dropped:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(tally.dropped.items()))
+def _tell(output: Output, stats: ExportStats) -> None:
+    output.note(f"{stats.records} records")
+    if stats.dropped:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(stats.dropped.items()))
         output.note(f"left out: {reasons}")
-    if tally.unfit_turns:
-        output.note(f"turns within that prepare would not train on: {tally.unfit_turns}")
-    for problem in tally.problems:
+    if stats.unfit_turns:
+        output.note(f"turns within that prepare would not train on: {stats.unfit_turns}")
+    for problem in stats.problems:
         output.note(f"damaged: {problem}")
 
 
-def _fail(root: Path, tally: ExportStats) -> None:
+def _fail(root: Path, stats: ExportStats) -> None:
     from webgym_cli.errors import StoreError
 
     raise StoreError(
-        f"{root}: {tally.damaged} lines or records are damaged or lack screenshots, and were left out",
+        f"{root}: {stats.damaged} lines or records are damaged or lack screenshots, and were left out",
         hint=f"webgym inspect-buffer {root} --verify",
     )

@@ -11,12 +11,10 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError, WebGymError
-from webgym_cli.prepare.export.formats import dataset_info, to_record
-from webgym_cli.prepare.export.images import build_locator
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
-from webgym_cli.prepare.export.outputs import Emit, ExportOutput, open_output
+from webgym_cli.prepare.export.outputs import Emit, RunExportOutput, open_output
 from webgym_cli.prepare.export.pairs import PairLimits, sample_pairs
-from webgym_cli.prepare.export.writers import make_writer
+from webgym_cli.prepare.export.registry import FORMATS, ExportFormat
 from webgym_cli.prepare.sft.conversations import (
     Example,
     build_step_sample,
@@ -59,7 +57,7 @@ class ExportStats:
     problems: list[str] = field(default_factory=list)
     """The first of these in words."""
 
-    def problem(self, message: str) -> None:
+    def add_problem(self, message: str) -> None:
         """Count something damaged, and name it unless it was named."""
         self.damaged += 1
         if message not in self.problems and len(self.problems) < NAMED:
@@ -89,7 +87,7 @@ class ExportSelection:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One export: what to take of which run, and in which form."""
+    """One export: what to take of which run, and in which form. Raises `UsageError` for options that the form lacks."""
 
     run: RunDir
     settings: Settings
@@ -98,17 +96,28 @@ class Export:
     out: Path | None = None
     """A file, or a folder; None: lines to `emit`."""
 
+    def __post_init__(self) -> None:
+        self.format.refuse(self.options)
+
+    @property
+    def format(self) -> ExportFormat:
+        """The registered format. Raises `UsageError` for a name that is not registered."""
+        return FORMATS.find(self.options.format)
+
     def execute(self, emit: Emit, sink: EventSink) -> ExportStats:
-        """Write the records, one trajectory at a time. What is damaged or missing is skipped and told.
+        """Write the records, one trajectory at a time. Damaged or missing ones are skipped and counted.
 
         Raises `UsageError` for an unknown id before anything is written, and `StoreError` when the disk refuses.
         """
-        tally = ExportStats()
+        stats, store = ExportStats(), ScreenshotStore(self.run.screenshots.resolve())
         with open_index(self.run, progress=sink) as index:
             where, values = build_condition(index, self)
             try:
-                with open_output(self.out, self.options, emit) as at:
-                    self._write(at, _ExampleReader(self, index, tally, sink).examples(where, values), tally)
+                with open_output(self.out, self.format.file_name, self.options, store, emit) as output:
+                    examples = _ExampleReader(self, index, stats, sink).examples(where, values)
+                    self.format.write(_check_images(examples, output, stats), output)
+                    if output.building is not None:
+                        self._describe(output.building, stats)
             except BrokenPipeError:
                 raise
             except OSError as error:
@@ -117,34 +126,31 @@ class Export:
                     f"{name}: can't be written: {error.strerror or error}",
                     hint="free disk space or mend the permissions, then run the same command again",
                 ) from error
-        return tally
+        return stats
 
-    def _write(self, at: ExportOutput, examples: Iterator[Example], tally: ExportStats) -> None:
-        store = ScreenshotStore(self.run.screenshots.resolve())
-        locate = build_locator(store, self.options, at.final, at.building)
-        to = make_writer(self.options, at.building or Path(), at.emit)
-        for example in examples:
-            try:
-                record = to_record(example, self.options, locate)
-            except StoreError as error:
-                tally.problem(str(error))
-                continue
-            to.add(record)
-            tally.records += 1
-        to.close()
-        if at.building is not None:
-            self._describe(at.building, tally)
-
-    def _describe(self, folder: Path, tally: ExportStats) -> None:
-        if not tally.records:
-            reasons = ", ".join(f"{count} x {reason}" for reason, count in tally.dropped.items())
+    def _describe(self, folder: Path, stats: ExportStats) -> None:
+        if not stats.records:
+            reasons = ", ".join(f"{count} x {reason}" for reason, count in stats.dropped.items())
             raise WebGymError(
                 f"{self.run.root}: there is nothing to export ({reasons or 'no trajectory is chosen'})",
                 hint=f"webgym inspect-buffer {self.run.root}",
             )
-        if (info := dataset_info(self.options)) is not None:
+        if (info := self.format.build_dataset_info(self.options.objective)) is not None:
             write_json(folder / "dataset_info.json", info)
-        write_json(folder / "export.json", tally.to_json())
+        write_json(folder / "export.json", stats.to_json())
+
+
+def _check_images(examples: Iterator[Example], output: RunExportOutput, stats: ExportStats) -> Iterator[Example]:
+    """Yield the examples whose images are all there and whole; the format counts on it."""
+    for example in examples:
+        try:
+            for sha256 in example.sample.images:
+                output.check_image(sha256)
+        except StoreError as error:
+            stats.add_problem(str(error))
+            continue
+        stats.records += 1
+        yield example
 
 
 def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
@@ -186,11 +192,11 @@ def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
 class _ExampleReader:
     """Reads the chosen trajectories and makes examples of them."""
 
-    def __init__(self, export: Export, index: Index, tally: ExportStats, sink: EventSink) -> None:
+    def __init__(self, export: Export, index: Index, stats: ExportStats, sink: EventSink) -> None:
         self._run, self._settings, self._options = export.run, export.settings, export.options
         self._by_id = export.selection.ids is not None
         self._query = export.selection.query
-        self._index, self._tally, self._sink = index, tally, sink
+        self._index, self._stats, self._sink = index, stats, sink
 
     def examples(self, where: str, values: list[Any]) -> Iterator[Example]:
         if not self._by_id:
@@ -202,7 +208,7 @@ class _ExampleReader:
         for done, place in enumerate(self._index.places(where, values), 1):
             trajectory = self._read(place)
             if trajectory is not None:
-                self._tally.trajectories += 1
+                self._stats.trajectories += 1
                 yield from self._of(trajectory)
             if done % PROGRESS_EVERY == 0 or done == total:
                 self._sink({"event": "export_progress", "bar": "export", "done": done, "total": total})
@@ -232,17 +238,17 @@ class _ExampleReader:
             self._drop(reason)
             return
         algorithm = self._settings.algorithm_config
-        self._tally.unfit_turns += sum(find_step_drop(step, algorithm) is not None for step in trajectory.steps)
+        self._stats.unfit_turns += sum(find_step_drop(step, algorithm) is not None for step in trajectory.steps)
         yield Example(build_trajectory_sample(trajectory), desirable=desirable)
 
     def _drop(self, reason: DropReason) -> None:
-        self._tally.dropped[reason.value] += 1
+        self._stats.dropped[reason.value] += 1
 
     def _read(self, place: LineRef) -> Trajectory | None:
         try:
             return read(self._run, place)
         except StoreError as error:
-            self._tally.problem(str(error))
+            self._stats.add_problem(str(error))
             return None
 
     def _name_damage(self) -> None:
@@ -253,4 +259,4 @@ class _ExampleReader:
             [str(self._query.split or Split.TRAIN), iteration],
         ):
             path = self._run.root / row["file"]
-            self._tally.problem(f"{path}: the line at byte {row['start']} is damaged: {row['reason']}")
+            self._stats.add_problem(f"{path}: the line at byte {row['start']} is damaged: {row['reason']}")

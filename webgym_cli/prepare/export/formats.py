@@ -1,26 +1,17 @@
-"""The records of an export in each form, and how LLaMA-Factory is told to read them. Pure."""
+"""Export formats of text: ShareGPT, messages with role and content, OpenAI's fine-tuning lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from webgym_cli.agent.prompt import pieces
-from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions, ExportUnit
+from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
+from webgym_cli.prepare.export.registry import ExportOutput, export_format
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.prepare.sft.sharegpt import FORMAT, refuse_mismatch, to_sharegpt
-from webgym_cli.records.dataset import TRAIN
-from webgym_cli.records.sample import IMAGE, Message, Sample
-
-FILES = {
-    ExportFormat.JSON: "train.json",
-    ExportFormat.JSONL: "train.jsonl",
-    ExportFormat.MESSAGES: "train.jsonl",
-    ExportFormat.OPENAI: "train.jsonl",
-    ExportFormat.HF: "data",
-    ExportFormat.WEBDATASET: "train.jsonl",  # what two runs of tar make of the shards
-}
-"""The data's name within a folder."""
+from webgym_cli.records.sample import IMAGE, Message
 
 MESSAGES: dict[str, Any] = {
     "formatting": "sharegpt",
@@ -34,66 +25,70 @@ MESSAGES: dict[str, Any] = {
         "system_tag": "system",
     },
 }
-"""How LLaMA-Factory finds its way in messages with role and content."""
+"""LLaMA-Factory's description of messages with role and content."""
 
 Locate = Callable[[str], Any]
-"""SHA-256 of a screenshot -> what stands for it in a record."""
+"""SHA-256 of a screenshot -> its value in a record: a path, a URL, its bytes."""
 
 
-def to_record(example: Example, options: ExportOptions, locate: Locate) -> dict[str, Any]:
-    """Return an example in the form that is asked for.
-
-    Raises `ValueError` when the placeholders don't match the images, and what `locate` raises.
-    """
-    if options.format is ExportFormat.OPENAI:
-        return _openai(example, options, locate)
-    if options.format.sharegpt:
-        record = {"id": example.id, **to_sharegpt(example.sample, locate)}
-        turns, rejected = record["conversations"], {"from": "gpt", "value": example.rejected}
-    else:
-        record = {"id": example.id, **_messages(example.sample, locate)}
-        turns, rejected = record["messages"], {"role": "assistant", "content": example.rejected}
-    if example.rejected is not None:
-        record |= {"chosen": turns.pop(), "rejected": rejected}
-    if example.desirable is not None:
-        record["kto_tag"] = example.desirable
-    return record
+@export_format("json", file_name="train.json", dataset_entry=FORMAT)
+def write_json_array(examples: Iterator[Example], output: ExportOutput) -> None:
+    """ShareGPT records as one JSON array."""
+    before = "["
+    for example in examples:
+        record = build_sharegpt_record(example, output.image_path)
+        output.write_line(f"{before}{json.dumps(record, ensure_ascii=False, indent=1)}")
+        before = ","
+    output.write_line("]" if before == "," else "[]")
 
 
-def dataset_info(options: ExportOptions) -> dict[str, Any] | None:
-    """Return LLaMA-Factory's registry of an exported folder; None for OpenAI's parts, which it doesn't read."""
-    if options.format is ExportFormat.OPENAI:
-        return None
-    entry = {"file_name": FILES[options.format], **(FORMAT if options.format.sharegpt else MESSAGES)}
-    if options.objective is ExportObjective.DPO:
-        entry["ranking"] = True
-        entry["columns"] = {**entry["columns"], "chosen": "chosen", "rejected": "rejected"}
-    if options.objective is ExportObjective.KTO:
-        entry["columns"] = {**entry["columns"], "kto_tag": "kto_tag"}
-    return {TRAIN: entry}
+@export_format("jsonl", dataset_entry=FORMAT)
+def write_json_lines(examples: Iterator[Example], output: ExportOutput) -> None:
+    """ShareGPT records as JSON Lines."""
+    for example in examples:
+        output.write_line(json.dumps(build_sharegpt_record(example, output.image_path), ensure_ascii=False))
 
 
-def _messages(sample: Sample, locate: Locate) -> dict[str, Any]:
-    refuse_mismatch(sample)
-    return {
-        "messages": [{"role": message.role, "content": message.content} for message in sample.messages],
-        "images": [locate(sha256) for sha256 in sample.images],
-    }
+@export_format("messages", dataset_entry=MESSAGES)
+def write_messages(examples: Iterator[Example], output: ExportOutput) -> None:
+    """Messages with role and content, `<image>` in the text and a list of images, as JSON Lines."""
+    for example in examples:
+        output.write_line(json.dumps(build_messages_record(example, output.image_path), ensure_ascii=False))
 
 
-def _openai(example: Example, options: ExportOptions, locate: Locate) -> dict[str, Any]:
-    """Return a line for OpenAI's fine-tuning: a conversation, or a prompt with two replies of which one is preferred.
+@export_format("openai", embeds_images=True, objectives=frozenset({ExportObjective.SFT, ExportObjective.DPO}))
+def write_openai(examples: Iterator[Example], output: ExportOutput) -> None:
+    """OpenAI's messages, with images as parts, as JSON Lines."""
+    for example in examples:
+        record = build_openai_record(example, output.image_url, output.options.unit)
+        output.write_line(json.dumps(record, ensure_ascii=False))
 
-    Per step only the last reply is to be learned, so the others weigh nothing.
-    """
+
+def build_sharegpt_record(example: Example, locate: Locate) -> dict[str, Any]:
+    """Return a ShareGPT record. Raises `ValueError` when the placeholders don't match the images."""
+    record = {"id": example.id, **to_sharegpt(example.sample, locate)}
+    return _add_preference(record, record["conversations"], example, {"from": "gpt", "value": example.rejected})
+
+
+def build_messages_record(example: Example, locate: Locate) -> dict[str, Any]:
+    """Return a record of messages with role and content. Raises `ValueError` as `build_sharegpt_record`."""
+    refuse_mismatch(example.sample)
+    messages = [{"role": message.role, "content": message.content} for message in example.sample.messages]
+    record = {"id": example.id, "messages": messages, "images": [locate(sha256) for sha256 in example.sample.images]}
+    return _add_preference(record, messages, example, {"role": "assistant", "content": example.rejected})
+
+
+def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> dict[str, Any]:
+    """Return a line for OpenAI's fine-tuning: a conversation, or a prompt with a preferred and another reply."""
     refuse_mismatch(example.sample)
     images = map(locate, example.sample.images)
     messages: list[dict[str, Any]] = []
     for message in example.sample.messages:
-        parts = [_part(piece if piece is not None else next(images), piece is None) for piece in pieces(message)]
+        parts = [_build_part(piece if piece is not None else next(images), piece is None) for piece in pieces(message)]
         messages.append({"role": message.role, "content": parts if IMAGE in message.content else message.content})
     *prompt, reply = messages
-    if options.unit is ExportUnit.STEP:
+    if unit is ExportUnit.STEP:
+        # Only the last reply is a target: the earlier ones have their own records.
         prompt = [turn | {"weight": 0} if turn["role"] == "assistant" else turn for turn in prompt]
     if example.rejected is None:
         return {"messages": [*prompt, reply]}
@@ -101,7 +96,18 @@ def _openai(example: Example, options: ExportOptions, locate: Locate) -> dict[st
     return {"input": {"messages": prompt}, "preferred_output": [reply], "non_preferred_output": [rejected]}
 
 
-def _part(value: str, is_image: bool) -> dict[str, Any]:
+def _add_preference(
+    record: dict[str, Any], turns: list[Any], example: Example, rejected: dict[str, Any]
+) -> dict[str, Any]:
+    """Move the last turn to `chosen` beside a rejected reply, and add KTO's label, where the example has them."""
+    if example.rejected is not None:
+        record |= {"chosen": turns.pop(), "rejected": rejected}
+    if example.desirable is not None:
+        record["kto_tag"] = example.desirable
+    return record
+
+
+def _build_part(value: str, is_image: bool) -> dict[str, Any]:
     if is_image:
         return {"type": "image_url", "image_url": {"url": value}}
     return {"type": "text", "text": value}

@@ -9,33 +9,6 @@ from pathlib import Path
 from webgym_cli.errors import UsageError
 
 
-class ExportFormat(StrEnum):
-    """The form of what is written."""
-
-    JSON = "json"
-    """ShareGPT records as one JSON array."""
-    JSONL = "jsonl"
-    """ShareGPT records as JSON Lines."""
-    MESSAGES = "messages"
-    """Messages with role and content, `<image>` in the text and a list of images, as JSON Lines."""
-    OPENAI = "openai"
-    """OpenAI's messages, with images as parts, as JSON Lines."""
-    HF = "hf"
-    """A folder that `datasets.load_dataset` reads: Parquet shards with the images inside."""
-    WEBDATASET = "webdataset"
-    """A folder of tar shards with the images inside."""
-
-    @property
-    def needs_folder(self) -> bool:
-        """Whether it is a folder and nothing else."""
-        return self in (ExportFormat.HF, ExportFormat.WEBDATASET)
-
-    @property
-    def sharegpt(self) -> bool:
-        """Whether its records are ShareGPT's."""
-        return self in (ExportFormat.JSON, ExportFormat.JSONL)
-
-
 class ExportUnit(StrEnum):
     """What a record holds."""
 
@@ -58,27 +31,22 @@ class ExportObjective(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """How an export is written. Raises `UsageError` for what can't go together."""
+    """How an export is written. Raises `UsageError` for options that exclude each other."""
 
-    format: ExportFormat = ExportFormat.JSON
+    format: str = "json"
+    """The name of a registered export format."""
     unit: ExportUnit = ExportUnit.STEP
     objective: ExportObjective = ExportObjective.SFT
     copy_images: Path | None = None
-    """A folder that gets copies of the screenshots; None: the run's own are named."""
+    """A folder that gets copies of the screenshots; None: records name the run's own."""
     embed_images: bool = False
-    """OpenAI's messages hold the images themselves, as data URLs."""
+    """Records hold the images themselves, as data URLs."""
     shard_megabytes: int = 500
-    """Size at which a new Parquet or tar file is begun, in units of 10^6 bytes."""
+    """Size at which a new shard is begun, in units of 10^6 bytes."""
     max_pairs_per_task: int = 16
-    """Pairs of one task at most."""
 
     def __post_init__(self) -> None:
-        """Refuse what can't go together."""
         if self.objective is ExportObjective.DPO and self.unit is ExportUnit.TRAJECTORY:
             raise UsageError("--objective dpo pairs replies to one prompt: it has no --unit trajectory")
-        if self.objective is ExportObjective.KTO and self.format is ExportFormat.OPENAI:
-            raise UsageError("--format openai has no form for --objective kto", hint="--format messages")
-        if self.embed_images and self.format is not ExportFormat.OPENAI:
-            raise UsageError("--embed-images belongs to --format openai; hf and webdataset always hold the images")
-        if self.copy_images and (self.embed_images or self.format.needs_folder):
+        if self.copy_images and self.embed_images:
             raise UsageError("--copy-images: the images are inside the records already")

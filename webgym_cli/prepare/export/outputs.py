@@ -6,60 +6,124 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from webgym_cli.errors import UsageError
-from webgym_cli.prepare.export.formats import FILES
 from webgym_cli.prepare.export.options import ExportOptions
+from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.files import replace_folder
+
+KEPT_PATHS, KEPT_BYTES = 2**14, 64
+"""Images whose path or whose bytes are cached: neighbouring records show mostly the same."""
 
 Emit = Callable[[str], None]
 """Takes a line without its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOutput:
-    """Where the records of an export go."""
+class RunExportOutput:
+    """The place of an export with the run's images, as a format sees it (`ExportOutput`)."""
 
-    emit: Emit
-    """Takes the lines of the forms that are text."""
-    final: Path | None = None
-    """The folder that is exported; None for a file or a stream."""
-    building: Path | None = None
-    """Where that folder lies while it is written."""
+    def __init__(
+        self,
+        options: ExportOptions,
+        store: ScreenshotStore,
+        emit: Emit,
+        final: Path | None = None,
+        building: Path | None = None,
+        holds_images: bool = False,
+    ) -> None:
+        """`final`, `building`: the exported folder, and where it lies while it is written; None for a single file."""
+        self.options = options
+        self.write_line = emit
+        self.building = building
+        self.holds_images = holds_images or options.embed_images
+        self._store, self._final = store, final
+        self._copies = options.copy_images and options.copy_images.absolute()
+        self.image_bytes = lru_cache(KEPT_BYTES)(store.get)
+        self._locate_cached = lru_cache(KEPT_PATHS)(self._locate)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that is being written."""
+        assert self.building is not None, "only formats without a file name have a folder"
+        return self.building
+
+    def check_image(self, sha256: str) -> None:
+        """Raise `StoreError` for an image that is missing or altered, and `OSError` when its copy can't be written."""
+        # A format that holds the images asks for their bytes next: they are cached by then.
+        (self.image_bytes if self.holds_images else self._locate_cached)(sha256)
+
+    def image_path(self, sha256: str) -> str:
+        """Return an image's path; within the exported folder a relative one, so that the folder can be moved."""
+        path = self._locate_cached(sha256)
+        inside = self._final is not None and path.is_relative_to(self._final)
+        return path.relative_to(self._final).as_posix() if self._final and inside else str(path)
+
+    def image_name(self, sha256: str) -> str:
+        """Return the name of an image's file."""
+        return self._store.path(sha256).name
+
+    def image_url(self, sha256: str) -> str:
+        """Return an image as a URL: of its file, or with its content."""
+        if self.options.embed_images:
+            return data_url(self.image_bytes(sha256))
+        return self._locate_cached(sha256).as_uri()
+
+    def _locate(self, sha256: str) -> Path:
+        """Return the absolute path of an image that is what its name says: the run's own, or a copy."""
+        content, path = self._store.get(sha256), self._store.path(sha256)
+        if self._copies is None:
+            return path
+        named = real = self._copies / path.name
+        if self._final and self.building and named.is_relative_to(self._final):
+            real = self.building / named.relative_to(self._final)
+        if not real.exists() or real.stat().st_size != len(content):
+            real.parent.mkdir(parents=True, exist_ok=True)
+            temporary = real.with_name(f".{real.name}")
+            temporary.write_bytes(content)
+            temporary.replace(real)
+        return named
 
 
 @contextmanager
-def open_output(out: Path | None, options: ExportOptions, emit: Emit) -> Iterator[ExportOutput]:
-    """Yield the target: `emit` without a path, a file for one with a suffix, else a folder.
+def open_output(
+    out: Path | None, file_name: str | None, options: ExportOptions, store: ScreenshotStore, emit: Emit
+) -> Iterator[RunExportOutput]:
+    """Yield the output: `emit` without a path, a file for one with a suffix, else a folder.
 
-    Raises `UsageError` where there is something already that is no such file, and `OSError`.
+    `file_name`: the format's file within a folder; None: it makes a folder of its own. Raises `UsageError` where there
+    is something already that is no such file, and `OSError`.
     """
-    if out is None and options.format.needs_folder:
-        raise UsageError(f"--format {options.format} makes a folder", hint="add -o DIR")
     if out is None:
-        yield ExportOutput(emit)
-    elif out.suffix and not options.format.needs_folder and not out.is_dir():
-        with _file(out) as written:
-            yield ExportOutput(written)
+        if file_name is None:
+            raise UsageError(f"--format {options.format} makes a folder", hint="add -o DIR")
+        yield RunExportOutput(options, store, emit)
+    elif file_name is not None and out.suffix and not out.is_dir():
+        with _open_file(out) as written:
+            yield RunExportOutput(options, store, written)
     else:
-        with _folder(out.absolute()) as building:
-            if options.format.needs_folder:
-                yield ExportOutput(emit, out.absolute(), building)
+        final = out.absolute()
+        with _open_folder(final) as building:
+            if file_name is None:
+                yield RunExportOutput(options, store, emit, final, building, holds_images=True)
             else:
-                with _file(building / FILES[options.format]) as written:
-                    yield ExportOutput(written, out.absolute(), building)
+                with _open_file(building / file_name) as written:
+                    yield RunExportOutput(options, store, written, final, building)
 
 
 @contextmanager
-def _file(path: Path) -> Iterator[Emit]:
-    """Yield what writes lines into a file that takes its name when the block ends well."""
+def _open_file(path: Path) -> Iterator[Emit]:
+    """Yield a function that writes a line into a file; the file takes its name when the block ends well."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
+
+    def write_line(line: str) -> None:
+        file.write(f"{line}\n")
+
     try:
         with temporary.open("w", encoding="utf-8") as file:
-            yield lambda line: _write(file.write, line)
+            yield write_line
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -67,13 +131,9 @@ def _file(path: Path) -> Iterator[Emit]:
         temporary.unlink(missing_ok=True)
 
 
-def _write(write: Callable[[str], int], line: str) -> None:
-    write(f"{line}\n")
-
-
 @contextmanager
-def _folder(final: Path) -> Iterator[Path]:
-    """Yield a folder beside, which takes its name when the block ends well."""
+def _open_folder(final: Path) -> Iterator[Path]:
+    """Yield a folder next to the final one, whose name it takes when the block ends well."""
     if final.exists() and (not final.is_dir() or any(final.iterdir())):
         raise UsageError(f"{final}: there is something already", hint="name another folder, or remove this one")
     building = final.with_name(f".{final.name}.partial")

@@ -1,75 +1,51 @@
-"""Where exported records go: lines of text, Parquet shards, tar shards. Nothing holds more than a few records."""
+"""Export formats of shards with the images inside: Parquet, tar. Nothing holds more than a few records."""
 
 from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from webgym_cli.prepare.export.options import ExportFormat, ExportObjective, ExportOptions
+from webgym_cli.prepare.export.formats import MESSAGES, build_messages_record
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
+from webgym_cli.prepare.export.registry import ExportOutput, export_format
+from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.store.screenshots import data_url_type
 
 MEGABYTE = 10**6
 ROW_GROUP_BYTES = 32 * MEGABYTE
 """Bytes of records and images that are held until they are written."""
 ROW_GROUP_ROWS = 1000
-"""The same in records: readers take a row group at once."""
+"""Most records of a row group: readers load a whole one."""
 
 
-class Writer(Protocol):
-    """Takes records one by one."""
+@export_format("hf", file_name=None, dataset_entry={"file_name": "data", **MESSAGES})
+def write_parquet(examples: Iterator[Example], output: ExportOutput) -> None:
+    """A folder that `datasets.load_dataset` reads: Parquet shards with the images inside."""
 
-    def add(self, record: dict[str, Any]) -> None:
-        """Write a record. Raises `OSError`."""
+    def locate(sha256: str) -> dict[str, Any]:
+        return {"bytes": output.image_bytes(sha256), "path": output.image_name(sha256)}
 
-    def close(self) -> None:
-        """Write what is left. Raises `OSError`."""
-
-
-def make_writer(options: ExportOptions, folder: Path, emit: Callable[[str], None]) -> Writer:
-    """Return the writer of a form: shards into the folder, or lines to `emit`, without their ends."""
-    if options.format is ExportFormat.HF:
-        return ParquetShards(folder / "data", options)
-    if options.format is ExportFormat.WEBDATASET:
-        return TarShards(folder, options.shard_megabytes * MEGABYTE)
-    return JsonArray(emit) if options.format is ExportFormat.JSON else JsonLines(emit)
+    shards = ParquetShards(output.folder / "data", output.options)
+    for example in examples:
+        shards.add(build_messages_record(example, locate))
+    shards.close()
 
 
-class JsonLines:
-    """A record a line."""
-
-    def __init__(self, emit: Callable[[str], None]) -> None:
-        self._emit = emit
-
-    def add(self, record: dict[str, Any]) -> None:
-        """Write a record."""
-        self._emit(json.dumps(record, ensure_ascii=False))
-
-    def close(self) -> None:
-        """Do nothing: every line is written."""
-
-
-class JsonArray:
-    """One JSON array, written as it grows."""
-
-    def __init__(self, emit: Callable[[str], None]) -> None:
-        self._emit = emit
-        self._before = "["
-
-    def add(self, record: dict[str, Any]) -> None:
-        """Write a record."""
-        self._emit(f"{self._before}{json.dumps(record, ensure_ascii=False, indent=1)}")
-        self._before = ","
-
-    def close(self) -> None:
-        """Close the array."""
-        self._emit("]" if self._before == "," else "[]")
+# LLaMA-Factory reads no tar: two runs of tar unpack the shards into these lines.
+@export_format("webdataset", file_name=None, dataset_entry={"file_name": "train.jsonl", **MESSAGES})
+def write_tar(examples: Iterator[Example], output: ExportOutput) -> None:
+    """A folder of tar shards with the images inside."""
+    shards = TarShards(output.folder, output.options.shard_megabytes * MEGABYTE)
+    for example in examples:
+        shards.add(build_messages_record(example, output.image_bytes))
+    shards.close()
 
 
 class ParquetShards:

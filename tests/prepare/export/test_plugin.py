@@ -1,0 +1,78 @@
+"""An export format of a user: registered from a file outside the package, named on the command line."""
+
+import json
+
+import pytest
+
+from tests.cli.runs import filled, webgym
+from webgym_cli.errors import UsageError
+from webgym_cli.prepare.export.options import ExportOptions
+from webgym_cli.prepare.export.registry import FORMATS
+
+LINES = '''
+import json
+
+from webgym_cli.prepare.export.registry import export_format
+
+
+@export_format("toy-lines")
+def write(examples, output):
+    """One line an example: its id, its reply and the names of its images."""
+    for example in examples:
+        names = [output.image_name(sha256) for sha256 in example.sample.images]
+        output.write_line(json.dumps({"id": example.id, "reply": example.sample.messages[-1].content, "images": names}))
+
+
+@export_format("toy-folder", file_name=None)
+def write_folder(examples, output):
+    """A folder with a file an example."""
+    for number, example in enumerate(examples):
+        (output.folder / f"{number}.txt").write_text(example.sample.messages[-1].content)
+'''
+
+
+@pytest.fixture
+def project(tmp_path):
+    filled(tmp_path)
+    (tmp_path / "toy.py").write_text(LINES)
+    return tmp_path
+
+
+def export(project, *arguments):
+    return webgym("export-sharegpt", "run", "-s", 'plugins=["toy.py"]', *arguments, cwd=project)
+
+
+def test_a_format_of_a_plugins_file_writes_lines(project):
+    said = export(project, "--format", "toy-lines")
+    assert said.returncode == 0, said.stderr
+    records = [json.loads(line) for line in said.stdout.splitlines()]
+    assert records and all(set(record) == {"id", "reply", "images"} for record in records)
+    plain = webgym("export-sharegpt", "run", "--format", "jsonl", cwd=project).stdout.splitlines()
+    assert [record["id"] for record in records] == [json.loads(line)["id"] for line in plain]
+
+
+def test_a_format_that_makes_a_folder_gets_one(project):
+    assert "makes a folder" in export(project, "--format", "toy-folder").stderr
+    said = export(project, "--format", "toy-folder", "-o", "made")
+    assert said.returncode == 0, said.stderr
+    described = json.loads((project / "made" / "export.json").read_text())
+    assert described["records"] == len(list((project / "made").glob("*.txt"))) > 0
+
+
+def test_a_format_is_named_by_its_place_too(project):
+    said = webgym("export-sharegpt", "run", "--format", "toy.py:write", cwd=project)
+    assert said.returncode == 0, said.stderr
+
+
+def test_an_unknown_format_is_refused_with_those_that_there_are(project):
+    said = webgym("export-sharegpt", "run", "--format", "csv", cwd=project)
+    assert (said.returncode, "there is no export format 'csv'" in said.stderr) == (2, True)
+    assert all(name in said.stderr for name in FORMATS.builtin)
+
+
+@pytest.mark.parametrize("name", FORMATS.builtin)
+def test_every_built_in_format_describes_itself(name):
+    item = FORMATS.find(name)
+    assert (item.name, bool(item.description)) == (name, True)
+    with pytest.raises(UsageError):
+        item.refuse(ExportOptions(name, copy_images="x", embed_images=True))

@@ -1,0 +1,134 @@
+"""Export formats by name: what a format is, the decorator that registers one, and the registry."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from webgym_cli.errors import UsageError
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
+from webgym_cli.prepare.sft.conversations import Example
+from webgym_cli.records.dataset import TRAIN
+from webgym_cli.util.registry import Registry
+
+
+class ExportOutput(Protocol):
+    """What a format writes to. Every image of an example is known to be there and whole before the format gets it."""
+
+    @property
+    def options(self) -> ExportOptions:
+        """The options of the command line."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Where a format without a `file_name` puts its files; it takes its name when all is written."""
+        ...
+
+    def write_line(self, line: str) -> None:
+        """Append a line, given without its end, to the file or the stream."""
+        ...
+
+    def image_path(self, sha256: str) -> str:
+        """Return a screenshot's path: absolute, or relative to the exported folder where it lies in there."""
+        ...
+
+    def image_name(self, sha256: str) -> str:
+        """Return the name of a screenshot's file: `<sha256>.png` or `.webp`."""
+        ...
+
+    def image_url(self, sha256: str) -> str:
+        """Return a screenshot as a `file:` URL, or with --embed-images as a data URL."""
+        ...
+
+    def image_bytes(self, sha256: str) -> bytes:
+        """Return a screenshot's content, PNG or WebP."""
+        ...
+
+
+WriteExamples = Callable[[Iterator[Example], ExportOutput], None]
+"""Writes all examples. They come one by one as they are read: hold no more than a few."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFormat:
+    """One form of exported records."""
+
+    name: str
+    description: str
+    """The first line of its docstring."""
+    write: WriteExamples
+    file_name: str | None
+    """The data's file within an exported folder; None: the format makes a folder of files of its own."""
+    embeds_images: bool
+    """Whether it can hold the images as data URLs (--embed-images)."""
+    objectives: frozenset[ExportObjective]
+    """What it has a form for."""
+    dataset_entry: Mapping[str, Any] | None
+    """Its entry in LLaMA-Factory's `dataset_info.json` for `sft`; None: LLaMA-Factory can't read it."""
+
+    def refuse(self, options: ExportOptions) -> None:
+        """Raise `UsageError` for options that it has no use for."""
+        if options.objective not in self.objectives:
+            raise UsageError(
+                f"--format {self.name} has no form for --objective {options.objective}", hint="--format messages"
+            )
+        if options.embed_images and not self.embeds_images:
+            raise UsageError(
+                f"--embed-images belongs to --format openai, not {self.name}; hf and webdataset always hold the images"
+            )
+        if options.copy_images and self.file_name is None:
+            raise UsageError("--copy-images: the images are inside the records already")
+
+    def build_dataset_info(self, objective: ExportObjective) -> dict[str, Any] | None:
+        """Return LLaMA-Factory's registry of an exported folder."""
+        if self.dataset_entry is None:
+            return None
+        entry: dict[str, Any] = {"file_name": self.file_name, **self.dataset_entry}
+        if objective is ExportObjective.DPO:
+            entry["ranking"] = True
+            entry["columns"] = {**entry["columns"], "chosen": "chosen", "rejected": "rejected"}
+        if objective is ExportObjective.KTO:
+            entry["columns"] = {**entry["columns"], "kto_tag": "kto_tag"}
+        return {TRAIN: entry}
+
+
+def export_format(
+    name: str,
+    *,
+    file_name: str | None = "train.jsonl",
+    embeds_images: bool = False,
+    objectives: frozenset[ExportObjective] = frozenset(ExportObjective),
+    dataset_entry: Mapping[str, Any] | None = None,
+) -> Callable[[WriteExamples], ExportFormat]:
+    """Make an export format of a function that writes examples, and register it unless it is built in."""
+
+    def decorate(write: WriteExamples) -> ExportFormat:
+        description = inspect.cleandoc(write.__doc__ or "").partition("\n")[0]
+        item = ExportFormat(name, description, write, file_name, embeds_images, objectives, dataset_entry)
+        return item if name in FORMATS.builtin else FORMATS.register(name, item)
+
+    return decorate
+
+
+_PACKAGE = "webgym_cli.prepare.export"
+FORMATS: Registry[ExportFormat] = Registry(
+    noun="export format",
+    setting="--format",
+    entry_point_group="webgym.export_formats",
+    package="webgym_cli.prepare.export.registry",
+    item_type=ExportFormat,
+    usage='from webgym_cli.prepare.export.registry import export_format, and put @export_format("name") over it',
+    builtin={
+        "json": f"{_PACKAGE}.formats:write_json_array",
+        "jsonl": f"{_PACKAGE}.formats:write_json_lines",
+        "messages": f"{_PACKAGE}.formats:write_messages",
+        "openai": f"{_PACKAGE}.formats:write_openai",
+        "hf": f"{_PACKAGE}.shards:write_parquet",
+        "webdataset": f"{_PACKAGE}.shards:write_tar",
+    },
+)
+"""The formats of `webgym export-sharegpt --format`."""
