@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 import httpx
 import openai
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -109,11 +110,7 @@ class ChatClient:
         self._settings = settings
         self._limit_name = _SHORT_NAME
         self._slots = asyncio.Semaphore(settings.concurrency)
-        self._client = openai.AsyncOpenAI(
-            base_url=settings.base_url,
-            api_key=api_key(settings.api_key_env_var),
-            timeout=settings.timeout,
-        )
+        self._client = openai_client(settings.base_url, api_key(settings.api_key_env_var), settings.timeout)
 
     async def ask(
         self,
@@ -172,6 +169,17 @@ class ChatClient:
         elif settings.structured_output == "json_object":
             parameters["response_format"] = {"type": "json_object"}
         return parameters
+
+
+def openai_client(
+    base_url: str, key: str, timeout: float, *, retries: int = 2, max_answer: int = MAX_ANSWER
+) -> openai.AsyncOpenAI:
+    """Return a client of a server that is not trusted; `timeout` is the deadline of a whole request, in seconds."""
+    # the library's newer versions take this kind of client too, but don't declare it
+    http_client = cast("Any", BoundedClient(max_answer=max_answer))
+    return openai.AsyncOpenAI(
+        base_url=base_url, api_key=key or _NO_KEY, timeout=timeout, max_retries=retries, http_client=http_client
+    )
 
 
 def require_address(section: str, base_url: str, hint: str) -> None:
@@ -256,6 +264,8 @@ def _excerpt(text: str) -> str:
 def reason_of(error: Exception, secret: str = _NO_KEY) -> str:
     """Return an error in one line, without the key."""
     text = " ".join(str(error).split()) or type(error).__name__
-    if secret != _NO_KEY:
+    if isinstance(error, openai.APIConnectionError) and str(error.__cause__ or ""):
+        text = f"{text} {' '.join(str(error.__cause__).split())}"  # its own message has no reason
+    if secret and secret != _NO_KEY:
         text = text.replace(secret, "[key]")  # some servers repeat the key that they refuse
     return text[:300]

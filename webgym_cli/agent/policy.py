@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import openai
 
+from webgym_cli.agent.chat import openai_client, reason_of
 from webgym_cli.agent.chat_request import EncodedImages, request_body
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reasoning import rejoined
@@ -18,9 +19,8 @@ from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling
 from webgym_cli.records.trajectory import Generation
+from webgym_cli.util.http_client import BoundedClient
 
-_REASON = 300
-"""Characters of a server's words that are kept."""
 PROBE_TIMEOUT = 10.0
 """Deadline of the questions whether a server is vLLM and whether it is healthy, in seconds."""
 _PASSING = (408, 409, 429)
@@ -62,12 +62,7 @@ class ChatPolicy:
         self._settings = settings
         self._logprobs = logprobs
         self._images = images
-        self._client = openai.AsyncOpenAI(
-            base_url=base_url,
-            api_key=api_key or "none",
-            timeout=limits.policy_timeout,
-            max_retries=limits.policy_retries,
-        )
+        self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=limits.policy_retries)
         self._is_vllm: bool | None = None
         self._secret = api_key
 
@@ -81,7 +76,12 @@ class ChatPolicy:
             return _reply(await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body))
         except openai.APIError as error:
             raise self._failed(_kind(error), error) from error
-        except (AttributeError, TypeError, ValueError) as error:  # whatever listens there, it is no chat server
+        except (
+            AttributeError,
+            TypeError,
+            ValueError,
+            RecursionError,
+        ) as error:  # no chat server
             raise self._failed(FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: ") from error
 
     async def healthy(self) -> bool:
@@ -90,7 +90,7 @@ class ChatPolicy:
         headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
         try:
             url = f"{base.removesuffix('/v1')}/health" if await self._knows_vllm() else f"{base}/models"
-            async with httpx.AsyncClient(timeout=PROBE_TIMEOUT, headers=headers) as client:
+            async with BoundedClient(timeout=PROBE_TIMEOUT, headers=headers) as client:
                 answer = await client.get(url)
         except (httpx.HTTPError, BoundaryError):
             return False
@@ -120,11 +120,9 @@ class ChatPolicy:
         await self._client.close()
 
     def _failed(self, kind: FailureKind, error: Exception, what: str = "") -> BoundaryError:
-        reason = _reason(error)
-        if self._secret:
-            reason = reason.replace(self._secret, "[key]")  # some servers repeat the key that they refuse
+        reason = reason_of(error, self._secret)
         astray = isinstance(error, openai.APIStatusError) and error.status_code in _ASTRAY
-        return (AstrayError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason[:_REASON]}")
+        return (AstrayError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
 
     async def _parameters(self, *, greedy: bool) -> dict[str, Any]:
         is_vllm = await self._knows_vllm()
@@ -149,7 +147,7 @@ class ChatPolicy:
         if self._is_vllm is None:
             root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
             try:
-                async with httpx.AsyncClient(timeout=PROBE_TIMEOUT) as client:
+                async with BoundedClient(timeout=PROBE_TIMEOUT) as client:
                     answer = await client.get(f"{root}/version")
                 self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
             except httpx.HTTPError as error:
@@ -196,7 +194,3 @@ def _text(choice: Any) -> str:
     if isinstance(thought, str) and thought:
         return rejoined(thought, content, truncated=choice.finish_reason == "length")
     return content or ""
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -11,14 +11,15 @@ from typing import Any
 
 import openai
 
+from webgym_cli.agent.chat import openai_client, reason_of
 from webgym_cli.errors import WebGymError
 
 HINT = (
     "run the same command again: what was scored stays. A server whose GPU ran out of memory: "
     "-s serve.max_num_batched_tokens=2048"
 )
-_REASON = 300
-"""Characters of a server's words that are kept."""
+MAX_PROMPT_ANSWER = 64 * 2**20
+"""Largest answer in bytes: it has an entry for each token of the prompt."""
 _REFUSED = (400, 413)
 """Statuses of a server that takes others all the same."""
 
@@ -34,8 +35,7 @@ class PromptLogprobs:
         self._secret = api_key
         self._asked = 0
         self._clients = [
-            openai.AsyncOpenAI(base_url=url, api_key=api_key or "none", timeout=timeout, max_retries=retries)
-            for url in base_urls
+            openai_client(url, api_key, timeout, retries=retries, max_answer=MAX_PROMPT_ANSWER) for url in base_urls
         ]
 
     async def of(self, prompt: Sequence[int], response: Sequence[int]) -> list[float] | None:
@@ -69,11 +69,7 @@ class PromptLogprobs:
 
     def _failed(self, client: openai.AsyncOpenAI, error: Exception) -> WebGymError:
         where = f"{client.base_url}".rstrip("/")
-        return WebGymError(f"{where}: no log-probabilities of a prompt: {self._reason(error)}", hint=HINT)
-
-    def _reason(self, error: Exception) -> str:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return (reason.replace(self._secret, "[key]") if self._secret else reason)[:_REASON]
+        return WebGymError(f"{where}: no log-probabilities of a prompt: {reason_of(error, self._secret)}", hint=HINT)
 
 
 def _logprobs(answer: Any, response: Sequence[int]) -> list[float]:

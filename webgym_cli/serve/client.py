@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from webgym_cli.util.http_client import BoundedClient
+
 HEALTH_TIMEOUT = 5.0
 """Deadline of one health check, in seconds."""
 CALL_TIMEOUT = 120.0
@@ -60,7 +62,7 @@ class ServerClient:
     def __init__(self, root: str, model: str) -> None:
         """`root` is the server's URL without `/v1`."""
         # a proxy from the environment must not stand between us and our own server
-        self._http = httpx.AsyncClient(base_url=root, timeout=CALL_TIMEOUT, trust_env=False)
+        self._http = BoundedClient(base_url=root, timeout=CALL_TIMEOUT, trust_env=False)
         self._model = model
 
     async def __aenter__(self) -> ServerClient:

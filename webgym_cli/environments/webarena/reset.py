@@ -15,6 +15,7 @@ from webgym_cli.errors import BoundaryError, JobError
 from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.util.http_client import BoundedClient
 
 _LOOK_AGAIN = 0.5
 """Seconds between two looks whether the site answers."""
@@ -31,7 +32,7 @@ async def reset_site(site: WebArenaSite, known: SiteSettings, seconds: float, lo
     try:
         async with asyncio.timeout(seconds):
             if hook.startswith(("http://", "https://")):
-                await _post(site, hook)
+                await _post(site, hook, seconds)
             else:
                 await _run(site, hook, log)
             await _answers(known.url)
@@ -40,9 +41,9 @@ async def reset_site(site: WebArenaSite, known: SiteSettings, seconds: float, lo
         raise _failed(site, f"took longer than {seconds:g} s", hint) from None
 
 
-async def _post(site: WebArenaSite, address: str) -> None:
+async def _post(site: WebArenaSite, address: str, seconds: float) -> None:
     try:
-        async with httpx.AsyncClient(timeout=None, trust_env=False, follow_redirects=True) as client:
+        async with BoundedClient(timeout=seconds, trust_env=False) as client:
             response = await client.post(address)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise _failed(site, f"{address} can't be reached: {error or type(error).__name__}") from error
@@ -67,9 +68,9 @@ async def _run(site: WebArenaSite, command: str, log: Path) -> None:
 
 async def _answers(url: str) -> None:
     """Wait until a site answers with a status below 500; for one without an address, not at all."""
-    async with httpx.AsyncClient(timeout=_LONGEST_LOOK, trust_env=False) as client:
+    async with BoundedClient(timeout=_LONGEST_LOOK, trust_env=False) as client:
         while url:
-            with suppress(httpx.TransportError):
+            with suppress(httpx.HTTPError):
                 if (await client.get(url)).status_code < 500:
                     return
             await asyncio.sleep(_LOOK_AGAIN)  # nobody tells that a site is up

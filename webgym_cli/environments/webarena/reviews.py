@@ -13,6 +13,7 @@ from webgym_cli.environments.webarena.login import find_account, read_password
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.util.http_client import BoundedClient
 
 _TOKEN = "/rest/default/V1/integration/admin/token"
 _REVIEWS = "/rest/default/V1/products/{sku}/reviews"
@@ -37,7 +38,7 @@ async def fetch_newest_review(settings: Settings, sku: str) -> LatestReview | No
     known = find_account(settings, WebArenaSite.SHOPPING_ADMIN)
     login = {"username": known.account, "password": read_password(WebArenaSite.SHOPPING_ADMIN, known)}
     try:
-        async with httpx.AsyncClient(timeout=limit, trust_env=False, follow_redirects=True) as client:
+        async with BoundedClient(timeout=limit, trust_env=False) as client:
             token = (await client.post(f"{shop}{_TOKEN}", json=login)).raise_for_status().json()
             address = f"{shop}{_REVIEWS.format(sku=quote(sku, safe=''))}"
             answer = await client.get(address, headers={"Authorization": f"Bearer {token}"})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import openai
 
-from webgym_cli.agent.chat import api_key, reason_of, require_address
+from webgym_cli.agent.chat import api_key, openai_client, reason_of, require_address
 from webgym_cli.agent.orm_prompt import OrmPrompt
 from webgym_cli.agent.orm_tokens import WITHOUT_THOUGHT, FileTokens, OrmError, ServerTokens, Tokens, chat_of, fit
 from webgym_cli.config.orm import OrmSettings
@@ -42,11 +43,8 @@ class OrmClient:
         require_address("orm", settings.base_url, HINT)
         self._settings = settings
         self._root = settings.base_url.rstrip("/").removesuffix("/v1")
-        self._client = openai.AsyncOpenAI(
-            base_url=settings.base_url,
-            api_key=api_key(settings.api_key_env_var),
-            timeout=settings.timeout,
-            max_retries=settings.retries,
+        self._client = openai_client(
+            settings.base_url, api_key(settings.api_key_env_var), settings.timeout, retries=settings.retries
         )
         self._tokens: Tokens | None = None
         self._begin: dict[str, frozenset[int]] = {}
@@ -139,7 +137,7 @@ class OrmClient:
         except openai.APIError as error:
             where = f"{self._root}: {reason_of(error, self._client.api_key)}"
             raise OrmError(where, unavailable=True) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise OrmError(f"{self._root}: the answer is no JSON: {reason_of(error)}", unavailable=True) from error
 
 
@@ -148,9 +146,9 @@ def served_model(settings: OrmSettings) -> str:
     require_address("orm", settings.base_url, HINT)
     key = api_key(settings.api_key_env_var)
     try:
-        with openai.OpenAI(base_url=settings.base_url, api_key=key, timeout=settings.timeout) as client:
-            names = [model.id for model in client.models.list()]
-    except (openai.APIError, httpx.HTTPError, ValueError, AttributeError, TypeError) as error:
+        with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already
+            names = thread.submit(lambda: asyncio.run(_list_models(settings, key))).result()
+    except (openai.APIError, httpx.HTTPError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise WebGymError(
             f"orm.base_url: {settings.base_url} does not tell its models: {reason_of(error, key)}",
             hint="start the server, or name the model: -s orm.model=NAME",
@@ -161,3 +159,8 @@ def served_model(settings: OrmSettings) -> str:
             hint="choose one: -s orm.model=NAME",
         )
     return names[0]
+
+
+async def _list_models(settings: OrmSettings, key: str) -> list[str]:
+    async with openai_client(settings.base_url, key, settings.timeout) as client:
+        return [model.id async for model in client.models.list()]

@@ -1,0 +1,90 @@
+"""An HTTP client for servers that are not trusted: answers are bounded in size and time, redirects are not followed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from typing import Any
+
+import httpx
+
+MAX_ANSWER = 16 * 2**20
+"""Largest answer in bytes, before and after decompression."""
+DEFAULT_TIMEOUT = 600.0
+"""Deadline of a request that names none, in seconds."""
+_LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
+_GZIP = 32 + zlib.MAX_WBITS
+"""Window size with which zlib reads the format, gzip or zlib, from the header."""
+
+
+class BoundedClient(httpx.AsyncClient):
+    """An `httpx.AsyncClient` whose `send` returns whole answers only.
+
+    `timeout` is the deadline of a whole request, from the connection to the last byte of the answer: httpx alone starts
+    it anew with each byte. A redirect is returned as such; its body has the target. Raises what httpx does:
+    `ReadTimeout` past the deadline, `DecodingError` for an answer that is too large or in an unknown encoding.
+    """
+
+    def __init__(self, *, max_answer: int = MAX_ANSWER, **options: Any) -> None:
+        defaults: dict[str, Any] = {"limits": _LIMITS, "timeout": DEFAULT_TIMEOUT}
+        super().__init__(**defaults | options)
+        # others (br, zstd) could only be unpacked without a limit
+        self.headers["Accept-Encoding"] = "gzip, deflate"
+        self._max_answer = max_answer
+
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """Send a request and read its answer; `stream` and `follow_redirects` are without effect."""
+        _hide_password(request)
+        given = request.extensions.get("timeout", {}).values()
+        deadline = max((seconds for seconds in given if seconds is not None), default=DEFAULT_TIMEOUT)
+        try:
+            async with asyncio.timeout(deadline):
+                answer = await super().send(request, **options | {"stream": True, "follow_redirects": False})
+                try:
+                    content = await _read(answer, self._max_answer)
+                finally:
+                    await answer.aclose()
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(f"no whole answer within {deadline:g} s", request=request) from error
+        if answer.is_redirect:
+            content = _refuse_redirect(answer)
+        dropped = ("content-encoding", "content-length", "transfer-encoding")
+        headers = [(name, value) for name, value in answer.headers.multi_items() if name not in dropped]
+        whole = httpx.Response(answer.status_code, headers=headers, content=content, request=request)
+        whole.elapsed = answer.elapsed
+        return whole
+
+
+async def _read(answer: httpx.Response, limit: int) -> bytes:
+    encoding = answer.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "x-gzip", "deflate", ""):
+        raise httpx.DecodingError(f"the answer is in the encoding {encoding[:40]!r}, which was not asked for")
+    unpacker = None if encoding in ("identity", "") else zlib.decompressobj(_GZIP)
+    content, received = bytearray(), 0
+    async for part in answer.aiter_raw():
+        received += len(part)
+        try:
+            # one byte more than allowed shows that there is more, and is all that is ever unpacked of it
+            content += part if unpacker is None else unpacker.decompress(part, limit + 1 - len(content))
+        except zlib.error as error:
+            raise httpx.DecodingError(f"the answer can't be unpacked: {error}") from error
+        if max(received, len(content)) > limit:
+            raise httpx.DecodingError(f"the answer is larger than {limit} bytes")
+    if unpacker is not None and received and not unpacker.eof:
+        raise httpx.DecodingError("the answer can't be unpacked: its end is missing")
+    return bytes(content)
+
+
+def _refuse_redirect(answer: httpx.Response) -> bytes:
+    target = answer.next_request.url if answer.next_request else None
+    where = target.copy_with(userinfo=b"", query=None, fragment=None) if target else "elsewhere"
+    return json.dumps({"error": {"message": f"it redirects to {where}, which is not followed"}}).encode()
+
+
+def _hide_password(request: httpx.Request) -> None:
+    """Move a URL's user and password into a header: httpx writes URLs into its log."""
+    if request.url.userinfo:
+        auth = httpx.BasicAuth(request.url.username, request.url.password)
+        request.headers["Authorization"] = next(auth.auth_flow(request)).headers["Authorization"]
+        request.url = request.url.copy_with(userinfo=b"")
