@@ -8,7 +8,7 @@ import pytest
 
 from tests.inspect.buffers import attempt, made
 from webgym_cli.errors import UsageError
-from webgym_cli.inspect.diff import Side, compare
+from webgym_cli.inspect.diff import ComparedIteration, diff_iterations
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.query import open_index
 
@@ -16,10 +16,10 @@ from webgym_cli.store.index.query import open_index
 def compared(first, second, split=Split.TEST, iterations=(0, 1)):
     with ExitStack() as stack:
         sides = [
-            Side(run, stack.enter_context(open_index(run)), iteration)
+            ComparedIteration(run, stack.enter_context(open_index(run)), iteration)
             for run, iteration in zip((first, second), iterations, strict=True)
         ]
-        return compare(*sides, split)
+        return diff_iterations(*sides, split)
 
 
 def test_episodes_of_the_same_task_and_seed_are_paired(tmp_path):

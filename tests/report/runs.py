@@ -9,7 +9,7 @@ from typing import Any
 from tests.inspect.buffers import attempt
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.report.compare import Side, compare
+from webgym_cli.report.compare import ComparedRun, compare_runs
 from webgym_cli.report.facts import gather_facts
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
@@ -45,4 +45,4 @@ def facts(run: RunDir, gpus: int = 1, price: float | None = None) -> dict[str, A
 def compared(first: RunDir, second: RunDir) -> dict[str, Any]:
     """Return what a comparison tells of two runs."""
     with open_index(first) as one, open_index(second) as other:
-        return compare(Side(first, one), Side(second, other))
+        return compare_runs(ComparedRun(first, one), ComparedRun(second, other))

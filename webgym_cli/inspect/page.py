@@ -1,18 +1,10 @@
-"""An episode as one HTML page that needs nothing else: no network, no script, no other file.
-
-What pages and models wrote is text in it, never markup: the template escapes everything, and a content security
-policy lets nothing run or load but the images and the one style sheet that stand in the page itself.
-"""
+"""An episode as one HTML page, with every step's screenshot, action and prompt."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from webgym_cli.agent.prompt import Prompt, pieces, render_step
 from webgym_cli.agent.prompt_template import described
@@ -22,9 +14,7 @@ from webgym_cli.inspect.action_markers import ActionMarker, find_target, locate_
 from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
 from webgym_cli.records.trajectory import Screenshot, Step, ToolResult, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from webgym_cli.util.html_page import render_page
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +49,15 @@ class StepView:
 
 def render_episode_page(told: EpisodeView, store: ScreenshotStore, scale: float = 1.0) -> bytes:
     """Return the page in UTF-8. `scale`: screenshot pixels per CSS pixel. A lost screenshot is named in its place."""
-    style = _part("episode.css")
-    text = _template().render(
+    return render_page(
+        Path(__file__).parent,
+        "episode.html",
+        style="episode.css",
         told=told,
         trajectory=told.trajectory,
         judgements=[(said, list(list_verdicts(said))) for said in reversed(told.judgements)],
-        steps=list(_views(told.trajectory, store, scale)),
-        style=style,
-        style_digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        steps=list(_build_step_views(told.trajectory, store, scale)),
     )
-    return text.encode(errors="replace")
 
 
 def describe_action(step: Step) -> str:
@@ -79,12 +68,12 @@ def describe_action(step: Step) -> str:
     return describe(step.action) + (f" - {described(element)}" if element else "")
 
 
-def _views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[StepView]:
+def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[StepView]:
     for step in trajectory.steps:
-        image, missing = _image(step.observation.screenshot, store)
+        image, missing = _load_image(step.observation.screenshot, store)
         thought, said = split_thought(step.response, thinking=trajectory.prompt.thinking)
         prompt = render_step(trajectory, step.index)
-        pictures = _named(trajectory, step, prompt)
+        pictures = _name_pictures(trajectory, step, prompt)
         turns = tuple(
             MessageView(message.role, tuple(next(pictures) if text is None else text for text in pieces(message)))
             for message in prompt.messages
@@ -93,7 +82,7 @@ def _views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iter
             step=step,
             image=image,
             missing=missing,
-            results=tuple((result, *_image(result.image, store)) for result in step.observation.results),
+            results=tuple((result, *_load_image(result.image, store)) for result in step.observation.results),
             mark=locate_marker(step, scale),
             action=describe_action(step),
             thought=thought.strip(),
@@ -103,14 +92,14 @@ def _views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iter
         )
 
 
-def _named(trajectory: Trajectory, step: Step, prompt: Prompt) -> Iterator[str]:
+def _name_pictures(trajectory: Trajectory, step: Step, prompt: Prompt) -> Iterator[str]:
     """Return words for the pictures of a prompt, in order."""
     if trajectory.prompt.tools is not None:
         return (f"[image {number}]" for number in range(1, len(prompt.images) + 1))
     return (f"[screenshot of step {number}]" for number in range(step.index + 1 - len(prompt.images), step.index + 1))
 
 
-def _image(shot: Screenshot | None, store: ScreenshotStore) -> tuple[str, str]:
+def _load_image(shot: Screenshot | None, store: ScreenshotStore) -> tuple[str, str]:
     """Return a picture as a data URL, or else why it can't be shown; nothing where there is none."""
     if shot is None:
         return "", ""
@@ -119,15 +108,3 @@ def _image(shot: Screenshot | None, store: ScreenshotStore) -> tuple[str, str]:
     except StoreError as error:
         return "", str(error)
     return data_url(content), ""
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_part("episode.html"))
-
-
-def _part(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")

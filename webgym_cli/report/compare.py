@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
-from webgym_cli.records.statistics import difference, mcnemar
+from webgym_cli.records.statistics import difference
 from webgym_cli.report.facts import describe_run
 from webgym_cli.report.success import SERIES, read_failures, read_points
+from webgym_cli.store.index.paired import Change, compute_p_value, count_changes, join_cases, read_cases
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
 
 LEVEL = 0.05
 """A p-value below it counts as telling; the intervals are those of 95 %."""
-SOLVED = 0.5
-"""A case of several scored attempts is solved when at least this share of them succeeded."""
-
-_CASES = """
-SELECT task_key, seed, avg(success::INTEGER) AS rate FROM trajectories
-WHERE split = 'test' AND policy <> 'oracle' AND iteration = ? AND success IS NOT NULL
-GROUP BY task_key, seed ORDER BY task_key, seed
-"""
-"""The scored cases of a test iteration: the same task with the same seed is the same case in every run."""
+_SCORED = "split = 'test' AND policy <> 'oracle' AND iteration = ? AND success IS NOT NULL"
+"""The test episodes that are paired: only test episodes are the same in every iteration."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedRun:
     """One of the two runs."""
 
     run: RunDir
@@ -38,7 +29,10 @@ class Side:
     """The run's."""
 
 
-def compare(first: Side, second: Side) -> dict[str, Any]:
+_Runs = tuple[ComparedRun, ComparedRun]
+
+
+def compare_runs(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
     """Return the comparison as one JSON object. Rates and differences are shares of 1. Raises `StoreError`."""
     sides = (first, second)
     counted = [_points(side.index) for side in sides]
@@ -72,7 +66,7 @@ def _pairs_of_iterations(counted: list[dict[tuple[str, int], Any]], series: str)
     return pairs
 
 
-def _row(sides: tuple[Side, Side], counted: list[Any], series: str, iterations: tuple[int, int]) -> dict[str, Any]:
+def _row(sides: _Runs, counted: list[Any], series: str, iterations: tuple[int, int]) -> dict[str, Any]:
     """Return how one iteration of the first run compares with one of the second.
 
     `method` is `paired` where both were asked the same test tasks with the same seeds, else `independent`, or None
@@ -99,18 +93,13 @@ def _told(point: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if point is None else {name: point[name] for name in names}
 
 
-def _paired(sides: tuple[Side, Side], iterations: tuple[int, int]) -> dict[str, Any] | None:
+def _paired(sides: _Runs, iterations: tuple[int, int]) -> dict[str, Any] | None:
     """Return what the second side gained and lost on the cases of both, by McNemar's exact test; None without any."""
-    pairs = gained = lost = 0
-    for before, after in _both(
-        *(_cases(side, at, n) for n, (side, at) in enumerate(zip(sides, iterations, strict=True)))
-    ):
-        pairs += 1
-        gained += after and not before
-        lost += before and not after
-    if not pairs:
+    cases = (read_cases(side.index, _SCORED, [at]) for side, at in zip(sides, iterations, strict=True))
+    counts = count_changes((before, after) for before, after in join_cases(*cases) if before and after)
+    if not (pairs := sum(counts.values())):
         return None
-    p_value = mcnemar(gained, lost)
+    gained, lost, p_value = counts[Change.GAINED], counts[Change.LOST], compute_p_value(counts)
     return {
         "method": "paired",
         "pairs": pairs,
@@ -120,23 +109,6 @@ def _paired(sides: tuple[Side, Side], iterations: tuple[int, int]) -> dict[str, 
         "p_value": float(f"{p_value:.4g}"),
         "significant": p_value < LEVEL,
     }
-
-
-_Case = tuple[str, int, int, bool]
-"""The task's key, the seed, which side, and whether it was solved."""
-
-
-def _cases(side: Side, iteration: int, number: int) -> Iterator[_Case]:
-    for row in side.index.rows(_CASES, [iteration]):
-        yield row["task_key"], row["seed"], number, row["rate"] >= SOLVED
-
-
-def _both(first: Iterator[_Case], second: Iterator[_Case]) -> Iterator[tuple[bool, bool]]:
-    """Yield whether each case of both sides was solved by the first and by the second. Both come in the same order."""
-    for _, cases in groupby(heapq.merge(first, second), key=lambda case: case[:2]):
-        solved = [case[3] for case in cases]
-        if len(solved) == 2:
-            yield solved[0], solved[1]
 
 
 def _apart(first: tuple[int, int], second: tuple[int, int]) -> dict[str, Any]:

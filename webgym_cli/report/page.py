@@ -1,19 +1,11 @@
-"""A report, or a comparison, as one HTML page that needs nothing else: no network, no other file.
-
-What pages and models wrote is text in it, never markup: the templates escape everything, and a content security
-policy lets nothing run or load but the one script, the one style sheet and the images that stand in the page itself.
-The script filters the episodes; without it all of them are shown.
-"""
+"""A report, or a comparison, as one HTML page. The script filters the episodes; without it all of them are shown."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webgym_cli.report.charts import draw_swatch, format_percent
 from webgym_cli.report.facts import find_newest_test
@@ -21,11 +13,8 @@ from webgym_cli.report.figures import NONE, ReportSection, format_duration, form
 from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
+from webgym_cli.util.html_page import render_page
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-_FOLDER = Path(__file__).parent
 _FILTERS = ("outcome", "iteration", "split", "band")
 """What the episodes can be filtered by, beside words."""
 _LONGEST = 400
@@ -71,38 +60,10 @@ def _tiles(facts: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _render(template: str, **values: Any) -> bytes:
-    style, script = _part("report.css"), _part("filter.js")
-    text = (
-        _environment()
-        .get_template(template)
-        .render(
-            style=style,
-            style_digest=_digest(style),
-            script=script,
-            script_digest=_digest(script),
-            swatch=draw_swatch,
-            **values,
-        )
-    )
-    return text.encode(errors="replace")
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    folder = Path(__file__).parent
+    return render_page(folder, template, style="report.css", script="filter.js", swatch=draw_swatch, **values)
 
 
 def _json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(_FOLDER)
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-
-
-def _part(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")

@@ -42,15 +42,14 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
 
     See also: webgym diff, webgym report.
     """
-    from webgym_cli.report.compare import Side
-    from webgym_cli.report.compare import compare as put_side_by_side
+    from webgym_cli.report.compare import ComparedRun, compare_runs
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
     runs = [open_run(path)[0] for path in (first, second)]
     with ExitStack() as stack:
-        sides = [Side(run, stack.enter_context(open_run_index(run, output))) for run in runs]
-        compared = put_side_by_side(*sides)
+        sides = [ComparedRun(run, stack.enter_context(open_run_index(run, output))) for run in runs]
+        compared = compare_runs(*sides)
     if html is not None:
         _write(compared, html)
         output.note(f"the page: {html}")

@@ -50,15 +50,15 @@ def diff(
 
     See also: webgym compare, webgym show.
     """
-    from webgym_cli.inspect.diff import Side, compare
+    from webgym_cli.inspect.diff import ComparedIteration, diff_iterations
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
     directories = [open_run(path)[0] for path in (run, with_ or run)]
     with ExitStack() as stack:
         indexes = [stack.enter_context(open_run_index(directory, output)) for directory in directories]
-        before, after = map(Side, directories, indexes, (first, second))
-        found = compare(before, after, split)
+        before, after = map(ComparedIteration, directories, indexes, (first, second))
+        found = diff_iterations(before, after, split)
     if json:
         output.data(found)
     else:
