@@ -178,6 +178,9 @@ def test_a_state_that_brings_its_own_methods_is_only_fields():
         b"\x80\x04B\xff\xff\xff\xffx.",
         b"\x80\x02\x8b\xff\xff\xff\x7f\x01.",  # a number of 2 GB
         b"L" + b"9" * 10_000 + b"L\n.",
+        b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7fx.",  # a byte array of 9 exabytes
+        b"c__builtin__\nset\n(N}S'__code__'\nI1\nstb.",  # attributes for what does the work here
+        b"c__builtin__\nset\n}S'__defaults__'\nNsb.",
     ],
 )
 def test_what_is_no_whole_data_is_refused_in_one_line(content, tmp_path):

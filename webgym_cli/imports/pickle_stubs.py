@@ -17,7 +17,7 @@ class PickleRefused(UsageError):
     """A pickle is damaged, too large, or names something that is not data."""
 
 
-class Builds(Protocol):
+class Buildable(Protocol):
     """Something that takes a state, as a record does its fields."""
 
     def build(self, state: Any) -> None:
@@ -109,7 +109,7 @@ def _path(*parts: Any) -> str:
     return str(PurePosixPath(*parts))
 
 
-def entries(pairs: Iterable[Any]) -> dict[Any, Any]:
+def build_dict(pairs: Iterable[Any]) -> dict[Any, Any]:
     """Return a dict of pairs. Raises `PickleRefused` for keys that are more than a text or a number."""
     made = {}
     for key, value in pairs:
@@ -126,7 +126,7 @@ def _listed(items: Any = ()) -> list[Any]:
 
 
 PLAIN: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": lambda pairs=(): entries(_listed(pairs)),
+    "collections.OrderedDict": lambda pairs=(): build_dict(_listed(pairs)),
     "collections.defaultdict": lambda *_: {},
     "builtins.set": _listed,
     "builtins.frozenset": _listed,
