@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import ssl
+
 import hypothesis.internal.observability  # noqa: F401  its plugin imports it last, when Python 3.11 may refuse to
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,16 +28,29 @@ def untracked():
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch):
     """No setting of the person who runs the tests reaches them."""
-    import os
-
     for name in list(os.environ):
         if name.startswith("WEBGYM_") and name != "WEBGYM_HOME":
             monkeypatch.delenv(name)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_certificate_store():
+    """Every HTTP client reads the certificates anew, 40 ms each time; none of the tests' servers has one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
+        yield
+
+
+def pytest_configure(config):
+    if os.environ.get("SECONDS_OF_TESTS") and not hasattr(config, "workerinput"):
+        from tests.shares import Stopwatch
+
+        config.pluginmanager.register(Stopwatch())
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Where several processes run the tests (`-n 2`), this is who gets which."""
+    """Say which of several processes (`-n 2`) runs which tests."""
     from tests.shares import Shares
 
     return Shares(config, log)

@@ -1,27 +1,64 @@
-"""How the processes of `make test` share the tests: files whole, and those of the real stack one after the other."""
+"""How the processes of `make test` share the tests: files whole, the longest first, by the seconds measured before."""
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[1]
-STACK = "the real stack"
+SECONDS = Path(__file__).with_name("seconds.json")
+"""Seconds of each file that takes more than `LEAST`, as `SECONDS_OF_TESTS=1 make test` wrote them."""
+LEAST = 5.0
+SERVER = "files that use one vLLM server"
 
 
 class Shares(LoadScopeScheduling):
-    """A file's tests, with what they have in common, run in one process. vLLM and the trainers take all cores and lock
-    what they build, so that no two processes have files of the real stack."""
+    """A file's tests, with what they have in common, run in one process; so do all files that use the fixture
+    `policy_server`, which takes half a minute to start."""
 
     def _split_scope(self, nodeid: str) -> str:
         """Return what is run in one process together with this test."""
         file = nodeid.split("::", 1)[0]
-        return STACK if runs_the_stack(file) else file
+        return SERVER if uses_the_server(file) else file
+
+    def _assign_work_unit(self, node: object) -> None:
+        """Give a process the longest share that is left."""
+        longest = max(self.workqueue, key=lambda scope: expected_seconds(scope, self.workqueue[scope]))
+        self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
 
 
 @cache
-def runs_the_stack(file: str) -> bool:
-    """Return whether any of a file's tests has the marker `stack`."""
-    return "mark.stack" in (ROOT / file).read_text(encoding="utf-8")
+def uses_the_server(file: str) -> bool:
+    """Return whether any of a file's tests wants the server that all share."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return "policy_server" in text and "mark.stack" in text
+
+
+@cache
+def measured() -> dict[str, float]:
+    return json.loads(SECONDS.read_text(encoding="utf-8"))
+
+
+def expected_seconds(scope: str, tests: dict[str, bool]) -> float:
+    """Return what a share takes; a file that isn't in the table takes little, the more tests the more."""
+    files = {nodeid.split("::", 1)[0] for nodeid in tests}
+    return sum(measured().get(file, 0.0) for file in files) + len(tests) / 1000
+
+
+class Stopwatch:
+    """Adds up how long each file's tests took, set-up and teardown included."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: object) -> None:
+        self._seconds[report.nodeid.split("::", 1)[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        long = {file: round(seconds) for file, seconds in sorted(self._seconds.items()) if seconds > LEAST}
+        SECONDS.write_text(json.dumps(long, indent=2) + "\n", encoding="utf-8")

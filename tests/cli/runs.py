@@ -1,9 +1,8 @@
-"""A run that can be prepared without downloads, and webgym as a process on it."""
+"""A run that can be prepared without downloads."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -53,16 +52,6 @@ def filled(folder: Path) -> RunDir:
     solved = [trajectory(number, steps=3, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(4)]
     fill(run, *solved, trajectory(4, outcome=UNSOLVED), trajectory(5, outcome=CRASHED))
     return run
-
-
-def webgym(*arguments: object, cwd: Path, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run webgym to its end, its output into pipes."""
-    import os
-
-    command = [*WEBGYM, *map(str, arguments)]
-    return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, cwd=cwd, timeout=120, env={**os.environ, **environment}
-    )
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.records.made import CRASHED, store_images, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.store.buffer import append
@@ -23,9 +24,7 @@ WEBGYM = [sys.executable, "-m", "webgym_cli"]
 @pytest.fixture
 def webgym(tmp_path):
     def call(*arguments, **options):
-        return subprocess.run(
-            [*WEBGYM, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, timeout=60, **options
-        )
+        return forked.webgym(*arguments, cwd=tmp_path, **options)
 
     return call
 
@@ -64,7 +63,7 @@ def test_a_run_that_is_not_there_is_3_and_names_the_next_command(webgym, argumen
 def test_ids_can_be_piped_on(webgym, run):
     ids = webgym("inspect-buffer", run.root, "--reward", "1", "-q").stdout
     assert ids.split() == ["train-0000-00000", "train-0000-00001"]
-    exported = webgym("export-sharegpt", run.root, "-", "--format", "jsonl", input=ids)
+    exported = webgym("export-sharegpt", run.root, "-", "--format", "jsonl", stdin=ids)
     assert [len(json.loads(line)["images"]) for line in exported.stdout.splitlines()] == [1, 2, 1, 2]
     assert exported.stderr == "4 records\n"
 
@@ -80,7 +79,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(run):
 
 @pytest.mark.parametrize("text", ['{"id": ', "{}", "nosuch"], ids=repr)
 def test_bad_ids_on_stdin_are_2(webgym, run, text):
-    said = webgym("export-sharegpt", run.root, "-", input=text)
+    said = webgym("export-sharegpt", run.root, "-", stdin=text)
     assert said.returncode == 2
     assert "Traceback" not in said.stderr
 

@@ -6,8 +6,9 @@ import re
 import pytest
 import typer.main
 
-from tests.cli.runs import filled, model, tree, webgym
+from tests.cli.runs import filled, model, tree
 from tests.docs.pages import ROOT
+from tests.forked import webgym
 from tests.imports.foreign import agentlab_episode
 from webgym_cli.cli.app import app
 from webgym_cli.store.state import begin

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.cli.runs import WEBGYM, filled, webgym
+from tests.cli.runs import WEBGYM, filled
+from tests.forked import webgym
 from webgym_cli.errors import EXIT_CODES
 from webgym_cli.records.task import Split
 from webgym_cli.store.lock import locked

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from tests.cli.runs import WEBGYM, filled, webgym
+from tests.cli.runs import WEBGYM, filled
+from tests.forked import webgym
 from tests.records.made import shot
 from webgym_cli.store.lock import locked
 from webgym_cli.store.screenshots import ScreenshotStore

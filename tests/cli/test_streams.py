@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from tests.cli.runs import WEBGYM, filled, webgym
+from tests.cli.runs import WEBGYM, filled
+from tests.forked import webgym
 from tests.imports.foreign import agentlab_episode
 
 ESCAPE = "\x1b"

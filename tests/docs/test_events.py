@@ -7,8 +7,9 @@ from collections import defaultdict
 
 import pytest
 
-from tests.cli.runs import filled, webgym
+from tests.cli.runs import filled
 from tests.docs.pages import ROOT
+from tests.forked import webgym
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.rl_data import RlData

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from aiohttp import web
 
-from tests.stack.killing import Command, failures, finished, needs_chromium, trajectories, webgym
+from tests.executable import Command, failures, finished, needs_chromium, trajectories, webgym
 from webgym_cli.rewards.judge.scripted_server import JudgeServer
 
 pytestmark = pytest.mark.browser

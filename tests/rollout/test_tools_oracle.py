@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.cli.runs import model, webgym
+from tests.cli.runs import model
+from tests.forked import webgym
 from webgym_cli.agent.chat_request import EncodedImages, request_body
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tool_calls import parse_calls

@@ -10,9 +10,9 @@ import pytest
 from playwright.async_api import Error
 
 from tests.environments.visits import HASTY, SmallWeb, small_web
+from tests.executable import needs_chromium
 from tests.prepare.buffer import WordTokens, settings
 from tests.rewards.cases import judge_settings
-from tests.stack.killing import needs_chromium
 from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.tools import render_call

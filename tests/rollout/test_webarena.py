@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.environments.visits import HASTY
-from tests.stack.killing import needs_chromium
+from tests.executable import needs_chromium
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.reply import Reply
 from webgym_cli.agent.webrl_forms import render

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.killing import Command, events, finished, needs_chromium, stored, trajectories, webgym
+from tests.executable import Command, events, finished, needs_chromium, stored, trajectories, webgym
 from tests.stack_fixtures import needs
 
 pytestmark = [pytest.mark.stack, pytest.mark.browser, pytest.mark.timeout(1200)]

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.stack.killing import Command, refused, webgym
+from tests.executable import Command, refused, webgym
 from tests.stack_fixtures import needs
 from tests.train.gradient_batch import write_batch
 from tests.train.train_data import prepare, rows, settings_for

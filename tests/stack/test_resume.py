@@ -1,4 +1,4 @@
-"""Killed at any moment, taken up again, and nothing is lost: the executable against its own uninterrupted runs."""
+"""Preparation, training and loop killed at any moment and taken up again: nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,36 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.killing import (
+from tests.executable import (
     Command,
-    content,
     events,
-    failures,
     finished,
-    needs_chromium,
     stored,
-    trajectories,
     webgym,
 )
 
-EPISODES = 60
-ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
+pytestmark = pytest.mark.stack
+
+
 TIMES = re.compile(
     rb"model_\d{8}_\d{6}|webgym-\d{8}_\d{6}|\"created_at\": \"[^\"]*\""
     rb"|\"config_digest\": \"[^\"]*\""  # of train_config.yaml, which names the model and is compared itself
 )
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    return needs_chromium()
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(chromium, tmp_path_factory) -> Path:
-    run = tmp_path_factory.mktemp("uninterrupted") / "run"
-    webgym(run.parent, "rollout", run, *ORACLE)
-    return run
 
 
 @pytest.fixture
@@ -52,68 +37,8 @@ def demonstrated(sft_run, tmp_path) -> Path:
     return run
 
 
-def nothing_owed(run: Path) -> None:
-    plan = json.loads(webgym(run.parent, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text())
-    assert (plan["owed"], plan["given_up"]) == (0, 0)
-    assert not (run / "state.json").exists()
-
-
 def nothing_was_interrupted(run: Path) -> None:
     assert "nothing was interrupted" in webgym(run.parent, "resume", run).err.read_text()
-
-
-@pytest.mark.browser
-def test_a_rollout_killed_three_times_is_the_uninterrupted_one(uninterrupted, tmp_path):
-    run = tmp_path / "run"
-    before = b""
-    arguments: tuple[object, ...] = ("rollout", run, *ORACLE)
-    for lines in (7, 30, 52):
-        command = Command(tmp_path, *arguments)
-        command.until(lambda wanted=lines: stored(run).count(b"\n") >= wanted)
-        assert command.send(signal.SIGKILL) == -signal.SIGKILL
-        kept = stored(run)
-        assert kept.startswith(before)
-        assert lines <= kept.count(b"\n") < EPISODES
-        before = kept
-        arguments = ("resume", run)
-    webgym(tmp_path, *arguments)
-    assert stored(run).startswith(before)
-    assert sorted(finished(run)) == sorted(finished(uninterrupted))
-    assert len(set(finished(run))) == EPISODES
-    assert failures(run) == []
-    assert content(run) == content(uninterrupted)
-    for found in trajectories(run):
-        for step in found["steps"]:
-            name = step["observation"]["screenshot"]["sha256"]
-            assert (run / "screenshots" / name[:2] / f"{name}.png").stat().st_size
-    assert (run / "tasks/train.iteration_0000.jsonl").read_bytes() == (
-        uninterrupted / "tasks/train.iteration_0000.jsonl"
-    ).read_bytes()
-    nothing_owed(run)
-    nothing_was_interrupted(run)
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_rollout_that_is_stopped_keeps_what_was_under_way(uninterrupted, tmp_path, number, status):
-    run = tmp_path / "run"
-    command = Command(tmp_path, "rollout", run, *ORACLE)
-    command.until(lambda: stored(run).count(b"\n") >= 30)
-    # Ctrl-C in a terminal reaches the whole process group
-    assert command.send(number, group=number == signal.SIGINT) == status
-    assert "Traceback" not in command.err.read_text()
-    assert set(failures(run)) == {"cancelled"}
-    assert 1 <= len(failures(run)) <= 4
-    cancelled = {found["episode"] for found in trajectories(run) if found["outcome"]["failure"]}
-    assert cancelled.isdisjoint(finished(run))
-    before = stored(run)
-    plan = json.loads(webgym(tmp_path, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text())
-    assert plan["owed"] == EPISODES - len(finished(run))
-    webgym(tmp_path, "resume", run)
-    assert stored(run).startswith(before)
-    assert sorted(finished(run)) == sorted(finished(uninterrupted))
-    assert content(run) == content(uninterrupted)
-    nothing_owed(run)
 
 
 def dataset(run: Path) -> dict[str, bytes]:
@@ -125,7 +50,6 @@ def raw(run: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (run / "llamafactory_data").iterdir()}
 
 
-@pytest.mark.stack
 @pytest.mark.parametrize("moment", ["drawing", "writing"])
 def test_prepare_killed_half_way_is_the_uninterrupted_one(demonstrated, tmp_path, moment):
     run = demonstrated
@@ -147,7 +71,6 @@ def test_prepare_killed_half_way_is_the_uninterrupted_one(demonstrated, tmp_path
     nothing_was_interrupted(run)
 
 
-@pytest.mark.stack
 def test_a_training_killed_half_way_is_the_uninterrupted_one(sft_run, demonstrated, tmp_path):
     run = demonstrated
     command = Command(tmp_path, "train", run)
@@ -167,7 +90,6 @@ def test_a_training_killed_half_way_is_the_uninterrupted_one(sft_run, demonstrat
     nothing_was_interrupted(run)
 
 
-@pytest.mark.stack
 def test_a_loop_killed_in_rollout_and_training_loses_nothing(sft_run, policy_server, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(sft_run[0].root, run, symlinks=True)

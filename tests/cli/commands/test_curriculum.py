@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.cli.runs import model, webgym
+from tests.cli.runs import model
+from tests.forked import webgym
 from webgym_cli.config.load import load
 from webgym_cli.store import metrics, state
 from webgym_cli.store.run import RunDir, create_or_open

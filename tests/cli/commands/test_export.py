@@ -9,6 +9,7 @@ import tarfile
 
 import pytest
 
+from tests.forked import webgym
 from tests.records.made import CRASHED, UNSOLVED, shot, store_images, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split, Task
@@ -22,8 +23,7 @@ WEBGYM = [sys.executable, "-m", "webgym_cli"]
 @pytest.fixture
 def export(tmp_path, run):
     def call(*arguments, **options):
-        command = [*WEBGYM, "export-sharegpt", str(run.root), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, **options)
+        return webgym("export-sharegpt", run.root, *arguments, cwd=tmp_path, **options)
 
     return call
 

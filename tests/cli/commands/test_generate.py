@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tests.cli.runs import webgym
 from tests.curriculum.generating import FAILED, failed_run
+from tests.forked import webgym
 from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.state import read_running_command

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests import forked
 from tests.imports.foreign import (
     REFUTED,
     agentlab_episode,
@@ -33,7 +34,7 @@ def webgym(tmp_path):
     """Run webgym and return its code, the values on stdout, and stderr."""
 
     def call(*arguments):
-        done = subprocess.run([*WEBGYM, *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = forked.webgym(*arguments, cwd=tmp_path)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call

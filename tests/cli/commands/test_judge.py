@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests import forked
 from tests.records.made import png
 from tests.rewards.cases import GARBAGE, NO, answered
 from webgym_cli.config.load import load
@@ -62,13 +63,13 @@ def start(server, tmp_path):
 
 
 @pytest.fixture
-def webgym(start):
+def webgym(server, tmp_path):
     """Run webgym to its end and return its code, the values on stdout, and stderr."""
 
     async def call(*arguments, stdin=""):
-        child = await start(*arguments)
-        out, said = await asyncio.wait_for(child.communicate(stdin.encode()), 60)
-        return child.returncode, [json.loads(line) for line in out.decode().splitlines()], said.decode()
+        asked = {"WEBGYM_JUDGE__BASE_URL": server.base_url, "WEBGYM_JUDGE__RETRIES": "0"}
+        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, stdin=stdin, **asked)
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call
 

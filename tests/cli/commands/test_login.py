@@ -6,13 +6,13 @@ import asyncio
 import json
 import os
 import stat
-import sys
 import time
 
 import pytest
 
 from tests.environments.webarena.webarena_mail import PASSWORD, USER, MailServer, mail_settings
-from tests.stack.killing import needs_chromium
+from tests.executable import needs_chromium
+from tests.forked import webgym
 
 SITE = "gitlab"
 
@@ -34,18 +34,11 @@ def login(tmp_path, mail):
 
     async def call(*arguments, password=PASSWORD, as_json=True):
         given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(SITE, mail)]
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "webgym_cli", "login", *(["--json"] * as_json), *map(str, arguments)),
-            *(word for one in given for word in ("-s", one)),
-            cwd=tmp_path,
-            env={**os.environ, "WEBARENA_GITLAB_PASSWORD": password},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, said = await asyncio.wait_for(child.communicate(), 120)
-        assert password not in out.decode() + said.decode()
-        lines = out.decode().splitlines()
-        return child.returncode, [json.loads(line) for line in lines] if as_json else lines, said.decode()
+        words = ["login", *(["--json"] * as_json), *arguments, *(word for one in given for word in ("-s", one))]
+        done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, WEBARENA_GITLAB_PASSWORD=password)
+        assert password not in done.stdout + done.stderr
+        lines = done.stdout.splitlines()
+        return done.returncode, [json.loads(line) for line in lines] if as_json else lines, done.stderr
 
     return call
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.forked import webgym
 from webgym_cli.cli.commands.loop import gains, progress_table
 from webgym_cli.config.load import load
 from webgym_cli.store.run import RunDir, create_or_open
 
 
 def loop(tmp_path, *arguments):
-    command = [sys.executable, "-m", "webgym_cli", "loop", "run", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    return webgym("loop", "run", *arguments, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(

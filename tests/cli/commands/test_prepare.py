@@ -1,11 +1,10 @@
 """`webgym prepare` as people and scripts meet it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.forked import webgym
 from tests.prepare.buffer import fill
 from tests.records.made import CRASHED, UNSOLVED, trajectory
 from webgym_cli.config.load import load
@@ -23,8 +22,7 @@ def run(tmp_path):
 
 
 def prepare(run, *arguments):
-    command = [sys.executable, "-m", "webgym_cli", "prepare", str(run.root), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=run.root.parent, timeout=60)
+    return webgym("prepare", run.root, *arguments, cwd=run.root.parent)
 
 
 def test_a_dry_run_is_one_object_with_every_filter(run):

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.cli.runs import filled, webgym
+from tests.cli.runs import filled
+from tests.forked import webgym
 from tests.records.made import UNSOLVED, trajectory
 from webgym_cli.store.buffer import append
 from webgym_cli.store.lock import locked

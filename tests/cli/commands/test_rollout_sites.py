@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 
 import pytest
 
 from tests.agent.policy_host import Host
 from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
-from tests.stack.killing import needs_chromium
+from tests.executable import needs_chromium
+from tests.forked import webgym
 
 SITE = "gitlab"
 
@@ -55,17 +54,11 @@ def rollout(tmp_path, mail, policy):
             f"webarena.auth_folder={tmp_path / 'auth'}",
             *mail_settings(SITE, mail),
         ]
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "webgym_cli", "rollout", "run", "--json", "--episodes", "2"),
-            *("--policy", policy.url, *(word for one in (*given, *arguments) for word in ("-s", one))),
-            cwd=tmp_path,
-            env={**os.environ, "WEBARENA_GITLAB_PASSWORD": password},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, said = await asyncio.wait_for(child.communicate(), 240)
-        assert not password or password not in out.decode() + said.decode()
-        return child.returncode, [json.loads(line) for line in out.decode().splitlines()], said.decode()
+        words = ["rollout", "run", "--json", "--episodes", "2", "--policy", policy.url]
+        words += [word for one in (*given, *arguments) for word in ("-s", one)]
+        done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, WEBARENA_GITLAB_PASSWORD=password)
+        assert not password or password not in done.stdout + done.stderr
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 
 import pytest
 
+from tests import forked
 from tests.cli.runs import model
 from tests.records.test_judgement import by_orm
 from tests.rewards.cases import answered
@@ -47,16 +47,9 @@ def webgym(tmp_path):
     """Run webgym to its end and return its code, the values on stdout, and stderr."""
 
     async def call(*arguments, stdin=""):
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "webgym_cli", *map(str, arguments)),
-            cwd=tmp_path,
-            env={**os.environ, "WEBGYM_ORM__RETRIES": "0"},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, said = await asyncio.wait_for(child.communicate(stdin.encode()), 60)
-        return child.returncode, [json.loads(line) for line in out.decode().splitlines()], said.decode()
+        retries = {"WEBGYM_ORM__RETRIES": "0"}
+        done = await asyncio.to_thread(forked.webgym, *arguments, cwd=tmp_path, stdin=stdin, **retries)
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
     return call
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests import forked
 from tests.cli.made_rollout import plain, rollout
 from tests.records.made import CRASHED, published, trajectory
 from webgym_cli.cli.output import Output, ProgressBoard
@@ -81,9 +82,7 @@ def run(tmp_path):
 @pytest.fixture
 def webgym(tmp_path):
     def call(*arguments, **options):
-        return subprocess.run(
-            [*WEBGYM, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, timeout=60, **options
-        )
+        return forked.webgym(*arguments, cwd=tmp_path, **options)
 
     return call
 

@@ -1,23 +1,18 @@
 import json
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
+from tests import forked
 from tests.tasks.lines import webgym, write
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.source import open_tasks
-
-WEBGYM = [sys.executable, "-m", "webgym_cli", "tasks"]
 
 
 @pytest.fixture
 def tasks(tmp_path):
     def call(*arguments, **options):
-        return subprocess.run(
-            [*WEBGYM, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, timeout=60, **options
-        )
+        return forked.webgym("tasks", *arguments, cwd=tmp_path, **options)
 
     return call
 
@@ -62,7 +57,7 @@ def test_the_check_as_json(tasks, tmp_path):
 def test_a_sample_can_be_piped_into_the_check(tasks, file):
     sample = tasks("sample", file, "-n", 12, "--seed", 4)
     assert (sample.stderr, sum(bands(sample).values())) == ("", 12)
-    said = tasks("check", "-", input=sample.stdout)
+    said = tasks("check", "-", stdin=sample.stdout)
     assert (said.returncode, said.stdout.splitlines()[0]) == (0, "tasks\t12")
 
 

@@ -1,10 +1,9 @@
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tests.environments.webarena.webarena_records import record
+from tests.forked import webgym
 from webgym_cli.tasks.source import open_tasks
 
 SITES = ["--site", "shopping=http://shop.test:7770"]
@@ -17,8 +16,7 @@ def convert(tmp_path):
     )
 
     def call(*arguments):
-        command = [sys.executable, "-m", "webgym_cli", "tasks", "convert", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        return webgym("tasks", "convert", *arguments, cwd=tmp_path)
 
     return call
 

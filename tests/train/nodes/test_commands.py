@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.killing import Command, refused
+from tests.executable import Command, refused
 from tests.train.nodes.node_runs import NAME, ready
 from webgym_cli.store import checkpoints
 

@@ -19,9 +19,8 @@ from episodes import (
     steps,
     webrl,
 )
-from tiny import ALONE, assert_same, log_of, options, scratch, torchrun, train, weights_of, written
+from tiny import ALONE, assert_same, log_of, options, scratch, several, train, weights_of, written
 
-from webgym_cli.train.rl import launch as start
 from webgym_cli.train.rl import webrl_batch
 from webgym_cli.train.rl.batch_targets import load_tensors
 from webgym_cli.train.rl.data import read_batch
@@ -243,7 +242,7 @@ def test_several_processes_and_deepspeed_equal_one():
         made = train(place, **given)
         zero = {"deepspeed": str(SHIPPED / "ds_config_cpu_zero3.json")}
         two, cut = written(place, "two", **given), written(place, "cut", **given, trainer=zero)
-        torchrun(HERE / "several.py", start.__file__, two, f"{cut}@1", f"{cut}@3", cut)
+        several(two, f"{cut}@1", f"{cut}@3", cut)
         for name in ("two", "cut"):
             assert_same(made, place / name / made.name, atol=5e-5, rtol=1e-3)
             assert_same(made / "critic", place / name / made.name / "critic", atol=5e-5, rtol=1e-3)

@@ -1,13 +1,15 @@
-"""Runs the tests of one file in a role's interpreter, which has torch but neither pytest nor webgym.
+"""Runs tests of this folder in a role's interpreter, which has torch but neither pytest nor webgym.
 
-    python runner.py START FILE
+    python runner.py LAUNCH
 
-START is the room's `launch.py`. Says in the last line of stdout, as JSON, what became of each function `test_...`: ""
-for passed, "skipped: ..." or a traceback.
+LAUNCH is the room's `launch.py`. Each line of stdin names a test: `FILE.py FUNCTION`. For each it writes a line to
+stdout, as JSON: "" for passed, "skipped: ..." or a traceback.
 """
 
+import functools
 import importlib.util
 import json
+import os
 import runpy
 import sys
 import traceback
@@ -15,6 +17,7 @@ import unittest
 from pathlib import Path
 
 
+@functools.cache
 def load(file: Path):
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
@@ -23,8 +26,12 @@ def load(file: Path):
     return module
 
 
-def run(test) -> str:
+def run(file: str, name: str) -> str:
+    import torch
+
     try:
+        test = getattr(load(Path(file)), name)
+        torch.manual_seed(0)
         test()
     except unittest.SkipTest as reason:
         return f"skipped: {reason}"
@@ -33,17 +40,17 @@ def run(test) -> str:
     return ""
 
 
-def main(start: str, file: str) -> None:
-    runpy.run_path(start)["make_importable"]()
+def main(launch: str) -> None:
+    # what the tests print must not come between the outcomes
+    outcomes = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    runpy.run_path(launch)["make_importable"]()
     import torch
 
     torch.set_num_threads(1)
-    tests = {name: value for name, value in vars(load(Path(file))).items() if name.startswith("test_")}
-    outcomes = {}
-    for name, test in tests.items():
-        torch.manual_seed(0)
-        outcomes[name] = run(test)
-    sys.stdout.write(f"\n{json.dumps(outcomes)}\n")
+    for line in sys.stdin:
+        outcomes.write(json.dumps(run(*line.rstrip("\n").rsplit(" ", 1))) + "\n")
+        outcomes.flush()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
-"""Trains several times, one after another, in the processes that torchrun started.
+"""Trains what it is asked to, one training after another, in the processes that torchrun started once for all tests.
 
-python several.py START CONFIG[@STEP] ...: each as the settings in CONFIG say, stopped before STEP as by a crash.
+    python several.py LAUNCH FOLDER PID
+
+FOLDER gets a file `0`, `1`, ... for each request: a line for each training, CONFIG[@STEP]: as the settings in CONFIG
+say, stopped before STEP as by a crash. Each process writes `0.RANK` when that is done. They end with the process PID.
 """
 
 import runpy
 import sys
+import time
+from itertools import count
 from pathlib import Path
 
 
@@ -22,8 +27,19 @@ def stopping(kind, before):
     return Stopping
 
 
-def main(start, *configs):
-    runpy.run_path(start)["make_importable"]()
+def requests(folder, owner):
+    """Yield each request's file and its lines, until the owner has ended."""
+    for number in count():
+        file = folder / str(number)
+        while not file.exists():
+            if not owner.exists():
+                return
+            time.sleep(0.02)
+        yield file, file.read_text().splitlines()
+
+
+def main(launch, folder, pid):
+    runpy.run_path(launch)["make_importable"]()
     import torch
 
     from webgym_cli.train.rl.distributed import init, shutdown
@@ -32,14 +48,16 @@ def main(start, *configs):
 
     torch.set_num_threads(1)
     world = init(grouped=True)
-    for config in configs:
-        path, _, step = config.partition("@")
-        options = read_options(Path(path))
-        kind = stopping(trainer_class(options), int(step)) if step else trainer_class(options)
-        try:
-            kind(options, world).run()
-        except Stopped:
-            world.wait()
+    for file, configs in requests(Path(folder), Path("/proc", pid)):
+        for config in configs:
+            path, _, step = config.partition("@")
+            options = read_options(Path(path))
+            kind = stopping(trainer_class(options), int(step)) if step else trainer_class(options)
+            try:
+                kind(options, world).run()
+            except Stopped:
+                world.wait()
+        Path(f"{file}.{world.rank}").touch()
     shutdown()
 
 

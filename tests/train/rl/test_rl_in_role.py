@@ -1,10 +1,8 @@
-"""The RL room's tests, one process a file: `role_*.py` in the train role's interpreter, where the room's code runs.
-
-`serve_*.py` compare with vLLM, in the serve role's. `role_peers.py` finds verl beside the role's packages.
+"""The RL room's tests, in the interpreters where the room's code runs: `role_*.py` in the train role's, one process for
+all of them; `serve_*.py` compare with vLLM, in the serve role's. `role_peers.py` finds verl beside the role's packages.
 """
 
 import ast
-import functools
 import json
 import os
 import subprocess
@@ -21,7 +19,7 @@ from webgym_cli.train.process_env import DROPPED
 pytestmark = pytest.mark.stack
 
 HERE = Path(__file__).resolve().parent
-START = Path(webgym_cli.__file__).parent / "train/rl/launch.py"
+LAUNCH = Path(webgym_cli.__file__).parent / "train/rl/launch.py"
 
 
 def functions(file: Path) -> list[str]:
@@ -33,15 +31,7 @@ FILES = sorted([*HERE.glob("role_*.py"), *HERE.glob("serve_*.py")])
 CASES = [(file, name) for file in FILES for name in functions(file)]
 
 
-def call(role: str, *arguments, packages: Path | None = None) -> subprocess.CompletedProcess:
-    """Run a role's interpreter, with a folder of further packages."""
-    env = {name: value for name, value in os.environ.items() if name not in DROPPED} | {"HF_HUB_OFFLINE": "1"}
-    if packages:
-        env["PYTHONPATH"] = str(packages)
-    return subprocess.run([needs(role), *arguments], capture_output=True, text=True, timeout=300, env=env)
-
-
-def verl() -> Path | None:
+def packages() -> Path | None:
     """Return where verl can be imported from; None without pip's index, so that what compares with it is skipped."""
     try:
         VERL.install()
@@ -50,30 +40,83 @@ def verl() -> Path | None:
     return VERL.packages_folder
 
 
-@functools.cache
-def outcomes(file: Path) -> dict[str, str]:
-    """Run a file's tests; return what became of each, by its name."""
-    role = "serve" if file.name.startswith("serve") else "train"
-    done = call(role, HERE / "runner.py", START, file, packages=verl() if file.stem == "role_peers" else None)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in DROPPED} | {"HF_HUB_OFFLINE": "1"}
+
+
+class Interpreter:
+    """A role's interpreter that runs the tests that it is given, one after another."""
+
+    def __init__(self, role: str, log: Path, further: Path | None = None) -> None:
+        self._log = log
+        command = [str(needs(role)), str(HERE / "runner.py"), str(LAUNCH)]
+        env = variables() | ({"PYTHONPATH": str(further)} if further else {})
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=env
+            )
+
+    def outcome(self, file: Path, name: str) -> str:
+        """Run a test; return why it was skipped or failed, "" if neither."""
+        before = self._log.stat().st_size
+        self._process.stdin.write(f"{file} {name}\n")
+        self._process.stdin.flush()
+        try:
+            line = self._process.stdout.readline()
+        except BaseException:  # the time is up: the next test must not get this one's outcome
+            self.close()
+            raise
+        if not line:
+            self._process.wait()
+            return f"the interpreter ended with {self._process.returncode}:\n{self._log.read_text()[before:]}"
+        return json.loads(line)
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """A function that runs a test in its role. An interpreter that a test ended is replaced."""
+    started: dict[str, Interpreter] = {}
+
+    def run(file: Path, name: str) -> str:
+        role = "serve" if file.name.startswith("serve") else "train"
+        if role not in started or started[role].ended:
+            log = tmp_path_factory.mktemp("role") / "log"
+            started[role] = Interpreter(role, log, packages() if role == "train" else None)
+        return started[role].outcome(file, name)
+
+    yield run
+    for interpreter in started.values():
+        interpreter.close()
 
 
 @pytest.mark.parametrize(("file", "name"), CASES, ids=[f"{file.stem}-{name[5:]}" for file, name in CASES])
-def test_in_its_role(file, name):
-    outcome = outcomes(file)[name]
-    if outcome.startswith("skipped: "):
-        pytest.skip(outcome.removeprefix("skipped: "))
-    if outcome:
-        pytest.fail(outcome, pytrace=False)
+def test_in_its_role(outcome, file, name):
+    what = outcome(file, name)
+    if what.startswith("skipped: "):
+        pytest.skip(what.removeprefix("skipped: "))
+    if what:
+        pytest.fail(what, pytrace=False)
+
+
+def launch(*arguments: object) -> subprocess.CompletedProcess:
+    command = [needs("train"), LAUNCH, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables())
 
 
 def test_the_start_runs_a_module_of_the_room():
-    done = call("train", START, "webgym_cli.train.rl.advantages")
+    done = launch("webgym_cli.train.rl.advantages")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_start_names_what_it_wants():
-    done = call("train", START)
+    done = launch()
     assert done.returncode == 1
     assert "usage: launch.py MODULE" in done.stderr

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -23,6 +25,10 @@ HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parents[2] / "configs" / "deepspeed"
 ALONE = DistributedContext(0, 1, torch.device("cpu"))
 V = 64
+PATIENCE = 500
+"""Seconds that two processes may take on a busy machine."""
+PAIRS = []
+"""The processes that `several` started; the last ones are used."""
 OPTIM = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.0}
 """A large epsilon: without it, Adam makes whole steps of rounding errors where a gradient is 0."""
 
@@ -162,17 +168,54 @@ def assert_same(one, other, **tolerance):
         torch.testing.assert_close(value, second[name], **tolerance, msg=lambda text, name=name: f"{name}: {text}")
 
 
-def torchrun(*arguments, processes=2):
-    """Run a script of Python in several processes; fail with what they said."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+def started(*arguments, errors):
+    """Start a script of Python in two processes; what they say goes into a file."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=280, env=env)
-    assert done.returncode == 0, done.stderr[-6000:]
+    with errors.open("wb") as file:
+        return subprocess.Popen([*command, *map(str, arguments)], stdout=file, stderr=file, env=env)
+
+
+def torchrun(*arguments):
+    """Run a script of Python in two processes; fail with what they said."""
+    with scratch() as place:
+        processes = started(*arguments, errors=place / "errors")
+        assert processes.wait(PATIENCE) == 0, (place / "errors").read_text()[-6000:]
+
+
+class Pair:
+    """Two processes that train whatever a test wants: each start of torch and DeepSpeed takes ten seconds."""
+
+    def __init__(self):
+        self._folder = Path(tempfile.mkdtemp())
+        self._numbers = count()
+        self._errors = self._folder / "errors"
+        script = (HERE / "several.py", start.__file__, self._folder, os.getpid())
+        self._processes = started(*script, errors=self._errors)
+
+    @property
+    def runs(self):
+        return self._processes.poll() is None
+
+    def train(self, configs):
+        """Train as `several.py` says; fail with what the processes said."""
+        number, deadline = next(self._numbers), time.monotonic() + PATIENCE
+        said = self._errors.stat().st_size
+        request = self._folder / f"{number}.new"
+        request.write_text("\n".join(map(str, configs)))
+        request.rename(self._folder / str(number))
+        while not all((self._folder / f"{number}.{rank}").exists() for rank in range(2)):
+            if not self.runs or time.monotonic() > deadline:
+                self._processes.kill()
+                raise AssertionError(self._errors.read_text()[said:][-6000:])
+            time.sleep(0.02)
 
 
 def several(*configs):
-    """Train as `several.py` does, in two processes."""
-    torchrun(HERE / "several.py", start.__file__, *configs)
+    """Train in two processes, one training after another: each of a file of settings, or CONFIG@STEP."""
+    if not PAIRS or not PAIRS[-1].runs:
+        PAIRS.append(Pair())
+    PAIRS[-1].train(configs)
 
 
 def written(place, name, **sections):

@@ -1,0 +1,78 @@
+"""Wrong input: one clear line, the published exit code, and nothing written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.forked import webgym
+
+ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", "4")
+GOOD = '{"id": "t", "start_url": "click-test.html"}\n'
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+def refused(code, *arguments, cwd):
+    """Run webgym, which must end with a code; return the message and the hint: a line each, the last ones."""
+    said = webgym(*arguments, cwd=cwd)
+    assert said.returncode == code, said.stderr
+    message, hint = said.stderr.splitlines()[-2:]
+    assert message.startswith("webgym: ")
+    assert hint.startswith("  next: ")
+    return message, hint.removeprefix("  next: ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (None, "tasks.jsonl: the task file can't be read: No such file or directory"),
+        ("", "tasks.jsonl: no task in the file"),
+        (GOOD + '{"id": "t2", "start', "tasks.jsonl:2: not JSON"),
+        (GOOD + "[1]\n", "tasks.jsonl:2: a task must be a JSON object"),
+        (GOOD + '{"start_url": "x"}\n', "tasks.jsonl:2: id: Field required"),
+        (GOOD + '{"id": "t2", "extra": 3}\n', "tasks.jsonl:2: extra"),
+        (GOOD + '{"id": "t2", "environment": "mars"}\n', "tasks.jsonl:2: environment"),
+        (
+            GOOD + '{"id": "t2", "start_url": "no-such-page.html"}\n',
+            "tasks.jsonl:2: MiniWoB has no page 'no-such-page.html'",
+        ),
+    ],
+)
+def test_a_task_file(tmp_path, run, lines, said):
+    file = tmp_path / "tasks.jsonl"
+    if lines is not None:
+        file.write_text(lines)
+    message, _ = refused(2, "rollout", run, *ORACLE, "-s", f"tasks.train={file}", cwd=tmp_path)
+    assert said in message
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-s", "rollout.epsiodes=4"), "unknown setting 'rollout.epsiodes'; did you mean 'rollout.episodes'?"),
+        (("-s", "rollout.episodes=many"), "rollout.episodes: "),
+        (("-s", "rollout.episodes"), "-s takes section.key=value"),
+        (("-c", "nowhere.yaml"), "nowhere.yaml"),
+        (("--policy", "nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
+        (("-s", "rollout.policy=nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
+        (("-s", "tasks.train=miniwob:click-tset"), "MiniWoB has no page 'click-tset'"),
+        (("--policy", "oracle", "-s", "tasks.train=miniwob:bisect-angle"), "bisect-angle"),
+        ((*ORACLE, "-s", "browser.executable=/no/such/chromium"), "/no/such/chromium"),
+    ],
+)
+def test_settings_and_options(tmp_path, run, arguments, said):
+    message, _ = refused(2, "rollout", run, *arguments, cwd=tmp_path)
+    assert said in message
+    assert not (run / "train_trajectories").exists()
+
+
+def test_commands_on_a_run_that_is_not_there(tmp_path, run):
+    for command in ("prepare", "train", "inspect-buffer", "export-sharegpt", "resume"):
+        message, hint = refused(3, command, run, cwd=tmp_path)
+        assert str(run) in message
+        assert hint.startswith("webgym ")
+        assert not run.exists()

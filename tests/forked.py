@@ -1,0 +1,54 @@
+"""Runs webgym in processes forked from one that has imported all of it: real ones, without the second of each start."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from webgym_cli.cli.main import main
+
+PATIENCE = 120.0
+"""Seconds that a command may take on a busy machine."""
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.preloaded"])
+
+
+def webgym(*arguments: object, cwd: Path, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run webgym to its end, its output into files. From a coroutine: `await asyncio.to_thread(webgym, ...)`."""
+    words = list(map(str, arguments))
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        files[0].write_text(stdin)
+        process = _FORKS.Process(target=_run, args=(words, cwd, files, {**os.environ, **environment}))
+        process.start()
+        process.join(PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            raise subprocess.TimeoutExpired(words, PATIENCE, *(file.read_text() for file in files[1:]))
+        return subprocess.CompletedProcess(words, process.exitcode, *(file.read_text() for file in files[1:]))
+
+
+def _run(words: list[str], cwd: Path, files: list[Path], environment: Mapping[str, str]) -> None:
+    """Become the command: its folder, its variables, its streams."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, file in enumerate(files):
+        opened = os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(opened, number)
+    sys.stdin, sys.stdout = open(0, encoding="utf-8"), open(1, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
+    sys.argv = ["webgym", *words]
+    try:
+        main()
+    finally:
+        # a forked process ends without what an interpreter does at its end
+        atexit._run_exitfuncs()
+        sys.stdout.flush()

@@ -1,0 +1,102 @@
+"""A rollout killed at any moment and taken up again is the uninterrupted one."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.executable import (
+    Command,
+    content,
+    failures,
+    finished,
+    needs_chromium,
+    stored,
+    trajectories,
+    webgym,
+)
+
+pytestmark = pytest.mark.browser
+
+
+EPISODES = 60
+
+
+ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    return needs_chromium()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(chromium, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("uninterrupted") / "run"
+    webgym(run.parent, "rollout", run, *ORACLE)
+    return run
+
+
+def nothing_owed(run: Path) -> None:
+    plan = json.loads(webgym(run.parent, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text())
+    assert (plan["owed"], plan["given_up"]) == (0, 0)
+    assert not (run / "state.json").exists()
+
+
+def nothing_was_interrupted(run: Path) -> None:
+    assert "nothing was interrupted" in webgym(run.parent, "resume", run).err.read_text()
+
+
+def test_a_rollout_killed_three_times_is_the_uninterrupted_one(uninterrupted, tmp_path):
+    run = tmp_path / "run"
+    before = b""
+    arguments: tuple[object, ...] = ("rollout", run, *ORACLE)
+    for lines in (7, 30, 52):
+        command = Command(tmp_path, *arguments)
+        command.until(lambda wanted=lines: stored(run).count(b"\n") >= wanted)
+        assert command.send(signal.SIGKILL) == -signal.SIGKILL
+        kept = stored(run)
+        assert kept.startswith(before)
+        assert lines <= kept.count(b"\n") < EPISODES
+        before = kept
+        arguments = ("resume", run)
+    webgym(tmp_path, *arguments)
+    assert stored(run).startswith(before)
+    assert sorted(finished(run)) == sorted(finished(uninterrupted))
+    assert len(set(finished(run))) == EPISODES
+    assert failures(run) == []
+    assert content(run) == content(uninterrupted)
+    for found in trajectories(run):
+        for step in found["steps"]:
+            name = step["observation"]["screenshot"]["sha256"]
+            assert (run / "screenshots" / name[:2] / f"{name}.png").stat().st_size
+    assert (run / "tasks/train.iteration_0000.jsonl").read_bytes() == (
+        uninterrupted / "tasks/train.iteration_0000.jsonl"
+    ).read_bytes()
+    nothing_owed(run)
+    nothing_was_interrupted(run)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_rollout_that_is_stopped_keeps_what_was_under_way(uninterrupted, tmp_path, number, status):
+    run = tmp_path / "run"
+    command = Command(tmp_path, "rollout", run, *ORACLE)
+    command.until(lambda: stored(run).count(b"\n") >= 30)
+    # Ctrl-C in a terminal reaches the whole process group
+    assert command.send(number, group=number == signal.SIGINT) == status
+    assert "Traceback" not in command.err.read_text()
+    assert set(failures(run)) == {"cancelled"}
+    assert 1 <= len(failures(run)) <= 4
+    cancelled = {found["episode"] for found in trajectories(run) if found["outcome"]["failure"]}
+    assert cancelled.isdisjoint(finished(run))
+    before = stored(run)
+    plan = json.loads(webgym(tmp_path, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text())
+    assert plan["owed"] == EPISODES - len(finished(run))
+    webgym(tmp_path, "resume", run)
+    assert stored(run).startswith(before)
+    assert sorted(finished(run)) == sorted(finished(uninterrupted))
+    assert content(run) == content(uninterrupted)
+    nothing_owed(run)

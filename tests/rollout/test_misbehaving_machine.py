@@ -1,0 +1,154 @@
+"""A rollout on a machine that misbehaves: one clear line, the published exit code, and nothing lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.executable import (
+    ARGV,
+    Command,
+    environment,
+    failures,
+    file_system,
+    fill,
+    finished,
+    needs_chromium,
+    refused,
+    stored,
+    trajectories,
+    webgym,
+)
+
+pytestmark = pytest.mark.browser
+
+
+DEMO = ("-c", "demo", "-s", "rollout.concurrency=4")
+
+
+ORACLE = (*DEMO, "--policy", "oracle", "--episodes")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    return needs_chromium()
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    return tmp_path / "run"
+
+
+def fails(folder: Path, code: int, *arguments: object) -> tuple[str, str]:
+    return refused(webgym(folder, *arguments, code=code))
+
+
+def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        port = once.getsockname()[1]
+    nobody = f"http://127.0.0.1:{port}/v1"
+    message, _ = fails(tmp_path, 1, "rollout", run, *DEMO, "--policy", nobody, "--episodes", 20)
+    assert f"127.0.0.1:{port}" in message
+    assert "policy_unavailable" in message
+    assert set(failures(run)) <= {"policy_unavailable", "cancelled"}
+    webgym(tmp_path, "rollout", run, *ORACLE, 20)
+    assert len(set(finished(run))) == 20
+
+
+def browsers(command: Command) -> list[psutil.Process]:
+    """The main processes of a command's Chromiums."""
+    found = []
+    for child in command.tree():
+        with contextlib.suppress(psutil.Error):
+            words = child.cmdline()
+            if words and "chrom" in words[0] and not any(word.startswith("--type=") for word in words):
+                found.append(child)
+    return found
+
+
+def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
+    # so many at once that some are on a page, and not just between two pages, whenever the browser dies
+    command = Command(tmp_path, "rollout", run, *ORACLE, 60, "-s", "rollout.concurrency=12")
+    command.until(lambda: stored(run).count(b"\n") >= 10 and browsers(command))
+    for browser in browsers(command):
+        browser.kill()
+    assert command.finish() == 0
+    assert failures(run)
+    assert set(failures(run)) == {"browser_crashed"}
+    assert len(finished(run)) == len(set(finished(run))) == 60
+    retried = {found["episode"] for found in trajectories(run) if found["outcome"]["failure"]}
+    assert retried <= set(finished(run))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    with file_system(tmp_path / "disk", "2m") as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("pages", ["click-test", "click-dialog,click-tab,focus-text-2"])
+def test_a_full_disk(chromium, tmp_path, small_disk, pages):
+    run = small_disk / "run"
+    command = Command(tmp_path, "rollout", run, *ORACLE, 80, "-s", f"tasks.train=miniwob:{pages}")
+    command.until(lambda: stored(run).count(b"\n") >= 20)
+    filler = fill(small_disk)
+    before = stored(run)
+    assert command.finish() == 1
+    message, hint = refused(command)
+    assert str(run) in message
+    assert "No space left on device" in message
+    assert hint.startswith("free disk space")
+    assert stored(run).startswith(before)
+    assert all(found["id"] for found in trajectories(run)), "each line is whole"
+    kept = stored(run)
+    filler.unlink()
+    again = webgym(tmp_path, "resume", run)
+    assert "damaged" not in again.err.read_text()
+    assert stored(run).startswith(kept)
+    assert len(finished(run)) == len(set(finished(run))) == 80
+
+
+def test_one_writer_a_run(chromium, tmp_path, run):
+    first = Command(tmp_path, "rollout", run, *ORACLE, 60)
+    first.until(lambda: stored(run).count(b"\n") >= 2)
+    message, _ = fails(tmp_path, 75, "rollout", run, *ORACLE, 60)
+    assert f"`webgym rollout {run}` (process {first.process.pid} on " in message
+    webgym(tmp_path, "inspect-buffer", run)
+    webgym(tmp_path, "rollout", run, *ORACLE, 60, "--dry-run")
+    assert first.finish() == 0
+    assert len(finished(run)) == 60
+
+
+def test_what_a_run_keeps_and_what_may_change(chromium, tmp_path, run):
+    webgym(tmp_path, "rollout", run, *ORACLE, 4)
+    before = (run / "config.json").read_bytes()
+    frozen = ("-s", "seed=8", "-s", "context_config.interaction_mode=coordinates")
+    message, _ = fails(tmp_path, 2, "rollout", run, *ORACLE, 6, *frozen)
+    assert message.endswith("a run keeps these settings: seed, context_config.interaction_mode")
+    assert (run / "config.json").read_bytes() == before
+    webgym(tmp_path, "rollout", run, *ORACLE, 6, "-s", "rollout.concurrency=2")
+    assert json.loads((run / "config.json").read_text())["rollout"]["concurrency"] == 2
+    assert len(finished(run)) == 6
+
+
+def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path, run):
+    with (tmp_path / "err").open("wb") as err:
+        command = [*ARGV, *map(str, ("rollout", run, *ORACLE, 40, "--json"))]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, env=environment())
+        reader = subprocess.run(["head", "-n", "1"], stdin=writer.stdout, capture_output=True, text=True, check=True)
+        writer.stdout.close()
+        writer.wait(60)
+    assert json.loads(reader.stdout)["event"] == "plan"
+    said = (tmp_path / "err").read_text()
+    assert "Traceback" not in said
+    assert "BrokenPipe" not in said
+    assert set(failures(run)) <= {"cancelled"}
+    assert len(finished(run)) < 40
+    webgym(tmp_path, "resume", run)
+    assert len(finished(run)) == len(set(finished(run))) == 40
