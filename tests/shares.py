@@ -14,16 +14,16 @@ SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each file that takes more than `LEAST`, as `SECONDS_OF_TESTS=1 make test` wrote them."""
 LEAST = 5.0
 SERVER = "files that use one vLLM server"
+TRAINED = "files that use one vLLM server and one trained model"
 
 
 class Shares(LoadScopeScheduling):
-    """A file's tests, with what they have in common, run in one process; so do all files that use the fixture
-    `policy_server`, which takes half a minute to start."""
+    """A file's tests, with what they have in common, run in one process; so do the files that use the same server."""
 
     def _split_scope(self, nodeid: str) -> str:
         """Return what is run in one process together with this test."""
         file = nodeid.split("::", 1)[0]
-        return SERVER if uses_the_server(file) else file
+        return shared_by(file) or file
 
     def _assign_work_unit(self, node: object) -> None:
         """Give a process the longest share that is left."""
@@ -33,10 +33,12 @@ class Shares(LoadScopeScheduling):
 
 
 @cache
-def uses_the_server(file: str) -> bool:
-    """Return whether any of a file's tests wants the server that all share."""
+def shared_by(file: str) -> str:
+    """Return the name of the share of a file that uses a fixture which takes half a minute; "" for all others."""
     text = (ROOT / file).read_text(encoding="utf-8")
-    return "policy_server" in text and "mark.stack" in text
+    if "mark.stack" not in text:
+        return ""
+    return TRAINED if "sft_run" in text else SERVER if "policy_server" in text else ""
 
 
 @cache
