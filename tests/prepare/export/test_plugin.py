@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.cli.runs import filled, webgym
+from tests.cli.runs import filled
+from tests.forked import webgym
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.export.registry import FORMATS
