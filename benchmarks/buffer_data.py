@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw
 
 from benchmarks.buffer_baseline import WebGymAction, WebGymObservation, WebGymResponse, WebGymReward, WebGymTask
 from webgym_cli.agent.prompt import Prompt, render_step
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -168,7 +168,7 @@ def _step(index: int, choice: random.Random, url: str, shots: list[Screenshot]) 
         observation=Observation(
             url=f"{url}?page={index}", title=f"Page {index}", screenshot=shots[choice.randrange(len(shots))]
         ),
-        response=_response(index, url, render_call(action, InteractionMode.COORDINATES)),
+        response=_response(index, url, render_web_action(action, InteractionMode.COORDINATES)),
         action=action,
         page_changed=choice.random() > 0.1 if index + 1 < STEPS else None,
         prompt_digest=f"{choice.getrandbits(256):064x}",

@@ -23,8 +23,8 @@ from benchmarks.episodes import CLICKS, Script
 from benchmarks.meter import Meter
 from benchmarks.schedulers import OURS, StepBarrier, arrange
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.reply import Reply
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.reply import PolicyReply
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import Environment, EnvironmentPool, EnvironmentStep, RawObservation
 from webgym_cli.environments.miniwob.environment import MiniWobPool
@@ -165,7 +165,7 @@ class ScriptedAgent:
     def __init__(self, size: tuple[int, int]) -> None:
         self._size = size
 
-    async def act(self, prompt: Prompt, environment: Environment) -> Reply:
+    async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the script's next action."""
         if not isinstance(environment, PacedEnvironment) or environment.script is None:
             raise TypeError("a scripted agent needs a paced environment")
@@ -179,7 +179,7 @@ class ScriptedAgent:
             (x, y), (width, height) = CLICKS[turn % len(CLICKS)], self._size
             point = (x / width * NORMALISED, y / height * NORMALISED)
             action = Action(name=ActionName.CLICK, coordinate=point)
-        return Reply(render_call(action, InteractionMode.COORDINATES), Generation(finish_reason="stop"))
+        return PolicyReply(render_web_action(action, InteractionMode.COORDINATES), Generation(finish_reason="stop"))
 
     def sampling(self, *, greedy: bool) -> None:
         """Return nothing: a script samples from no distribution."""

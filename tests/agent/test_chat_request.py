@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.made import png, shot, step
-from webgym_cli.agent.chat_request import EncodedImages, request_body
+from webgym_cli.agent.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import Prompt, render
 from webgym_cli.errors import StoreError
 from webgym_cli.records.sample import Message
@@ -39,7 +39,7 @@ def test_an_image_is_read_once_for_all_prompts_that_show_it():
     images = EncodedImages(loader)
     for number in range(10):
         current = Observation(url="http://a/", screenshot=shot(number))
-        body = json.loads(request_body(render(PromptSpec(), "Do.", "", past, current), images, {}))
+        body = json.loads(build_request_body(render(PromptSpec(), "Do.", "", past, current), images, {}))
         shown = [
             part["image_url"]["url"]
             for message in body["messages"][1::2]
@@ -80,7 +80,7 @@ def test_an_image_that_is_gone_is_told():
 def test_the_body_is_json_whatever_the_texts_are(system, reply):
     texts = (Message(role="system", content=system), Message(role="assistant", content=reply))
     prompt = Prompt(messages=texts, images=("x",) * (system + reply).count("<image>"))
-    body = json.loads(request_body(prompt, EncodedImages(lambda _: b"png"), {"model": "m", "top_p": 0.5}))
+    body = json.loads(build_request_body(prompt, EncodedImages(lambda _: b"png"), {"model": "m", "top_p": 0.5}))
     assert (body["model"], body["top_p"]) == ("m", 0.5)
     whole = ["".join(part.get("text", "<image>") for part in content) if isinstance(content, list) else content
              for content in (message["content"] for message in body["messages"])]  # fmt: skip

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from webgym_cli.agent.circuit_breaker import Breaker, State
+from webgym_cli.agent.circuit_breaker import BreakerState, CircuitBreaker
 
 
 class Clock:
@@ -23,83 +23,83 @@ def clock():
 
 @pytest.fixture
 def breaker(clock):
-    return Breaker(limit=3, pause=5, longest=12, clock=clock)
+    return CircuitBreaker(limit=3, pause=5, longest=12, clock=clock)
 
 
 def fail(breaker, times=1):
     for _ in range(times):
-        breaker.leave(breaker.enter(), worked=False)
+        breaker.finish_request(breaker.start_request(), worked=False)
 
 
 def test_so_many_failures_in_a_row_open_it(breaker):
     fail(breaker, 2)
-    breaker.leave(breaker.enter(), worked=True)
+    breaker.finish_request(breaker.start_request(), worked=True)
     fail(breaker, 2)
-    assert (breaker.state, breaker.admits) == (State.CLOSED, True)
+    assert (breaker.state, breaker.admits) == (BreakerState.CLOSED, True)
     fail(breaker)
-    assert (breaker.state, breaker.admits, breaker.opened, breaker.remaining) == (State.OPEN, False, 1, 5)
+    assert (breaker.state, breaker.admits, breaker.times_opened, breaker.remaining) == (BreakerState.OPEN, False, 1, 5)
 
 
 def test_what_we_gave_up_says_nothing(breaker):
     fail(breaker, 2)
-    breaker.leave(breaker.enter(), worked=None)
+    breaker.finish_request(breaker.start_request(), worked=None)
     fail(breaker)
-    assert breaker.state is State.OPEN
+    assert breaker.state is BreakerState.OPEN
 
 
 def test_requests_from_before_it_opened_say_nothing(breaker, clock):
-    before = [breaker.enter() for _ in range(9)]
+    before = [breaker.start_request() for _ in range(9)]
     for term in before[:3]:
-        breaker.leave(term, worked=False)
+        breaker.finish_request(term, worked=False)
     for term in before[3:6]:
-        breaker.leave(term, worked=False)
-    assert (breaker.opened, breaker.remaining) == (1, 5)
-    breaker.leave(before[6], worked=True)
-    assert breaker.state is State.OPEN
+        breaker.finish_request(term, worked=False)
+    assert (breaker.times_opened, breaker.remaining) == (1, 5)
+    breaker.finish_request(before[6], worked=True)
+    assert breaker.state is BreakerState.OPEN
     clock.seconds += 5
-    breaker.probed(healthy=True)
-    breaker.leave(before[7], worked=True)
-    breaker.leave(before[8], worked=False)
-    assert (breaker.state, breaker.admits) == (State.HALF_OPEN, True)
+    breaker.record_probe(healthy=True)
+    breaker.finish_request(before[7], worked=True)
+    breaker.finish_request(before[8], worked=False)
+    assert (breaker.state, breaker.admits) == (BreakerState.HALF_OPEN, True)
 
 
 def test_half_open_it_admits_one_request_which_decides(breaker, clock):
     fail(breaker, 3)
     clock.seconds += 5
     assert breaker.remaining == 0
-    breaker.probed(healthy=True)
-    trial = breaker.enter()
+    breaker.record_probe(healthy=True)
+    trial = breaker.start_request()
     assert not breaker.admits
-    breaker.leave(trial, worked=True)
-    assert (breaker.state, breaker.admits) == (State.CLOSED, True)
+    breaker.finish_request(trial, worked=True)
+    assert (breaker.state, breaker.admits) == (BreakerState.CLOSED, True)
     fail(breaker, 2)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 def test_a_trial_that_we_gave_up_gives_its_place_to_another(breaker):
     fail(breaker, 3)
-    breaker.probed(healthy=True)
-    breaker.leave(breaker.enter(), worked=None)
-    assert (breaker.state, breaker.admits) == (State.HALF_OPEN, True)
+    breaker.record_probe(healthy=True)
+    breaker.finish_request(breaker.start_request(), worked=None)
+    assert (breaker.state, breaker.admits) == (BreakerState.HALF_OPEN, True)
 
 
 def test_the_pause_doubles_up_to_the_limit_until_the_server_has_worked(breaker):
     fail(breaker, 3)
     pauses = [breaker.remaining]
-    breaker.probed(healthy=False)
+    breaker.record_probe(healthy=False)
     pauses.append(breaker.remaining)
-    breaker.probed(healthy=True)
+    breaker.record_probe(healthy=True)
     fail(breaker)
     pauses.append(breaker.remaining)
-    assert (pauses, breaker.opened) == ([5, 10, 12], 2)
-    breaker.probed(healthy=True)
-    breaker.leave(breaker.enter(), worked=True)
+    assert (pauses, breaker.times_opened) == ([5, 10, 12], 2)
+    breaker.record_probe(healthy=True)
+    breaker.finish_request(breaker.start_request(), worked=True)
     fail(breaker, 3)
     assert breaker.remaining == 5
 
 
 def test_the_first_pause_is_no_longer_than_the_longest(clock):
-    breaker = Breaker(limit=1, pause=60, longest=12, clock=clock)
+    breaker = CircuitBreaker(limit=1, pause=60, longest=12, clock=clock)
     fail(breaker)
     assert breaker.remaining == 12
 
@@ -112,11 +112,11 @@ class Life(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.clock = Clock()
-        self.breaker = Breaker(self.LIMIT, self.PAUSE, self.LONGEST, self.clock)
+        self.breaker = CircuitBreaker(self.LIMIT, self.PAUSE, self.LONGEST, self.clock)
         self.flying = []
         """Requests under way: what `enter` gave, and in which state's life they began."""
         self.life = 0
-        self.state = State.CLOSED
+        self.state = BreakerState.CLOSED
         self.results = []
         """How requests of this life ended."""
         self.pause = self.PAUSE
@@ -127,7 +127,7 @@ class Life(RuleBasedStateMachine):
 
     def shut(self):
         self.until, self.pause = self.clock() + self.pause, min(self.LONGEST, 2 * self.pause)
-        self.become(State.OPEN)
+        self.become(BreakerState.OPEN)
 
     @property
     def mine(self):
@@ -136,41 +136,43 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.breaker.admits)
     @rule()
     def send(self):
-        self.flying.append((self.breaker.enter(), self.life))
+        self.flying.append((self.breaker.start_request(), self.life))
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), worked=st.sampled_from([True, False, None]))
     def end(self, data, worked):
         term, life = self.flying.pop(data.draw(st.integers(0, len(self.flying) - 1)))
-        self.breaker.leave(term, worked=worked)
+        self.breaker.finish_request(term, worked=worked)
         if life != self.life or worked is None:
             return
         self.results.append(worked)
-        if self.state is State.HALF_OPEN and worked:
+        if self.state is BreakerState.HALF_OPEN and worked:
             self.pause = self.PAUSE
-            self.become(State.CLOSED)
-        elif self.state is State.HALF_OPEN or self.results[-self.LIMIT :] == [False] * self.LIMIT:
+            self.become(BreakerState.CLOSED)
+        elif self.state is BreakerState.HALF_OPEN or self.results[-self.LIMIT :] == [False] * self.LIMIT:
             self.shut()
 
     @rule(seconds=st.floats(0, 10))
     def wait(self, seconds):
         self.clock.seconds += seconds
 
-    @precondition(lambda self: self.state is State.OPEN and self.breaker.remaining == 0)
+    @precondition(lambda self: self.state is BreakerState.OPEN and self.breaker.remaining == 0)
     @rule(healthy=st.booleans())
     def probe(self, healthy):
-        self.breaker.probed(healthy=healthy)
+        self.breaker.record_probe(healthy=healthy)
         if healthy:
-            self.become(State.HALF_OPEN)
+            self.become(BreakerState.HALF_OPEN)
         else:
             self.shut()
 
     @invariant()
     def it_is_as_the_history_says(self):
         assert self.breaker.state is self.state
-        assert self.breaker.admits == (self.state is State.CLOSED or (self.state is State.HALF_OPEN and not self.mine))
-        assert self.state is not State.HALF_OPEN or len(self.mine) <= 1
-        left = max(0.0, self.until - self.clock()) if self.state is State.OPEN else 0.0
+        assert self.breaker.admits == (
+            self.state is BreakerState.CLOSED or (self.state is BreakerState.HALF_OPEN and not self.mine)
+        )
+        assert self.state is not BreakerState.HALF_OPEN or len(self.mine) <= 1
+        left = max(0.0, self.until - self.clock()) if self.state is BreakerState.OPEN else 0.0
         assert self.breaker.remaining == left <= self.LONGEST
 
 

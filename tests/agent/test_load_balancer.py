@@ -139,12 +139,12 @@ async def test_it_leaves_a_server_that_is_much_busier(hosts, over):
     await policy.reply(asks("it"))
     busy.gate.clear()
     waiting = []
-    for count in range(1, balance.LOYALTY + 2):
+    for count in range(1, balance.AFFINITY_SLACK + 2):
         waiting.append(asyncio.create_task(policy.reply(asks("it"))))
         await busy.until(lambda count=count: busy.asked == 1 + count)
     assert idle.asked == 0
     await policy.reply(asks("it"))
-    assert (busy.asked, idle.asked) == (2 + balance.LOYALTY, 1)
+    assert (busy.asked, idle.asked) == (2 + balance.AFFINITY_SLACK, 1)
     await policy.reply(asks("it"))  # where it is now at home
     assert idle.asked == 2
     busy.gate.set()
@@ -279,7 +279,7 @@ async def test_a_request_waits_for_the_first_that_comes_back(hosts, over):
     for host in hosts[:2]:
         host.status = host.health = 500
     waiting = asyncio.create_task(together(policy, 5))
-    await hosts[1].until(lambda: hosts[1].probed >= 3)
+    await hosts[1].until(lambda: hosts[1].record_probe >= 3)
     assert not waiting.done()
     hosts[1].status = hosts[1].health = 200
     assert len(await waiting) == 5
@@ -341,6 +341,6 @@ async def test_closing_ends_the_probes(hosts):
     policy = balanced(*hosts[:2], policy_failures=1, policy_cooldown=0.01, policy_cooldown_max=0.01)
     hosts[0].status = hosts[0].health = 500
     await policy.reply(PROMPT)
-    await hosts[0].until(lambda: hosts[0].probed >= 2)
+    await hosts[0].until(lambda: hosts[0].record_probe >= 2)
     await policy.close()
     assert not [task for task in asyncio.all_tasks() if "_revive" in repr(task.get_coro())]

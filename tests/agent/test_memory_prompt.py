@@ -6,7 +6,7 @@ import pytest
 
 from tests.records.made import shot, step
 from webgym_cli.agent.memory_prompt import TITLE_LIMIT, URL_LIMIT
-from webgym_cli.agent.prompt import render, system_prompt
+from webgym_cli.agent.prompt import render, render_system_prompt
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind, PromptSpec, PromptVersion
@@ -46,7 +46,7 @@ def test_the_first_prompt_tells_task_and_place():
 
 @pytest.mark.parametrize("mode", InteractionMode)
 def test_the_policy_is_told_the_five_parts_in_order(mode):
-    text = system_prompt(mode, PromptVersion.COMPLETE)
+    text = render_system_prompt(mode, PromptVersion.COMPLETE)
     places = [text.index(f"\n{name}: ") for name in ("Memory", "Progress", "Intention", "Action")]
     assert [*places, text.index("<tool_call>")] == sorted([*places, text.index("<tool_call>")])
 

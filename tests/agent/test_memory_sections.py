@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webgym_cli.agent.memory_sections import Notes, notes
+from webgym_cli.agent.memory_sections import MemorySections, read_sections
 
 CALL = '<tool_call>\n{"name": "computer_use", "arguments": {"action": "answer", "text": "Memory: [1]"}}\n</tool_call>'
-FULL = Notes(
+FULL = MemorySections(
     memory=("A costs 5 (shop.example)", "B is sold out"),
     progress={"find A": "done", "find B": "doing"},
     intention="find B",
@@ -48,22 +48,22 @@ Action: I open the list.""",
 
 @pytest.mark.parametrize("response", SPELLINGS.values(), ids=SPELLINGS)
 def test_notes_are_read_however_they_are_written(response):
-    assert notes(response) == FULL
+    assert read_sections(response) == FULL
 
 
 @pytest.mark.parametrize("response", ["", "Hm.", CALL, f"<think>{AS_ASKED}", "the memory: is full", "Memory\n: []"])
 def test_no_notes_are_empty(response):
-    assert notes(response) == Notes()
+    assert read_sections(response) == MemorySections()
 
 
 def test_each_part_may_be_missing():
-    assert notes('Progress: {"a": "open"}') == Notes(progress={"a": "open"})
-    assert notes("Action: Go.\n" + CALL) == Notes(action="Go.")
-    assert notes("Memory: []\nProgress: {}\nIntention:\nAction:") == Notes()
+    assert read_sections('Progress: {"a": "open"}') == MemorySections(progress={"a": "open"})
+    assert read_sections("Action: Go.\n" + CALL) == MemorySections(action="Go.")
+    assert read_sections("Memory: []\nProgress: {}\nIntention:\nAction:") == MemorySections()
 
 
 def test_the_first_of_its_name_counts():
-    assert notes("Action: Go.\nAction: Stop.").action == "Go."
+    assert read_sections("Action: Go.\nAction: Stop.").action == "Go."
 
 
 MALFORMED = {
@@ -81,13 +81,13 @@ MALFORMED = {
 
 @pytest.mark.parametrize(("text", "memory"), MALFORMED.items(), ids=lambda value: str(value)[:20])
 def test_memory_that_is_no_list_of_texts_is_kept_as_text(text, memory):
-    assert notes(f"Memory: {text}\nAction: Go.") == Notes(memory=memory, action="Go.")
+    assert read_sections(f"Memory: {text}\nAction: Go.") == MemorySections(memory=memory, action="Go.")
 
 
 def test_progress_that_is_no_object_is_kept_as_text():
-    assert notes('Progress: ["a", "b"]').progress == {"a": "", "b": ""}
-    assert notes("Progress: halfway").progress == {"halfway": ""}
-    assert notes('Progress: {"a": {"b": 1}}').progress == {"a": '{"b": 1}'}
+    assert read_sections('Progress: ["a", "b"]').progress == {"a": "", "b": ""}
+    assert read_sections("Progress: halfway").progress == {"halfway": ""}
+    assert read_sections('Progress: {"a": {"b": 1}}').progress == {"a": '{"b": 1}'}
 
 
 fragment = st.sampled_from(
@@ -97,6 +97,6 @@ fragment = st.sampled_from(
 
 @given(st.text() | st.lists(fragment | st.text(max_size=3)).map("".join))
 def test_no_text_breaks_the_reader(text):
-    found = notes(text)
+    found = read_sections(text)
     for part in (*found.memory, *found.progress.keys(), *found.progress.values()):
         part.encode()

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webgym_cli.agent.parse import ParseError, parse
-from webgym_cli.agent.tools import CALL_NAMES, FUNCTIONS, render_call, schema
+from webgym_cli.agent.parse import ParseError, parse_web_action
+from webgym_cli.agent.tools import CALL_NAMES, FUNCTIONS, build_schema, render_web_action
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind as Kind
 
@@ -72,7 +72,7 @@ NOT_ACTIONS = {
 
 @pytest.mark.parametrize(("response", "kind"), NOT_ACTIONS.values(), ids=NOT_ACTIONS)
 def test_what_is_no_action_says_why(response, kind):
-    found = parse(response, MARKS)
+    found = parse_web_action(response, MARKS)
     assert isinstance(found, ParseError)
     assert found.kind is kind
 
@@ -82,7 +82,7 @@ BAD_POINTS = [[1], [1, 2, 3], [1, 1001], [-1, 2], ["1", "2"], [True, 2], [[1], 2
 
 @pytest.mark.parametrize("point", [*BAD_POINTS, [10**400, 1]], ids=lambda point: str(point)[:30])
 def test_a_bad_point_is_no_action(point):
-    found = parse(call({"action": "left_click", "coordinate": point}, "computer_use"), POINTS)
+    found = parse_web_action(call({"action": "left_click", "coordinate": point}, "computer_use"), POINTS)
     assert isinstance(found, ParseError)
     assert found.kind is Kind.INVALID_ARGUMENTS
 
@@ -103,14 +103,14 @@ def test_every_reason_has_an_example():
     ],
 )
 def test_one_call_is_read_wherever_it_stands(response):
-    assert parse(response, MARKS) == CLICKED
+    assert parse_web_action(response, MARKS) == CLICKED
 
 
 def test_a_cut_response_says_so():
-    cut = parse(CLICK[:-5], MARKS, truncated=True)
+    cut = parse_web_action(CLICK[:-5], MARKS, truncated=True)
     assert isinstance(cut, ParseError)
     assert cut.kind is Kind.TRUNCATED
-    assert parse(CLICK, MARKS, truncated=True) == CLICKED
+    assert parse_web_action(CLICK, MARKS, truncated=True) == CLICKED
 
 
 THOUGHTS = {
@@ -129,35 +129,37 @@ THOUGHTS = {
 
 @pytest.mark.parametrize(("response", "expected"), THOUGHTS.values(), ids=THOUGHTS)
 def test_no_thought_of_a_thinking_model_acts(response, expected):
-    found = parse(response, MARKS, thinking=True)
+    found = parse_web_action(response, MARKS, thinking=True)
     assert (found.kind if isinstance(found, ParseError) else found) == expected
 
 
 def test_a_thought_that_was_cut_says_so():
     for response in (f"First {CLICK}", f"<think>{CLICK}", "<think>a</think>I click"):
-        cut = parse(response, MARKS, truncated=True, thinking=True)
+        cut = parse_web_action(response, MARKS, truncated=True, thinking=True)
         assert isinstance(cut, ParseError)
         assert cut.kind is Kind.TRUNCATED
 
 
 def test_what_stands_around_the_call_is_free():
     notes = 'Memory: ["<tool_call", {"a": 1}]\nProgress: {half\nIntention:\nAction: I click.\n'
-    assert parse(notes + CLICK, MARKS) == CLICKED
+    assert parse_web_action(notes + CLICK, MARKS) == CLICKED
 
 
 def test_a_point_may_have_whole_numbers_or_fractions():
     response = call({"action": "left_click", "coordinate": [12, 34.5]}, "computer_use")
-    assert parse(response, POINTS) == Action(name=ActionName.CLICK, coordinate=(12, 34.5))
+    assert parse_web_action(response, POINTS) == Action(name=ActionName.CLICK, coordinate=(12, 34.5))
 
 
 def test_hovering_needs_marks():
     assert "hover" in CALL_NAMES[MARKS].values()
-    assert isinstance(parse(call({"action": "hover", "coordinate": [1, 2]}, "computer_use"), POINTS), ParseError)
+    assert isinstance(
+        parse_web_action(call({"action": "hover", "coordinate": [1, 2]}, "computer_use"), POINTS), ParseError
+    )
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
 def test_the_schema_names_exactly_what_the_parser_takes(mode):
-    function = schema(mode)["function"]
+    function = build_schema(mode)["function"]
     assert function["name"] == FUNCTIONS[mode]
     properties = function["parameters"]["properties"]
     assert set(properties["action"]["enum"]) == set(CALL_NAMES[mode].values())
@@ -195,11 +197,11 @@ def actions(mode):
 @given(data=st.data())
 def test_what_is_rendered_is_read_back(mode, data):
     action = data.draw(actions(mode))
-    assert parse(f"So:\n{render_call(action, mode)}", mode) == action
+    assert parse_web_action(f"So:\n{render_web_action(action, mode)}", mode) == action
 
 
 @given(text | st.text("<>/tool_call{}thinkname:\"' ", max_size=200))
 def test_no_text_breaks_the_parser(response):
     for mode in InteractionMode:
         for thinking in (False, True):
-            assert isinstance(parse(response, mode, thinking=thinking), ParseError)
+            assert isinstance(parse_web_action(response, mode, thinking=thinking), ParseError)

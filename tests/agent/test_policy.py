@@ -13,7 +13,7 @@ import pytest
 
 from tests.records.made import png, shot
 from webgym_cli.agent.chat_request import EncodedImages
-from webgym_cli.agent.policy import AstrayError, ChatPolicy, token_digest
+from webgym_cli.agent.policy import ChatPolicy, ServerMisconfiguredError, digest_tokens
 from webgym_cli.agent.prompt import render
 from webgym_cli.config.rollout import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, WebGymError
@@ -241,7 +241,7 @@ async def test_token_ids_and_log_probabilities_are_kept(ask, server):
         "logprobs": (-0.5, -0.25),
         "finish_reason": "stop",
     }
-    assert token_digest([1, 22, 3]) == found.prompt_token_digest
+    assert digest_tokens([1, 22, 3]) == found.prompt_token_digest
 
 
 async def test_what_the_server_did_not_give_stays_unknown(ask, server):
@@ -302,7 +302,7 @@ async def test_a_server_that_would_refuse_every_request_is_told_apart(ask, serve
     server.answers = [(status, {"error": {"message": "no"}})]
     with pytest.raises(BoundaryError) as caught:
         await ask()
-    assert isinstance(caught.value, AstrayError) == astray
+    assert isinstance(caught.value, ServerMisconfiguredError) == astray
 
 
 async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):

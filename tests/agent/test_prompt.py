@@ -4,7 +4,15 @@ from hypothesis import strategies as st
 
 from tests.agent.golden import DIGESTS, digests
 from tests.records.made import digested, shot, step, trajectory
-from webgym_cli.agent.prompt import LAYOUTS, NO_IMAGE, pieces, render, render_step, safe_text, system_prompt
+from webgym_cli.agent.prompt import (
+    NO_IMAGE,
+    TEMPLATES,
+    render,
+    render_step,
+    render_system_prompt,
+    split_at_images,
+)
+from webgym_cli.agent.sanitize import sanitize_text
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.trajectory import (
@@ -66,7 +74,7 @@ def test_vanilla_prompts_stay_what_they_were(mode, window):
     assert digests(mode, window) == DIGESTS[mode, window]
 
 
-@pytest.mark.parametrize("version", LAYOUTS)
+@pytest.mark.parametrize("version", TEMPLATES)
 @pytest.mark.parametrize(
     ("window", "limit", "shown"), [(4, 1, 1), (4, 3, 3), (4, 9, 5), (0, 3, 1), (1, 1, 1), (2, 2, 2)]
 )
@@ -111,13 +119,13 @@ def test_thoughts_are_not_sent_again():
 @pytest.mark.parametrize(
     "response", ["a</think>\n\nThen this.", "<think>\na</think>\n\nThen this.", "a</think>Then this."]
 )
-@pytest.mark.parametrize("version", LAYOUTS)
+@pytest.mark.parametrize("version", TEMPLATES)
 def test_no_form_of_a_thinking_models_thoughts_is_sent_again(version, response):
     made = prompt([step(0, response=response)], PromptSpec(version=version, thinking=True))
     assert made.messages[2].content == "Then this."
 
 
-@pytest.mark.parametrize("version", LAYOUTS)
+@pytest.mark.parametrize("version", TEMPLATES)
 def test_of_a_thought_that_was_cut_nothing_is_sent_again(version):
     cut = step(0, response="I might", action=None, parse_error=ParseErrorKind.TRUNCATED, page_changed=False)
     made = prompt([cut], PromptSpec(version=version, thinking=True))
@@ -141,20 +149,20 @@ def test_no_foreign_text_forges_an_image_or_a_turn():
 
 @given(st.text() | st.text("<|imageIMAGE/video>", max_size=60))
 def test_safe_text_holds_no_control_text_and_is_stable(text):
-    safe = safe_text(text)
+    safe = sanitize_text(text)
     assert "<|" not in safe
     assert not any(f"<{slash}{kind}>" in safe.lower() for kind in ("image", "video", "audio") for slash in ("", "/"))
-    assert safe_text(safe) == safe
+    assert sanitize_text(safe) == safe
 
 
 def test_ordinary_text_stays_as_it_is():
     text = "a < b | c > d <img> images <imagex> |>"
-    assert safe_text(text) == text
+    assert sanitize_text(text) == text
 
 
 def test_pieces_are_texts_and_images_in_order():
     made = prompt([]).messages[1].model_copy(update={"content": f"a{IMAGE}{IMAGE}b"})
-    assert list(pieces(made)) == ["a", None, None, "b"]
+    assert list(split_at_images(made)) == ["a", None, None, "b"]
 
 
 def test_the_digest_is_of_texts_roles_and_images():
@@ -171,9 +179,9 @@ def test_the_digest_is_of_texts_roles_and_images():
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
-@pytest.mark.parametrize("version", LAYOUTS)
+@pytest.mark.parametrize("version", TEMPLATES)
 def test_the_system_prompt_shows_how_to_call_and_nothing_foreign(mode, version):
-    text = system_prompt(mode, version)
+    text = render_system_prompt(mode, version)
     assert (
         text.count("<tools>") == text.count("</tools>") == text.count("<tool_call>") == text.count("</tool_call>") == 1
     )

@@ -1,6 +1,6 @@
 import pytest
 
-from webgym_cli.agent.reasoning import rejoined, remembered, spoken
+from webgym_cli.agent.reasoning import history_text, join_reasoning, strip_reasoning
 
 # response -> (what may act, what is remembered), for a model that thinks first
 THINKS_FIRST = {
@@ -26,23 +26,23 @@ SPEAKS_FIRST = {
 
 @pytest.mark.parametrize(("response", "said", "kept"), THINKS_FIRST.values(), ids=THINKS_FIRST)
 def test_a_thinking_model_speaks_after_its_last_thought(response, said, kept):
-    assert spoken(response, thinking=True) == said
-    assert remembered(response, thinking=True) == kept
+    assert strip_reasoning(response, thinking=True) == said
+    assert history_text(response, thinking=True) == kept
 
 
 @pytest.mark.parametrize(("response", "said", "kept"), SPEAKS_FIRST.values(), ids=SPEAKS_FIRST)
 def test_another_model_thinks_only_where_it_says_so(response, said, kept):
-    assert spoken(response, thinking=False) == said
-    assert remembered(response, thinking=False) == kept
+    assert strip_reasoning(response, thinking=False) == said
+    assert history_text(response, thinking=False) == kept
 
 
 @pytest.mark.parametrize("content", ["Done.", "\n\nDone.", "", None])
 def test_a_rejoined_response_says_what_its_content_said(content):
-    whole = rejoined("So.", content, truncated=False)
-    assert spoken(whole, thinking=True) == (content or "")
-    assert spoken(whole, thinking=False) == (content or "")
+    whole = join_reasoning("So.", content, truncated=False)
+    assert strip_reasoning(whole, thinking=True) == (content or "")
+    assert strip_reasoning(whole, thinking=False) == (content or "")
 
 
 def test_a_cut_thought_stays_open():
-    assert rejoined("So I", None, truncated=True) == "<think>\nSo I"
-    assert rejoined("\nSo.\n", "\n\nIt is", truncated=True) == "<think>\nSo.\n</think>\n\nIt is"
+    assert join_reasoning("So I", None, truncated=True) == "<think>\nSo I"
+    assert join_reasoning("\nSo.\n", "\n\nIt is", truncated=True) == "<think>\nSo.\n</think>\n\nIt is"

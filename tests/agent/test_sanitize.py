@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.made import shot
-from webgym_cli.agent.parse import ParseError, parse
-from webgym_cli.agent.prompt import LAYOUTS, Prompt, pieces, render
-from webgym_cli.agent.sanitize import LINE_LIMIT, clipped, page_line, page_lines, page_text, safe_text
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.parse import ParseError, parse_web_action
+from webgym_cli.agent.prompt import TEMPLATES, Prompt, render, split_at_images
+from webgym_cli.agent.sanitize import LINE_LIMIT, sanitize_line, sanitize_lines, sanitize_page, sanitize_text, truncate
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
@@ -55,7 +55,7 @@ TAG = re.compile(r"</?(?:tool_call|tool_response|tools|think)>", re.IGNORECASE)
 LINE_ENDS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 SPECS = [
     PromptSpec(version=version, interaction_mode=mode, thinking=thinking, history_window=2, max_images=2)
-    for version in LAYOUTS
+    for version in TEMPLATES
     for mode in InteractionMode
     for thinking in (False, True)
 ]
@@ -65,7 +65,9 @@ def served(prompt: Prompt) -> str:
     """Return the prompt as the chat templates of the Qwen-VL families write it."""
     text = ""
     for message in prompt.messages:
-        parts = ("<|vision_start|><|image_pad|><|vision_end|>" if part is None else part for part in pieces(message))
+        parts = (
+            "<|vision_start|><|image_pad|><|vision_end|>" if part is None else part for part in split_at_images(message)
+        )
         text += f"<|im_start|>{message.role}\n{''.join(parts)}<|im_end|>\n"
     return text
 
@@ -89,7 +91,7 @@ def episode(spec, words):
         text = word().encode(errors="replace").decode()
         typed = Action(name=ActionName.TYPE, text=text, **where)
         thought = f"{word()}</think>" if spec.thinking else ""
-        said = f"{thought}Memory: {word()}\nAction: {word()}\n{render_call(typed, spec.interaction_mode)}"
+        said = f"{thought}Memory: {word()}\nAction: {word()}\n{render_web_action(typed, spec.interaction_mode)}"
         made = Step(
             index=number, observation=look(number), response=said, action=typed, prompt_digest="", page_changed=True
         )
@@ -123,7 +125,7 @@ def test_each_attack_by_itself_fails(spec, attack):
     served(made).encode()  # half a character could be neither sent nor stored
 
 
-@pytest.mark.parametrize("version", LAYOUTS)
+@pytest.mark.parametrize("version", TEMPLATES)
 @given(texts=st.tuples(*[hostile] * 6))
 def test_no_page_writes_a_line_of_its_own(version, texts):
     """Each text of a page stands in one line: the user turn has as many lines as with harmless texts."""
@@ -150,12 +152,12 @@ def test_no_prompt_is_an_action_if_a_policy_repeats_what_it_reads(mode, words):
     spec = PromptSpec(interaction_mode=mode)
     for message in episode(spec, words).messages[1:]:
         if message.role == "user":
-            assert isinstance(parse(message.content, mode), ParseError)
+            assert isinstance(parse_web_action(message.content, mode), ParseError)
 
 
 @given(hostile)
 def test_texts_made_safe_stay_as_they_are(text):
-    for make in (safe_text, page_text, page_lines, lambda line: page_line(line, None)):
+    for make in (sanitize_text, sanitize_page, sanitize_lines, lambda line: sanitize_line(line, None)):
         once = make(text)
         once.encode()
         assert make(once) == once
@@ -167,12 +169,12 @@ def test_texts_made_safe_stay_as_they_are(text):
     )
 )
 def test_ordinary_text_is_not_touched(text):
-    assert page_text(text) == text
-    assert page_line(text, None) == text
+    assert sanitize_page(text) == text
+    assert sanitize_line(text, None) == text
 
 
 def test_a_line_has_its_limit():
-    assert page_line("x" * LINE_LIMIT) == "x" * LINE_LIMIT
-    assert page_line("x" * 10**6) == "x" * (LINE_LIMIT - 1) + "…"
-    assert clipped("abc", 2) == "a…"
-    assert clipped("abc", None) == "abc"
+    assert sanitize_line("x" * LINE_LIMIT) == "x" * LINE_LIMIT
+    assert sanitize_line("x" * 10**6) == "x" * (LINE_LIMIT - 1) + "…"
+    assert truncate("abc", 2) == "a…"
+    assert truncate("abc", None) == "abc"

@@ -5,8 +5,8 @@ import pytest
 from tests.records.made import shot, step
 from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.prompt import render, render_step
-from webgym_cli.agent.tool_calls import parse_calls, render_calls
-from webgym_cli.agent.tools import describe
+from webgym_cli.agent.tool_calls import parse_tool_calls, render_tool_calls
+from webgym_cli.agent.tools import describe_action
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import Message
@@ -24,7 +24,7 @@ def call(expression="1+1", name="calculator"):
 
 
 def parsed(response, **options):
-    return parse_calls(response, **{"limit": 4, **options})
+    return parse_tool_calls(response, **{"limit": 4, **options})
 
 
 def test_a_response_without_a_call_is_the_answer():
@@ -39,7 +39,7 @@ def test_calls_are_read_in_their_order_with_what_is_said_around_them():
         ToolCall(name="calculator", arguments={"expression": "1+1"}),
         ToolCall(name="other", arguments={"expression": "2*3"}),
     )
-    assert describe(action) == 'calculator({"expression": "1+1"}), other({"expression": "2*3"})'
+    assert describe_action(action) == 'calculator({"expression": "1+1"}), other({"expression": "2*3"})'
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_calls_are_read_in_their_order_with_what_is_said_around_them():
     ],
 )
 def test_what_is_rendered_is_read_again(action):
-    assert parsed(render_calls(action)) == action
+    assert parsed(render_tool_calls(action)) == action
 
 
 def test_calls_are_rendered_as_the_policy_is_told_to_write_them():
     action = Action(name=ActionName.CALL, calls=(ToolCall(name="calculator", arguments={"expression": "1+1"}),) * 2)
-    assert render_calls(action) == f"{call()}\n{call()}"
+    assert render_tool_calls(action) == f"{call()}\n{call()}"
 
 
 def test_arguments_may_be_left_out():

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webgym_cli.agent.parse import ParseError
-from webgym_cli.agent.webrl_actions import WAIT_SECONDS, parse, render
+from webgym_cli.agent.webrl_actions import WAIT_SECONDS, parse_webrl_action
+from webgym_cli.agent.webrl_forms import render_webrl_action
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import ParseErrorKind as Kind
 from webgym_cli.records.webrl import POINTING, SAYING, WebRLAction, WebRLActionName
@@ -82,7 +83,7 @@ ACTIONS = {
 
 @pytest.mark.parametrize(("response", "action"), ACTIONS.values(), ids=ACTIONS)
 def test_an_action_is_read(response, action):
-    assert parse(response) == action
+    assert parse_webrl_action(response) == action
 
 
 NOT_ACTIONS = {
@@ -145,7 +146,7 @@ NOT_ACTIONS = {
 
 @pytest.mark.parametrize(("response", "kind"), NOT_ACTIONS.values(), ids=NOT_ACTIONS)
 def test_what_is_no_action_says_why(response, kind):
-    found = parse(response)
+    found = parse_webrl_action(response)
     assert isinstance(found, ParseError), found
     assert found.kind is kind
     assert found.detail
@@ -153,15 +154,15 @@ def test_what_is_no_action_says_why(response, kind):
 
 @pytest.mark.parametrize("response", ["", "I think", 'do(action="Click", element="1', 'exit(message="a'])
 def test_what_met_its_length_limit_says_so(response):
-    assert parse(response, truncated=True).kind is Kind.TRUNCATED
+    assert parse_webrl_action(response, truncated=True).kind is Kind.TRUNCATED
 
 
 def test_a_whole_call_counts_although_the_response_met_its_limit():
-    assert parse(f"{CLICK}\n# Note: and now I", truncated=True) == CLICKED
+    assert parse_webrl_action(f"{CLICK}\n# Note: and now I", truncated=True) == CLICKED
 
 
 def test_a_thinking_model_acts_after_its_thought():
-    assert parse(f"exit()\n</think>\n{CLICK}", thinking=True) == CLICKED
+    assert parse_webrl_action(f"exit()\n</think>\n{CLICK}", thinking=True) == CLICKED
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -190,13 +191,13 @@ def theirs(draw):
 @given(OURS | theirs(), st.lists(TEXTS, max_size=3))
 def test_what_is_rendered_is_read_back_whatever_the_notes_say(action, notes):
     comments = "".join(f"# Note: {' '.join(note.splitlines())}\n" for note in notes)
-    assert parse(comments + render(action)) == action
+    assert parse_webrl_action(comments + render_webrl_action(action)) == action
 
 
 @given(st.text())
 def test_no_text_makes_the_parser_fail(text):
     for response in (text, f"do({text}", f'exit(message="{text}")'):
-        assert isinstance(parse(response), Action | WebRLAction | ParseError)
+        assert isinstance(parse_webrl_action(response), Action | WebRLAction | ParseError)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_no_text_makes_the_parser_fail(text):
 )
 def test_what_the_language_lacks_is_not_rendered(action):
     with pytest.raises(ValueError, match="WebRL has no such action"):
-        render(action)
+        render_webrl_action(action)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.made import step, trajectory
-from webgym_cli.agent.orm_prompt import orm_prompt
+from webgym_cli.agent.orm_prompt import build_orm_prompt
 from webgym_cli.agent.prompt import render, render_step
-from webgym_cli.agent.tools import describe
+from webgym_cli.agent.tools import describe_action
 from webgym_cli.agent.webrl_prompt import PAST_PAGE, SYSTEM
 from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.action import Action, ActionName
@@ -95,11 +95,11 @@ def test_the_system_message_is_ours_or_the_users_or_none(fields, system):
 
 def test_every_action_that_the_system_message_shows_can_be_read():
     from webgym_cli.agent.parse import ParseError
-    from webgym_cli.agent.webrl_actions import parse
+    from webgym_cli.agent.webrl_actions import parse_webrl_action
     from webgym_cli.agent.webrl_forms import FORMS
 
     lines = [line for line in SYSTEM.splitlines() if line.startswith(("do(", "quote(", "exit("))]
-    read = [parse(line.partition(")")[0] + ")") for line in lines]
+    read = [parse_webrl_action(line.partition(")")[0] + ")") for line in lines]
     assert not [action for action in read if isinstance(action, ParseError)]
     assert len(read) == len(FORMS) + 2
 
@@ -141,7 +141,7 @@ def test_a_whole_episode_shows_every_page():
 
 
 def test_the_outcome_reward_model_reads_responses_and_the_page():
-    made = orm_prompt(episode(2))
+    made = build_orm_prompt(episode(2))
     assert made.actions == f"# Note 0; {CALL}\n# Note 1; {CALL}"
     assert made.page == page(1).html
 
@@ -165,5 +165,5 @@ def test_a_step_keeps_either_kind_of_action(action):
 
 
 def test_what_only_webrl_can_say_is_told_in_its_words():
-    assert describe(ACTIONS[0]) == 'do(action="Search", argument="tea", element="3")'
-    assert describe(ACTIONS[5]) == "click [1]"
+    assert describe_action(ACTIONS[0]) == 'do(action="Search", argument="tea", element="3")'
+    assert describe_action(ACTIONS[5]) == "click [1]"

@@ -7,15 +7,15 @@ import pytest
 from tests.curriculum.generating import FAILED, failed_run
 from tests.rewards.orm_server import MODEL, OrmServer
 from webgym_cli.config.load import load
-from webgym_cli.curriculum.execute import Generation, generate_in_words
+from webgym_cli.curriculum.execute import TaskGeneration, generate_in_words
 from webgym_cli.curriculum.filters import Rejection
-from webgym_cli.curriculum.journal import Answer, Journal
+from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer
 from webgym_cli.curriculum.plan import plan_generation
 from webgym_cli.errors import WebGymError
-from webgym_cli.rewards.judge.scripted_server import Scripted
+from webgym_cli.rewards.judge.scripted_server import ScriptedReply
 from webgym_cli.store.index.query import open_index
 
-DOWN = Scripted(status=500)
+DOWN = ScriptedReply(status=500)
 
 
 def proposed(*tasks):
@@ -40,7 +40,7 @@ def generation(run, tmp_path, server):
         settings = load(overrides=[*told, f"generate.base_url={server.base_url}", *overrides], run_config=run.config)
         with open_index(run) as index:
             plan = plan_generation(run, settings, index, has_critic=values is not None)
-        return Generation(plan, settings.generate, settings.orm, Journal(tmp_path / file), sink, values)
+        return TaskGeneration(plan, settings.generate, settings.orm, AnswerJournal(tmp_path / file), sink, values)
 
     return make
 
@@ -125,7 +125,7 @@ async def test_the_policy_s_own_critic_is_asked_about_a_round_at_once(generation
         ("yes", Rejection.FEASIBILITY_UNREADABLE),
         ('{"verdict": "yes"}', Rejection.FEASIBILITY_UNREADABLE),
         (f"Sure: {verdict(True)}", Rejection.FEASIBILITY_UNREADABLE),
-        (Scripted(verdict(True), finish_reason="length"), Rejection.FEASIBILITY_UNREADABLE),
+        (ScriptedReply(verdict(True), finish_reason="length"), Rejection.FEASIBILITY_UNREADABLE),
         (DOWN, Rejection.FEASIBILITY_SILENT),
     ],
     ids=str,
@@ -181,10 +181,10 @@ async def test_no_further_round_once_as_many_as_wanted_are_kept(generation, serv
 
 def test_a_damaged_line_of_the_journal_is_asked_again(tmp_path):
     path = tmp_path / "asked.jsonl"
-    Journal(path).put(Answer(key="a", tasks=("One",)))
+    AnswerJournal(path).put(StoredAnswer(key="a", tasks=("One",)))
     with path.open("a") as file:
         file.write('{"key": 3}\n{"key": "b", "feasi')
-    journal = Journal(path)
-    assert journal.get("a") == Answer(key="a", tasks=("One",))
-    journal.put(Answer(key="b", feasible=False))
-    assert Journal(path).get("b") == Answer(key="b", feasible=False)
+    journal = AnswerJournal(path)
+    assert journal.get("a") == StoredAnswer(key="a", tasks=("One",))
+    journal.put(StoredAnswer(key="b", feasible=False))
+    assert AnswerJournal(path).get("b") == StoredAnswer(key="b", feasible=False)

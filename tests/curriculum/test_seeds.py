@@ -1,7 +1,7 @@
 from itertools import chain
 
 from tests.environments.webarena.webarena_records import record
-from webgym_cli.curriculum.seeds import Seed, grouped, new_task, requests, site_name
+from webgym_cli.curriculum.seeds import FailedTask, build_task, group_by_site, group_name, plan_requests
 from webgym_cli.environments.webarena.tasks import evaluation_of, read_config
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation
@@ -13,61 +13,61 @@ SITES = {"shopping": "http://shop.test:7770", "gitlab": "http://git.test", "redd
 
 def web(number, url="http://a.test/x", **changes):
     task = Task(id=f"t{number}", instruction=f"Find {number}", start_url=url, environment="web", **changes)
-    return Seed(task, task.instruction, Observation(url=url, title="A"))
+    return FailedTask(task, task.instruction, Observation(url=url, title="A"))
 
 
 def arena(number, **changes):
     task = read_config(record(task_id=number, intent=f"Buy {number}", **changes), SITES)
-    return Seed(task, task.instruction, None)
+    return FailedTask(task, task.instruction, None)
 
 
 def test_seeds_are_grouped_by_webarena_s_sites_and_else_by_the_host():
     both = arena(3, sites=["reddit", "gitlab"], start_url="__REDDIT__ |AND| __GITLAB__")
-    groups = grouped([web(2), web(1), web(9, "http://b.test:8000/"), arena(4), both])
+    groups = group_by_site([web(2), web(1), web(9, "http://b.test:8000/"), arena(4), both])
     assert [(group.site, [seed.task.id for seed in group.seeds]) for group in groups] == [
         ("a.test", ["t1", "t2"]),
         ("b.test:8000", ["t9"]),
         ("gitlab+reddit", ["3"]),
         ("shopping", ["4"]),
     ]
-    assert site_name(Task(id="x", environment="webarena", start_url="__MAP__")) == "__MAP__"
+    assert group_name(Task(id="x", environment="webarena", start_url="__MAP__")) == "__MAP__"
 
 
 def test_every_seed_is_shown_before_any_is_shown_again_and_the_seed_decides_when():
-    groups = grouped(web(number) for number in range(6))
-    rounds = requests(groups, 4, 3, 7)
+    groups = group_by_site(web(number) for number in range(6))
+    rounds = plan_requests(groups, 4, 3, 7)
     shown = [[seed.task.id for seed in request.seeds] for (request,) in rounds]
     assert all(len(set(chain(*shown[start : start + 2]))) == 6 for start in (0, 2))
     assert [request.round for (request,) in rounds] == [0, 1, 2, 3]
-    assert requests(groups, 4, 3, 7) == rounds
-    assert requests(groups, 4, 3, 8) != rounds
-    assert requests(groups, 2, 3, 7) == rounds[:2]
+    assert plan_requests(groups, 4, 3, 7) == rounds
+    assert plan_requests(groups, 4, 3, 8) != rounds
+    assert plan_requests(groups, 2, 3, 7) == rounds[:2]
 
 
 def test_a_site_s_requests_do_not_depend_on_the_other_sites():
-    alone = requests(grouped(web(number) for number in range(6)), 2, 3, 7)
-    both = requests(grouped([*(web(number) for number in range(6)), arena(1)]), 2, 3, 7)
+    alone = plan_requests(group_by_site(web(number) for number in range(6)), 2, 3, 7)
+    both = plan_requests(group_by_site([*(web(number) for number in range(6)), arena(1)]), 2, 3, 7)
     assert [(len(found), found[0]) for found in both] == [(2, found[0]) for found in alone]
 
 
 def test_few_seeds_are_all_shown():
-    ((request,),) = requests(grouped([web(1), web(2)]), 1, 10, 0)
+    ((request,),) = plan_requests(group_by_site([web(1), web(2)]), 1, 10, 0)
     assert sorted(seed.task.id for seed in request.seeds) == ["t1", "t2"]
 
 
 def test_a_new_task_starts_where_most_do_and_is_about_as_hard():
     seeds = [web(1, difficulty=9), web(2, "http://a.test/y", difficulty=2), web(3, "http://a.test/y", difficulty=3)]
-    ((request,),) = requests(grouped(seeds), 1, 2, 0)
-    task = new_task("Find it all", request)
+    ((request,),) = plan_requests(group_by_site(seeds), 1, 2, 0)
+    task = build_task("Find it all", request)
     assert (task.start_url, task.difficulty, task.environment) == ("http://a.test/y", 3, "web")
     assert task.extra == {"generated": True, "seeds": [seed.task.id for seed in request.seeds]}
     assert parse_task(task.model_dump_json().encode()) == task
-    assert new_task("Find it all", request).id == task.id != new_task("Find that", request).id
+    assert build_task("Find it all", request).id == task.id != build_task("Find that", request).id
 
 
 def test_a_new_task_of_webarena_s_has_a_login_and_no_score_of_its_own():
-    ((request,),) = requests(grouped([arena(1, storage_state="./.auth/shopping_state.json")]), 1, 10, 0)
-    task = new_task("Buy another", request)
+    ((request,),) = plan_requests(group_by_site([arena(1, storage_state="./.auth/shopping_state.json")]), 1, 10, 0)
+    task = build_task("Buy another", request)
     assert (task.extra["sites"], task.extra["storage_state"]) == (["shopping"], "./.auth/shopping_state.json")
     assert (task.extra["start_urls"], task.extra["generated"]) == ([task.start_url], True)
     assert evaluation_of(task) is None

@@ -9,7 +9,7 @@ import sys
 import zipfile
 
 from tests.records.made import png
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 
 WRITER = '''
@@ -76,8 +76,8 @@ def webgym(name, **fields):
     return thing(f"webgym.data.components.{name}", **fields)
 
 
-CALL = render_call(Action(name=ActionName.CLICK, coordinate=(500, 250)), InteractionMode.COORDINATES)
-ANSWER = render_call(Action(name=ActionName.ANSWER, text="1632"), InteractionMode.COORDINATES)
+CALL = render_web_action(Action(name=ActionName.CLICK, coordinate=(500, 250)), InteractionMode.COORDINATES)
+ANSWER = render_web_action(Action(name=ActionName.ANSWER, text="1632"), InteractionMode.COORDINATES)
 TASK = {
     "task_name": "When was it painted?",
     "domain": "Art",

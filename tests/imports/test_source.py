@@ -3,7 +3,7 @@
 import pytest
 
 from tests.imports.foreign import CALL
-from webgym_cli.agent.parse import ParseError, parse
+from webgym_cli.agent.parse import ParseError, parse_web_action
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.imports.source import NotUnderstood, parse_response, to_number, to_plain
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -19,7 +19,7 @@ CLICK = Action(name=ActionName.CLICK, coordinate=(1.5, 2))
 @pytest.mark.parametrize("theirs", [None, CLICK])
 def test_our_parser_always_agrees_with_what_is_stored(raw, theirs):
     said = parse_response(raw, COORDINATES, theirs=theirs)
-    read = parse(said.response, COORDINATES)
+    read = parse_web_action(said.response, COORDINATES)
     assert said.action == (None if isinstance(read, ParseError) else read)
     assert said.parse_error == (read.kind if isinstance(read, ParseError) else None)
     said.response.encode()

@@ -19,7 +19,7 @@ from tests.imports.foreign import (
     webgym_pictures,
     webgym_step,
 )
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode, SkipReason
 from webgym_cli.imports.webgym import WEBGYM, find, read
@@ -155,7 +155,7 @@ def test_what_they_guessed_is_not_taken_over(tmp_path):
 
 
 def test_marks_and_memory_are_told_from_the_responses(tmp_path):
-    call = render_call(Action(name=ActionName.CLICK, element_id=3), InteractionMode.SET_OF_MARKS)
+    call = render_web_action(Action(name=ActionName.CLICK, element_id=3), InteractionMode.SET_OF_MARKS)
     raw = f"Memory: {{}}\nProgress: {{}}\n{call}"
     found = only(tmp_path, [webgym_step(ONE, 0, raw, SUCCEEDED)])
     assert found.prompt.interaction_mode is InteractionMode.SET_OF_MARKS

@@ -19,7 +19,7 @@ from webgym_cli.inspect import recode
 from webgym_cli.inspect.recode import encode, execute, plan_recoding
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.judge.client import Case
+from webgym_cli.rewards.judge.client import JudgeContext
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -198,7 +198,7 @@ def test_policy_and_judge_send_the_right_kind(run, taken):
     for kind in (b"image/png", b"image/webp"):
         part = json.loads(EncodedImages(store.get).part(first))
         assert part["image_url"]["url"].startswith(f"data:{kind.decode()};base64,")
-        assert Case(store.get).url(first) == part["image_url"]["url"]
+        assert JudgeContext(store.get).url(first) == part["image_url"]["url"]
         execute(run, list(plan_recoding(run)))
 
 

@@ -15,7 +15,7 @@ from tests.records.made import SOLVED, published
 from tests.rewards.cases import seen
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
-from webgym_cli.loop.curriculum import phased, plan_curriculum
+from webgym_cli.loop.curriculum import phase_settings, plan_curriculum
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.phases import Phases
 from webgym_cli.loop.pipeline import Pipeline
@@ -42,7 +42,7 @@ class Killed(BaseException):
 class Served:
     """A server that nobody needs."""
 
-    async def make_room(self) -> None:
+    async def release_gpus(self) -> None:
         """There is room."""
 
     async def stop(self) -> None:
@@ -64,12 +64,12 @@ class Told(Pipeline):
         super().__post_init__()
         self.serving = Served()  # type: ignore[assignment]
 
-    async def collect(self, split: Split, policy: str, episodes: int | None = None) -> dict[str, Any]:
+    async def rollout(self, split: Split, policy: str, episodes: int | None = None) -> dict[str, Any]:
         """Store an answer for each episode that is owed; a test knows its score, the others wait for a judge."""
-        from webgym_cli.loop.rollout_setup import plan_collection
+        from webgym_cli.loop.rollout_setup import plan_current_rollout
 
         name = f"{'survey ' * (self.run.root.name == 'survey')}{split}"
-        plan = plan_collection(self.run, self.settings, split, "vllm", episodes)
+        plan = plan_current_rollout(self.run, self.settings, split, "vllm", episodes)
         write_plan(self.run, plan)
         self._die(f"{name} {plan.iteration} planned")
         for number, owed in enumerate(plan.owed):
@@ -148,7 +148,7 @@ async def ran(run: RunDir, settings: Settings, **options: Any) -> list[dict[str,
     """Run the command's work once and return all that was shown."""
     shown: list[dict[str, Any]] = []
     plan = plan_curriculum(run, settings, **options)
-    settings = phased(settings)
+    settings = phase_settings(settings)
     create_or_open(run, settings)
     run.logs.mkdir(exist_ok=True)
     async with Told(run, settings, run.logs, shown.append) as pipeline:

@@ -39,7 +39,7 @@ class Stages:
     def record(self, event, message=""):
         append_event(self.run, event)
 
-    async def collect(self, split, policy, episodes=None):
+    async def rollout(self, split, policy, episodes=None):
         number = version(self.run)
         self.calls.append((split.value, number, policy, episodes))
         self._fails(f"{split}-{number}")

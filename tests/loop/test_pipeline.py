@@ -51,7 +51,7 @@ async def test_policy_servers_share_a_rollout_and_the_one_that_is_down_is_named(
     await down.stop()
     seen = []
     async with Pipeline(run, settings, run.logs, seen.append) as pipeline:
-        summary = await pipeline.collect(Split.TRAIN, f"{down.url}, {up.url}", 4)
+        summary = await pipeline.rollout(Split.TRAIN, f"{down.url}, {up.url}", 4)
     await up.stop()
     assert (summary["collected"], summary["failures"]) == (4, {})
     assert summary["servers"][up.url]["requests"] == up.answered == summary["steps"] == 8

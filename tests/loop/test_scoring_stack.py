@@ -9,14 +9,14 @@ import pytest
 
 from tests.rewards.cases import answered
 from tests.stack_fixtures import needs
-from webgym_cli.agent.orm_prompt import OrmPrompt, orm_prompt
+from webgym_cli.agent.orm_prompt import OrmPrompt, build_orm_prompt
 from webgym_cli.config.load import load
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.plan import JudgeQuery
-from webgym_cli.rewards.orm.client import OrmClient, served_model
+from webgym_cli.rewards.orm.client import OrmClient, query_served_model
 from webgym_cli.store.buffer import append, read_judgements
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.stack
 
 async def test_vllm_gives_the_same_probability_again_and_counts_its_own_tokens(policy_server):
     settings = OrmSettings(base_url=policy_server.base_url, retries=0)
-    name = served_model(settings)
+    name = query_served_model(settings)
     client = OrmClient(settings.model_copy(update={"model": name, "max_tokens": 1024}))
-    first, again = [await client.ask(orm_prompt(answered())) for _ in range(2)]
+    first, again = [await client.ask(build_orm_prompt(answered())) for _ in range(2)]
     words = " ".join(f"word {number}" for number in range(3000))
     cut = await client.ask(OrmPrompt("Find it.", "click [1]", words))
     await client.close()

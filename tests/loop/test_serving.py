@@ -48,7 +48,7 @@ async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
     one = serving("venvs.device=cuda", "serve.replicas=1")
     urls = await one.current()
     pid = (await look(urls[0]))["pid"]
-    await one.make_room()
+    await one.release_gpus()
     trained(one.run, b"two")
     assert await one.current() == urls
     assert (await look(urls[0]))["pid"] == pid
@@ -63,7 +63,7 @@ async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
 async def test_on_a_cpu_the_server_stays_up(serving):
     one = serving("venvs.device=cpu")
     urls = await one.current()
-    await one.make_room()
+    await one.release_gpus()
     assert await one.current() == urls
     trained(one.run, b"two")
     await one.current()

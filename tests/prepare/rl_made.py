@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.records.made import png, shot, trajectory
-from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.load import load
@@ -69,7 +69,7 @@ def served(made: Trajectory, tokens: ModelTokens, ids: dict[int, Sequence[int]] 
         sizes = [(shown[sha256].width, shown[sha256].height) for sha256 in prompt.images]
         said = tuple((ids or {}).get(number) or sampled(tokens, step.response))
         generation = Generation(
-            prompt_token_digest=token_digest(tokens.prompt_ids(prompt.messages, sizes)),
+            prompt_token_digest=digest_tokens(tokens.prompt_ids(prompt.messages, sizes)),
             token_ids=said,
             logprobs=tuple(-(number + 1) / 8 - place / 1024 for place in range(len(said))),
         )

@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 from webgym_cli.agent.prompt import render
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.checkpoint import Checkpoint
@@ -54,7 +54,7 @@ def step(index: int = 0, **changes: Any) -> Step:
     values = {
         "index": index,
         "observation": Observation(url="http://a/", title=f"Page {index}", screenshot=shot(index)),
-        "response": render_call(CLICK, InteractionMode.COORDINATES),
+        "response": render_web_action(CLICK, InteractionMode.COORDINATES),
         "action": CLICK,
         "prompt_digest": "0" * 64,
         "page_changed": True,

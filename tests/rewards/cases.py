@@ -10,12 +10,12 @@ from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, Outcome, Step, Trajectory
-from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
 
 YES = json.dumps({"reason": "seen", "verdict": "yes"})
 NO = json.dumps({"reason": "not seen", "verdict": "no"})
 GARBAGE = "Verdict: SUCCESS"
-DOWN = Scripted(status=500)
+DOWN = ScriptedReply(status=500)
 ANSWER = "It was painted by Vermeer in 1665."
 RUBRIC = ("The painter is Vermeer", "The year is 1665")
 INSTRUCTION = "Find out who painted the portrait and when."
@@ -47,7 +47,7 @@ def web_task(**changes: Any) -> Task:
     return Task.model_validate({**values, **changes})
 
 
-def judge_settings(server: JudgeServer, **changes: Any) -> JudgeSettings:
+def judge_settings(server: ScriptedJudgeServer, **changes: Any) -> JudgeSettings:
     """Return the settings of a judge behind this server, that asks nothing twice unless told."""
     values = {"base_url": server.base_url, "retries": 0, "timeout": 30, "api_key_env_var": "JUDGE_TEST_KEY"}
     return JudgeSettings.model_validate({**values, **changes})

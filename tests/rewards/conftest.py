@@ -6,12 +6,12 @@ import pytest
 
 from tests.rewards.cases import PICTURES, judge_settings
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.scripted_server import JudgeServer
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 
 
 @pytest.fixture
 async def server():
-    async with JudgeServer() as running:
+    async with ScriptedJudgeServer() as running:
         yield running
 
 

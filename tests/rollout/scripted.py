@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from tests.records.made import CLICK, png
-from webgym_cli.agent.reply import Reply
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.reply import PolicyReply
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, InteractionMode
@@ -18,7 +18,7 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Generation, Score
 
-CALL = render_call(CLICK, InteractionMode.COORDINATES)
+CALL = render_web_action(CLICK, InteractionMode.COORDINATES)
 Hook = Callable[["ScriptedEnvironment"], Awaitable[None]]
 
 
@@ -135,10 +135,10 @@ class ScriptedAgent:
     prompts: list[object] = field(default_factory=list)
     name: str = "scripted"
 
-    async def act(self, prompt: object, environment: ScriptedEnvironment) -> Reply:
+    async def act(self, prompt: object, environment: ScriptedEnvironment) -> PolicyReply:
         self.prompts.append(prompt)
         reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
-        return Reply(text=reply, generation=Generation(finish_reason=self.finish_reason))
+        return PolicyReply(text=reply, generation=Generation(finish_reason=self.finish_reason))
 
     def sampling(self, *, greedy: bool) -> Sampling:
         return Sampling(temperature=0.0 if greedy else 1.0)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.rollout.scripted import ScriptedAgent
 from tests.store.test_blocklist import START, Clock
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -15,7 +15,7 @@ from webgym_cli.store import blocklist as module
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.run import now
 
-ANSWER = render_call(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES)
+ANSWER = render_web_action(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES)
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ async def rolled(tmp_path, host, acts, *overrides):
     await host.start()
     try:
         async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-            await pipeline.collect(Split.TRAIN, acts(host), 6)
+            await pipeline.rollout(Split.TRAIN, acts(host), 6)
     finally:
         await host.stop()
     greedy = {episode.id: episode.greedy for episode in read_plan(run, Split.TRAIN, 0)}
@@ -199,7 +199,7 @@ async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
     )
     create_or_open(run, settings)
     async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-        await pipeline.collect(Split.TRAIN, "oracle", 3)
+        await pipeline.rollout(Split.TRAIN, "oracle", 3)
     order = [episode.id for episode in read_plan(run, Split.TRAIN, 0)]
     stored = sorted(scan(run, Split.TRAIN, 0), key=lambda found: order.index(found.id))
     first, second, greedy = [(found.instruction, found.steps[0].observation.screenshot) for found in stored]

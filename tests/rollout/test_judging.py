@@ -6,7 +6,7 @@ import pytest
 
 from tests.rewards.cases import DOWN, GARBAGE, judge_settings
 from tests.rollout.scripted import ScriptedAgent
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -14,13 +14,13 @@ from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Score
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.scripted_server import JudgeServer
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 from webgym_cli.rollout.judging import MAX_CONSECUTIVE_JUDGE_FAILURES
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
-ANSWER = ScriptedAgent((render_call(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES),))
+ANSWER = ScriptedAgent((render_web_action(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES),))
 
 
 def verdict(trajectory, **outcome):
@@ -115,7 +115,7 @@ async def test_a_failed_judgement_counts_neither_way_and_is_judged_again_not_rol
 
 
 async def test_an_unreadable_judge_is_never_a_success(world):
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         server.script(*[GARBAGE] * 50)
         judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
         with pytest.raises(WebGymError, match="none of the 4 collected episodes could be judged") as caught:
@@ -128,7 +128,7 @@ async def test_an_unreadable_judge_is_never_a_success(world):
 @pytest.mark.parametrize("episodes", [1, 3, 20])
 async def test_a_judge_that_is_down_costs_no_trajectory(world, episodes):
     world.load("judge.concurrency=2", "rollout.concurrency=2")
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         server.script(*[DOWN] * 500)
         judge = Judge(judge_settings(server), ScreenshotStore(world.run.screenshots).get)
         with pytest.raises(WebGymError, match="the judge does not answer") as caught:

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from tests.executable import Command, failures, finished, needs_chromium, trajectories, webgym
-from webgym_cli.rewards.judge.scripted_server import JudgeServer
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 
 pytestmark = pytest.mark.browser
 
@@ -92,7 +92,7 @@ async def test_no_key_is_written_anywhere(tmp_path: Path, monkeypatch):
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     address = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
     run = tmp_path / "run"
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         judged = (*SITES, "-s", f"judge.base_url={server.base_url}", "--policy", "oracle", "--episodes", 2)
         done = await asyncio.to_thread(webgym, tmp_path, "rollout", run, *judged)
         assert {asked.authorization for asked in server.asked} == {f"Bearer {key}"}

@@ -18,7 +18,7 @@ from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.inspect.verify import verify
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.loop.rollout_setup import plan_collection
+from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
@@ -100,7 +100,7 @@ def roll(tmp_path):
         await host.start()
         try:
             async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-                summary = await pipeline.collect(split, host.url, episodes)
+                summary = await pipeline.rollout(split, host.url, episodes)
         finally:
             await host.stop()
         return run, settings, summary, list(scan(run, split, 0))
@@ -135,7 +135,7 @@ async def test_questions_are_rolled_out_in_groups_with_calls_results_and_tokens(
 async def test_chains_go_on_where_a_plan_stopped(roll, tmp_path):
     run, settings, _, found = await roll(Solver(), 6, "agent.num_chains=4")
     assert sorted(Counter(trajectory.task.id for trajectory in found).values()) == [2, 4]
-    plan = plan_collection(run, settings, Split.TRAIN, "http://127.0.0.1:1/v1", 8)
+    plan = plan_current_rollout(run, settings, Split.TRAIN, "http://127.0.0.1:1/v1", 8)
     assert len(plan.owed) == 2
     groups = Counter((episode.task.id, episode.position // 4) for episode in plan.episodes)
     assert list(groups.values()) == [4, 4]
@@ -201,7 +201,7 @@ async def test_what_the_reward_lacks_is_told_before_anything_runs(tmp_path):
     data.write_text('[{"question": "Q", "solution": "1"}]')
     run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], [f"tasks.train={data}"])
     with pytest.raises(UsageError, match=r"math_equal_reward_tool needs answer, which the task \w+ does not have"):
-        plan_collection(run, settings, Split.TRAIN, "vllm", 1)
+        plan_current_rollout(run, settings, Split.TRAIN, "vllm", 1)
 
 
 async def test_what_was_rolled_out_can_be_prepared_indexed_and_shown(roll):

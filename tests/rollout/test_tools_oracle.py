@@ -8,13 +8,13 @@ import pytest
 
 from tests.cli.runs import model
 from tests.forked import webgym
-from webgym_cli.agent.chat_request import EncodedImages, request_body
+from webgym_cli.agent.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.tool_calls import parse_calls
+from webgym_cli.agent.tool_calls import parse_tool_calls
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.loop.rollout_setup import plan_collection
+from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
@@ -33,7 +33,7 @@ async def demonstrated(folder, episodes, *overrides):
     run, settings = RunDir(folder / "run"), load(["arithmetic"], ["agent.num_chains=1", *overrides])
     create_or_open(run, settings)
     async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-        summary = await pipeline.collect(Split.TRAIN, "oracle", episodes)
+        summary = await pipeline.rollout(Split.TRAIN, "oracle", episodes)
     return summary, list(scan(run, Split.TRAIN, 0))
 
 
@@ -84,8 +84,8 @@ def test_a_question_without_workings_is_named_before_anything_runs(tmp_path):
     data.write_text(json.dumps([{"id": "bare", "question": "Q", "answer": "1"}]))
     run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], [f"tasks.train={data}"])
     with pytest.raises(UsageError, match="task bare: no expert solves it"):
-        plan_collection(run, settings, Split.TRAIN, "oracle", 1)
-    plan_collection(run, settings, Split.TRAIN, "vllm", 1)
+        plan_current_rollout(run, settings, Split.TRAIN, "oracle", 1)
+    plan_current_rollout(run, settings, Split.TRAIN, "vllm", 1)
 
 
 def test_demonstrations_become_the_dataset_with_the_messages_of_a_chat_request(tmp_path):
@@ -102,7 +102,7 @@ def test_demonstrations_become_the_dataset_with_the_messages_of_a_chat_request(t
     assert (len(stored), len(records)) == (40, 80)
     images = EncodedImages(ScreenshotStore(run.screenshots).get)
     prompts = [render_step(trajectory, index) for trajectory in stored.values() for index in range(2)]
-    requests = [json.loads(request_body(prompt, images, {}))["messages"] for prompt in prompts]
+    requests = [json.loads(build_request_body(prompt, images, {}))["messages"] for prompt in prompts]
     for record in records:
         *prompt, reply = record["conversations"]
         roles = {"human": "user", "gpt": "assistant"}
@@ -110,5 +110,5 @@ def test_demonstrations_become_the_dataset_with_the_messages_of_a_chat_request(t
         assert [{"role": "system", "content": record["system"]}, *messages] in requests
         assert reply["from"] == "gpt"
         for turn in record["conversations"][1::2]:
-            action = parse_calls(turn["value"], limit=16)
+            action = parse_tool_calls(turn["value"], limit=16)
             assert action.name is (ActionName.CALL if "calculator" in turn["value"] else ActionName.ANSWER)

@@ -14,8 +14,8 @@ from tests.executable import needs_chromium
 from tests.prepare.buffer import WordTokens, settings
 from tests.rewards.cases import judge_settings
 from webgym_cli.agent.prompt import Prompt, render_step
-from webgym_cli.agent.reply import Reply
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.reply import PolicyReply
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.load import load
 from webgym_cli.environments.web import environment as web_module
 from webgym_cli.prepare.sft.convert import Converter
@@ -27,7 +27,7 @@ from webgym_cli.records.sample import IMAGE, Sample
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.scripted_server import JudgeServer
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.store.blocklist import Blocklist
@@ -55,7 +55,7 @@ class Player:
     name: str = "player"
     _at: Counter[int] = field(default_factory=Counter)
 
-    async def act(self, prompt: Prompt, environment) -> Reply:
+    async def act(self, prompt: Prompt, environment) -> PolicyReply:
         self.prompts.append(prompt)
         task = environment.played
         plays = [*self.plays.get(task, []), ANSWER]
@@ -65,7 +65,7 @@ class Player:
             script = "(limit) => window[Symbol.for('webgym.eyes')].look({ limit, detail: false })"
             listed = await environment._session.evaluate(script, 200)
             play = Action(name=ActionName.CLICK, element_id=next(one["id"] for one in listed if one["name"] == play))
-        return Reply(text=render_call(play, MODE), generation=Generation(finish_reason="stop"))
+        return PolicyReply(text=render_web_action(play, MODE), generation=Generation(finish_reason="stop"))
 
     def sampling(self, *, greedy: bool) -> None:
         return None
@@ -214,7 +214,7 @@ async def test_a_site_that_blocks_is_met_once(engine, web):
 
 async def test_a_judge_sees_a_block_that_no_status_tells(engine, web):
     web.odd.pages["/shut"] = "<title>Access denied</title><h1>Access denied</h1>"
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         judge = Judge(judge_settings(server), ScreenshotStore(engine.run.screenshots).get)
         tasks = {"later": "http://lab.test/history", "fine": "http://lab.test/late"}
         summary = await engine.roll(tasks, Player({"later": [to("http://odd.test/shut")]}), judge.judge)
@@ -278,7 +278,7 @@ async def test_a_hostile_page_changes_nothing(engine, web):
 
 
 async def test_a_hostile_page_does_not_move_the_judge_s_questions(engine, web):
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         judge = Judge(judge_settings(server), ScreenshotStore(engine.run.screenshots).get)
         await engine.roll({"injection": "http://lab.test/injection"}, Player(), judge.judge)
         await judge.close()

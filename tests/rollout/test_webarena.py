@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestServer
 from tests.environments.visits import HASTY
 from tests.executable import needs_chromium
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.reply import Reply
-from webgym_cli.agent.webrl_forms import render
+from webgym_cli.agent.reply import PolicyReply
+from webgym_cli.agent.webrl_forms import render_webrl_action
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import make_pool
 from webgym_cli.errors import WebGymError
@@ -73,7 +73,7 @@ class Says:
         self.prompts.append(prompt)
         at = len(self.prompts) - 1
         text = self.replies[at] if at < len(self.replies) else 'exit(message="wrong")'
-        return Reply(text=text, generation=Generation(finish_reason="stop"))
+        return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 
     def sampling(self, *, greedy):
         return None
@@ -90,7 +90,7 @@ async def test_the_expert_solves_every_task_of_the_fixture(engine):
     for found in (*stored.values(), generated):
         assert found.outcome.failure is None
         for step in found.steps:
-            assert step.response == render(step.action)
+            assert step.response == render_webrl_action(step.action)
             assert step.observation.html and step.observation.screenshot
             assert render_step(found, step.index).digest == step.prompt_digest
     switched = [step.action.name for step in stored["fixture-tabs"].steps]
@@ -103,8 +103,8 @@ async def test_a_wrong_answer_is_worth_nothing(engine):
 
 
 async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engine):
-    click = render(Action(name=ActionName.CLICK, element_id=777))
-    select = render(WebRLAction(name=WebRLActionName.SELECT, element_id=0, text="x"))
+    click = render_webrl_action(Action(name=ActionName.CLICK, element_id=777))
+    select = render_webrl_action(WebRLAction(name=WebRLActionName.SELECT, element_id=0, text="x"))
     agent = Says(click, "hm", select, 'quote(content="kept")')
     (found,) = (await engine.roll("webarena:fixture-cheapest", agent)).values()
     assert [step.action_error is None for step in found.steps] == [False, True, False, True, True]
@@ -121,14 +121,14 @@ async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engin
 
 async def test_out_of_steps_is_scored_by_what_pages_hold(engine):
     few = "rollout.train_max_steps.easy=1"
-    wait = render(Action(name=ActionName.WAIT, seconds=0))
+    wait = render_webrl_action(Action(name=ActionName.WAIT, seconds=0))
     (scored,) = (await engine.roll("webarena:fixture-edit", Says(wait), few)).values()
     assert (scored.outcome.reward, scored.outcome.stop) == (0.0, Stop.STEP_LIMIT)
     assert scored.outcome.scores[0].source == "environment"
 
 
 async def test_a_generated_task_that_ran_out_of_steps_waits_for_a_reward_model(engine):
-    wait = render(Action(name=ActionName.WAIT, seconds=0))
+    wait = render_webrl_action(Action(name=ActionName.WAIT, seconds=0))
     (found,) = (await engine.roll("webarena:fixture-generated", Says(wait), "rollout.train_max_steps.easy=1")).values()
     assert found.awaits_judgement
     assert found.outcome.stop is Stop.STEP_LIMIT

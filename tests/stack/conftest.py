@@ -29,7 +29,7 @@ async def sft_run(tiny_model_dir, tmp_path_factory):
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
     async with Pipeline(run, settings, logs, lambda event: None) as pipeline:
-        await pipeline.collect(Split.TRAIN, "oracle", 45)
+        await pipeline.rollout(Split.TRAIN, "oracle", 45)
         await pipeline.prepare()
         await pipeline.train()
     return run, settings

@@ -89,7 +89,7 @@ async def test_what_another_server_sampled_can_t_be_learned_from_unless_it_is_pl
     run, settings = RunDir(tmp_path / "run"), improved[1]
     create_or_open(run, settings)
     async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-        await pipeline.collect(Split.TRAIN, policy_server.base_url, 5)
+        await pipeline.rollout(Split.TRAIN, policy_server.base_url, 5)
         with pytest.raises(SettingsError, match=r"temperature=0\.8") as caught:
             await pipeline.prepare()
     assert "policy_config.top_k=-1" in caught.value.hint
@@ -102,7 +102,7 @@ async def test_imitation_goes_on_from_the_improved_policy(improved):
     learning = settings.train.model_copy(update={"algorithm": "sft"})
     imitation = settings.model_copy(update={"train": learning})
     async with Pipeline(run, imitation, run.logs / "attempt_0001", lambda event: None) as pipeline:
-        await pipeline.collect(Split.TRAIN, "oracle", 20)
+        await pipeline.rollout(Split.TRAIN, "oracle", 20)
         await pipeline.prepare()
         await pipeline.train()
     made = current(run)

@@ -11,7 +11,7 @@ import yaml
 
 from tests.stack.conftest import demo_settings
 from tests.stack_fixtures import needs
-from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.load import load
@@ -44,7 +44,7 @@ async def served(request, sft_run, policy_server, tiny_model_dir, tmp_path_facto
     await policy_server.swap(str(weights))
     try:
         async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-            await pipeline.collect(Split.TRAIN, policy_server.base_url, 6)
+            await pipeline.rollout(Split.TRAIN, policy_server.base_url, 6)
     finally:
         await policy_server.swap(str(tiny_model_dir))
     tokens = ModelTokens(str(weights))
@@ -93,7 +93,7 @@ def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, t
     for (trajectory, step), found in zip(steps, trained, strict=True):
         start = next(position for position, label in enumerate(found["labels"]) if label != IGNORED)
         prompt, response = found["ids"][:start], found["ids"][start:]
-        assert token_digest(prompt) == step.generation.prompt_token_digest, (trajectory.id, step.index)
+        assert digest_tokens(prompt) == step.generation.prompt_token_digest, (trajectory.id, step.index)
         # LLaMA-Factory's template closes the turn with a line end, which the server sees as the next prompt's
         assert response == [*step.generation.token_ids, *line_end]
         assert found["labels"][start:] == response
@@ -125,7 +125,7 @@ def test_our_token_counts_are_the_servers(served):
         sizes = [(160, 210)] * len(prompt.images)
         ids = tokens.prompt_ids(prompt.messages, sizes)
         assert len(ids) == step.generation.prompt_tokens
-        assert token_digest(ids) == step.generation.prompt_token_digest
+        assert digest_tokens(ids) == step.generation.prompt_token_digest
         assert sample.tokens == len(ids) + len(step.generation.token_ids) + 1
 
 

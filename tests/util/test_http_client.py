@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from webgym_cli.agent.chat import ChatClient, ChatError, Form, reason_of
+from webgym_cli.agent.chat import ChatClient, ChatError, ReplyFormat, describe_error
 from webgym_cli.agent.chat_request import EncodedImages
 from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.agent.prompt import Prompt
@@ -175,7 +175,7 @@ async def ask_judge(url):
     settings = JudgeSettings(base_url=f"{url}/v1", timeout=1.0, retries=0)
     chat = ChatClient(settings)
     try:
-        form = Form("verdict", Verdict, {"type": "object"})
+        form = ReplyFormat("verdict", Verdict, {"type": "object"})
         await chat.ask([{"role": "user", "content": "private"}], form, Calls(), model="m")
     finally:
         await chat.close()
@@ -210,5 +210,5 @@ async def test_json_that_is_too_deep_is_no_answer(ask):
 def test_the_cause_of_a_failed_connection_is_told():
     error = openai.APIConnectionError(request=httpx.Request("GET", "http://host"))
     error.__cause__ = httpx.DecodingError("the answer is larger than 5 bytes")
-    assert reason_of(error) == "Connection error. the answer is larger than 5 bytes"
+    assert describe_error(error) == "Connection error. the answer is larger than 5 bytes"
     assert issubclass(ChatError, BoundaryError)

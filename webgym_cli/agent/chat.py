@@ -84,7 +84,7 @@ class ChatSettings(Protocol):
         ...
 
 
-class Counter(Protocol):
+class RequestCounter(Protocol):
     """Counts requests."""
 
     calls: int
@@ -92,7 +92,7 @@ class Counter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Form(Generic[RecordT]):
+class ReplyFormat(Generic[RecordT]):
     """How an answer must look."""
 
     name: str
@@ -110,13 +110,13 @@ class ChatClient:
         self._settings = settings
         self._limit_name = _SHORT_NAME
         self._slots = asyncio.Semaphore(settings.concurrency)
-        self._client = openai_client(settings.base_url, api_key(settings.api_key_env_var), settings.timeout)
+        self._client = openai_client(settings.base_url, read_api_key(settings.api_key_env_var), settings.timeout)
 
     async def ask(
         self,
         messages: Sequence[Mapping[str, Any]],
-        form: Form[RecordT],
-        counter: Counter,
+        form: ReplyFormat[RecordT],
+        counter: RequestCounter,
         *,
         model: str,
         sampling: Mapping[str, Any] = MappingProxyType({}),
@@ -130,7 +130,7 @@ class ChatClient:
             request = {"messages": messages, "model": model, **self._parameters(form), **sampling}
             answer = await self._send(request, left, counter)
             try:
-                return read_completion(_parsed(answer), form.kind)
+                return read_completion(_parse_body(answer), form.kind)
             except UnreadableError as error:
                 left -= answer.retries_taken + 1
                 if left < 0:
@@ -140,24 +140,24 @@ class ChatClient:
         """Close the connections."""
         await self._client.close()
 
-    async def _send(self, request: dict[str, Any], retries: int, counter: Counter) -> Any:
+    async def _send(self, request: dict[str, Any], retries: int, counter: RequestCounter) -> Any:
         """Return the library's raw answer; it repeats what failed, and waits between as the server asks."""
         client = self._client.with_options(max_retries=retries)
         try:
             async with self._slots:
                 answer = await client.chat.completions.with_raw_response.create(**request)
         except openai.APIError as error:
-            counter.calls += _repeats(error.request) + 1
+            counter.calls += _retry_number(error.request) + 1
             if _LONG_NAME in str(error) and _SHORT_NAME in request:  # OpenAI's reasoning models refuse the short name
                 self._limit_name = _LONG_NAME
                 limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
                 return await self._send(request | limit, retries, counter)
-            reason = reason_of(error, client.api_key)
+            reason = describe_error(error, client.api_key)
             raise ChatError(f"{client.base_url}: {reason}", unavailable=True) from error
         counter.calls += answer.retries_taken + 1
         return answer
 
-    def _parameters(self, form: Form[RecordT]) -> dict[str, Any]:
+    def _parameters(self, form: ReplyFormat[RecordT]) -> dict[str, Any]:
         settings = self._settings
         parameters: dict[str, Any] = {
             "temperature": settings.temperature,
@@ -192,7 +192,7 @@ def require_address(section: str, base_url: str, hint: str) -> None:
         raise SettingsError(f"{section}.base_url: {base_url!r} is no http(s) address", hint=hint)
 
 
-def api_key(variable: str) -> str:
+def read_api_key(variable: str) -> str:
     """Return the key from the environment; `none` where there is none, as many local servers need none."""
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or not key.isprintable():
@@ -200,11 +200,11 @@ def api_key(variable: str) -> str:
     return key or _NO_KEY
 
 
-def _parsed(answer: Any) -> Any:
+def _parse_body(answer: Any) -> Any:
     try:
         return answer.parse()
     except (openai.APIError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"the answer is no chat completion: {reason_of(error)}") from error
+        raise UnreadableError(f"the answer is no chat completion: {describe_error(error)}") from error
 
 
 def read_completion(completion: Any, kind: type[RecordT]) -> RecordT:
@@ -229,7 +229,7 @@ def read_object(text: str, kind: type[RecordT]) -> RecordT:
     text = text.encode(errors="replace").decode().strip()
     fence = _FENCE.match(text)
     try:
-        value = json.loads(fence[1] if fence else text, object_pairs_hook=_unique)
+        value = json.loads(fence[1] if fence else text, object_pairs_hook=_reject_duplicate_keys)
         return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
@@ -239,20 +239,20 @@ def read_object(text: str, kind: type[RecordT]) -> RecordT:
         raise UnreadableError(f"the answer is not one JSON object: {_excerpt(text)}") from error
 
 
-def fenced(data: Mapping[str, Any]) -> str:
+def fence_data(data: Mapping[str, Any]) -> str:
     """Return foreign text as JSON in its fence; no text in it can close the fence."""
     text = json.dumps(data, ensure_ascii=False, indent=1).replace("<", "\\u003c")
     return f"<data>\n{text.encode(errors='replace').decode()}\n</data>"
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands twice")
     return found
 
 
-def _repeats(request: Any) -> int:
+def _retry_number(request: Any) -> int:
     """Return which repeat a request was: the library writes it into a header."""
     return int(request.headers.get("x-stainless-retry-count", 0))
 
@@ -261,7 +261,7 @@ def _excerpt(text: str) -> str:
     return repr(" ".join(text.split())[:100]) if text else "it is empty"
 
 
-def reason_of(error: Exception, secret: str = _NO_KEY) -> str:
+def describe_error(error: Exception, secret: str = _NO_KEY) -> str:
     """Return an error in one line, without the key."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, openai.APIConnectionError) and str(error.__cause__ or ""):

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from webgym_cli.agent.prompt import Prompt, pieces
+from webgym_cli.agent.prompt import Prompt, split_at_images
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.store.screenshots import data_url_type
 
@@ -50,13 +50,15 @@ class EncodedImages:
         return part
 
 
-def request_body(prompt: Prompt, images: EncodedImages, parameters: Mapping[str, Any]) -> bytes:
+def build_request_body(prompt: Prompt, images: EncodedImages, parameters: Mapping[str, Any]) -> bytes:
     """Return the JSON body of a chat request in OpenAI's format: the parameters and the prompt's messages."""
     left = iter(prompt.images)
     messages = []
     for message in prompt.messages:
         if IMAGE in message.content:
-            parts = [images.part(next(left)) if piece is None else _text_part(piece) for piece in pieces(message)]
+            parts = [
+                images.part(next(left)) if piece is None else _encode_text(piece) for piece in split_at_images(message)
+            ]
             content = b"[" + b",".join(parts) + b"]"
         else:
             content = json.dumps(message.content).encode()
@@ -65,5 +67,5 @@ def request_body(prompt: Prompt, images: EncodedImages, parameters: Mapping[str,
     return frame.removesuffix(b"]}") + b",".join(messages) + b"]}"
 
 
-def _text_part(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return json.dumps({"type": "text", "text": text}).encode()

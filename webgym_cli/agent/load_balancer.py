@@ -15,22 +15,22 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.circuit_breaker import Breaker, State
-from webgym_cli.agent.policy import AstrayError, ChatPolicy
+from webgym_cli.agent.circuit_breaker import BreakerState, CircuitBreaker
+from webgym_cli.agent.policy import ChatPolicy, ServerMisconfiguredError
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.reply import Reply, Servers
+from webgym_cli.agent.reply import PolicyReply, ServerCounters
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Sampling
 
-BREATHER = 0.5
+RETRY_DELAY = 0.5
 """Seconds before a request goes again to a server that has just failed it; twice as many the next time."""
-LOYALTY = 4
+AFFINITY_SLACK = 4
 """So many more requests than the least busy server may an episode's server have to answer before it is left."""
-_EPISODES = 16384
+_MAX_REMEMBERED_EPISODES = 16384
 """Episodes whose server is remembered: more than any rollout has under way."""
-_WORDS = 160
+_ERROR_CHARACTERS = 160
 """Characters of each server's last failure that are told when none is left."""
 
 
@@ -39,7 +39,7 @@ class _Server:
     """A server as the balance knows it."""
 
     policy: ChatPolicy
-    breaker: Breaker
+    breaker: CircuitBreaker
     outstanding: int = 0
     """Requests that it has not answered yet."""
     used: int = 0
@@ -47,20 +47,20 @@ class _Server:
     requests: int = 0
     failures: int = 0
     seconds: float = 0.0
-    last_words: str = ""
+    last_error: str = ""
     """How it failed last."""
-    revival: asyncio.Task[None] | None = None
+    probing: asyncio.Task[None] | None = None
     """Looks after it while it is open."""
 
     def counters(self) -> dict[str, float]:
-        """Return its part of `Servers`."""
+        """Return its part of `ServerCounters`."""
         return {
             "requests": self.requests,
             "failures": self.failures,
-            "opened": self.breaker.opened,
+            "opened": self.breaker.times_opened,
             "seconds": round(self.seconds, 2),
             "outstanding": self.outstanding,
-            "open": int(self.breaker.state is not State.CLOSED),
+            "open": int(self.breaker.state is not BreakerState.CLOSED),
         }
 
 
@@ -71,18 +71,18 @@ class BalancedPolicy:
         """`policies`: one at least, each at another address; their own repeats would only hold a request up."""
         self.name = policies[0].name
         self._servers = [
-            _Server(policy, Breaker(limits.policy_failures, limits.policy_cooldown, limits.policy_cooldown_max))
+            _Server(policy, CircuitBreaker(limits.policy_failures, limits.policy_cooldown, limits.policy_cooldown_max))
             for policy in policies
         ]
-        self._repeats = limits.policy_retries
-        self._patience = limits.policy_timeout
+        self._retries = limits.policy_retries
+        self._timeout = limits.policy_timeout
         self._sent = 0
-        self._homes: OrderedDict[str, _Server] = OrderedDict()
+        self._server_of_episode: OrderedDict[str, _Server] = OrderedDict()
         """By episode: the server that was asked last."""
-        self._news = asyncio.Event()
+        self._server_available = asyncio.Event()
         """Set when a server admits requests again."""
 
-    async def reply(self, prompt: Prompt) -> Reply:
+    async def reply(self, prompt: Prompt) -> PolicyReply:
         """Send the prompt to one of the servers, and where that one fails to another.
 
         Raises `BoundaryError`: what the last one asked said, or `policy_unavailable` with the names of all when none
@@ -90,11 +90,11 @@ class BalancedPolicy:
         """
         failed: list[_Server] = []
         while True:
-            server = await self._next(failed, prompt)
+            server = await self._choose_server(failed, prompt)
             try:
                 return await self._ask(server, prompt)
             except BoundaryError as error:
-                if not _blames_server(error) or len(failed) >= self._repeats:
+                if not _is_server_fault(error) or len(failed) >= self._retries:
                     raise
                 failed.append(server)
 
@@ -102,13 +102,13 @@ class BalancedPolicy:
         """Return what replies are sampled from: all servers are asked for the same."""
         return self._servers[0].policy.sampling(greedy=greedy)
 
-    def servers(self) -> Servers:
+    def servers(self) -> ServerCounters:
         """Return the counters of each server by its address."""
         return {server.policy.address: server.counters() for server in self._servers}
 
     async def close(self) -> None:
         """Close all connections."""
-        revivals = {server.revival for server in self._servers if server.revival}
+        revivals = {server.probing for server in self._servers if server.probing}
         for revival in revivals:
             revival.cancel()
         if revivals:
@@ -118,82 +118,82 @@ class BalancedPolicy:
             if not revival.cancelled():
                 revival.result()
 
-    async def _next(self, failed: list[_Server], prompt: Prompt) -> _Server:
+    async def _choose_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
         """Return the server for a request that these servers, once or more, have failed."""
-        server = await self._free(failed, prompt)
+        server = await self._wait_for_server(failed, prompt)
         if server not in failed:
             return server
-        await asyncio.sleep(BREATHER * 2 ** (failed.count(server) - 1))
-        return await self._free(failed, prompt)
+        await asyncio.sleep(RETRY_DELAY * 2 ** (failed.count(server) - 1))
+        return await self._wait_for_server(failed, prompt)
 
-    async def _free(self, failed: list[_Server], prompt: Prompt) -> _Server:
+    async def _wait_for_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
         """Return the best of the servers that admit a request; wait for one if need be."""
         try:
-            async with asyncio.timeout(self._patience):
-                while (server := self._best(failed, prompt)) is None:
-                    self._news.clear()
-                    await self._news.wait()
+            async with asyncio.timeout(self._timeout):
+                while (server := self._find_best_server(failed, prompt)) is None:
+                    self._server_available.clear()
+                    await self._server_available.wait()
         except TimeoutError:
-            words = "; ".join(server.last_words[:_WORDS] for server in self._servers)
-            message = f"no policy server came back within {self._patience:g} s: {words}"
+            words = "; ".join(server.last_error[:_ERROR_CHARACTERS] for server in self._servers)
+            message = f"no policy server came back within {self._timeout:g} s: {words}"
             raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, message) from None
         return server
 
-    def _best(self, failed: list[_Server], prompt: Prompt) -> _Server | None:
+    def _find_best_server(self, failed: list[_Server], prompt: Prompt) -> _Server | None:
         free = [server for server in self._servers if server.breaker.admits]
         least = min(free, key=lambda one: (failed.count(one), one.outstanding, one.used), default=None)
-        home = self._homes.get(prompt.episode)
+        home = self._server_of_episode.get(prompt.episode)
         if least is None or home is None or home in failed or not home.breaker.admits:
             return least
-        return home if home.outstanding - least.outstanding <= LOYALTY else least
+        return home if home.outstanding - least.outstanding <= AFFINITY_SLACK else least
 
-    def _settle(self, prompt: Prompt, server: _Server) -> None:
+    def _remember_server(self, prompt: Prompt, server: _Server) -> None:
         """Remember that a server knows an episode."""
         if prompt.episode:
-            self._homes[prompt.episode] = server
-            self._homes.move_to_end(prompt.episode)
-            if len(self._homes) > _EPISODES:
-                self._homes.popitem(last=False)
+            self._server_of_episode[prompt.episode] = server
+            self._server_of_episode.move_to_end(prompt.episode)
+            if len(self._server_of_episode) > _MAX_REMEMBERED_EPISODES:
+                self._server_of_episode.popitem(last=False)
 
-    async def _ask(self, server: _Server, prompt: Prompt) -> Reply:
+    async def _ask(self, server: _Server, prompt: Prompt) -> PolicyReply:
         """Send a request to a server and note how it ended. Nothing may be awaited between the choice and this."""
         loop = asyncio.get_running_loop()
-        term, began = server.breaker.enter(), loop.time()
+        term, began = server.breaker.start_request(), loop.time()
         worked: bool | None = None
         self._sent += 1
-        self._settle(prompt, server)
+        self._remember_server(prompt, server)
         server.used, server.requests, server.outstanding = self._sent, server.requests + 1, server.outstanding + 1
         try:
             reply = await server.policy.reply(prompt)
             worked = True
         except BoundaryError as error:
-            worked = not _blames_server(error)
+            worked = not _is_server_fault(error)
             if not worked:
                 server.failures += 1
-                server.last_words = str(error)
+                server.last_error = str(error)
             raise
         finally:
             server.outstanding -= 1
             server.seconds += loop.time() - began
-            server.breaker.leave(term, worked=worked)
-            self._follow(server)
+            server.breaker.finish_request(term, worked=worked)
+            self._after_request(server)
         return reply
 
-    def _follow(self, server: _Server) -> None:
+    def _after_request(self, server: _Server) -> None:
         """Tell those who wait that a server admits requests, or have one looked after that does not."""
         if server.breaker.admits:
-            self._news.set()
-        elif server.breaker.state is State.OPEN and (server.revival is None or server.revival.done()):
-            server.revival = asyncio.create_task(self._revive(server))
+            self._server_available.set()
+        elif server.breaker.state is BreakerState.OPEN and (server.probing is None or server.probing.done()):
+            server.probing = asyncio.create_task(self._probe_until_healthy(server))
 
-    async def _revive(self, server: _Server) -> None:
+    async def _probe_until_healthy(self, server: _Server) -> None:
         """Probe an open server after each of its pauses until it is healthy; then a request may try it."""
-        while server.breaker.state is State.OPEN:
+        while server.breaker.state is BreakerState.OPEN:
             await asyncio.sleep(server.breaker.remaining)
-            server.breaker.probed(healthy=await server.policy.healthy())
-        self._news.set()
+            server.breaker.record_probe(healthy=await server.policy.healthy())
+        self._server_available.set()
 
 
-def _blames_server(error: BoundaryError) -> bool:
+def _is_server_fault(error: BoundaryError) -> bool:
     """Whether another server may answer the request: not where the request itself was refused."""
-    return error.kind is FailureKind.POLICY_UNAVAILABLE or isinstance(error, AstrayError)
+    return error.kind is FailureKind.POLICY_UNAVAILABLE or isinstance(error, ServerMisconfiguredError)

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import json
 
-from webgym_cli.agent.memory_sections import notes, told_action
-from webgym_cli.agent.prompt_template import EFFECT, Layout, Window, described, listing, notices, quoted
-from webgym_cli.agent.reasoning import remembered
-from webgym_cli.agent.sanitize import clipped, page_line, page_text
-from webgym_cli.agent.tools import describe, schema
+from webgym_cli.agent.memory_sections import read_sections, read_stated_action
+from webgym_cli.agent.prompt_template import (
+    EFFECT,
+    HistoryWindow,
+    PromptTemplate,
+    format_element,
+    format_elements,
+    format_notices,
+    quote_text,
+)
+from webgym_cli.agent.reasoning import history_text
+from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, truncate
+from webgym_cli.agent.tools import build_schema, describe_action
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Observation, Step
 
@@ -21,7 +29,7 @@ TITLE_LIMIT = 100
 """Longest title of a page, in characters."""
 URL_LIMIT = 200
 """Longest address of a page, in characters."""
-DEED_LIMIT = 160
+ACTION_LIMIT = 160
 """Longest account of an action in the list of earlier steps, in characters."""
 
 _SEEN = {
@@ -66,80 +74,87 @@ asked, say what you did; where you could not finish, say how far you came and wh
 _REMINDER = "Reply with Memory, Progress, Intention, Action and one tool call."
 
 
-def _system(mode: InteractionMode) -> str:
+def _render_system(mode: InteractionMode) -> str:
     return (
         f"You operate a web browser to carry out a user's task. Each turn shows {_SEEN[mode]}.\n\n"
-        f"{_FORMAT}\n<tools>\n{json.dumps(schema(mode))}\n</tools>\n\n{_RULES}"
+        f"{_FORMAT}\n<tools>\n{json.dumps(build_schema(mode))}\n</tools>\n\n{_RULES}"
     )
 
 
-def _head(window: Window) -> str:
-    lines = [f"Task: {page_text(window.instruction)}", f"Start page: {page_line(window.start_url, None)}"]
+def _render_head(window: HistoryWindow) -> str:
+    lines = [f"Task: {sanitize_page(window.instruction)}", f"Start page: {sanitize_line(window.start_url, None)}"]
     if older := window.past[: window.first]:
-        lines += ["Earlier steps, which are no longer shown:", *(_summary(step) for step in older)]
-        lines += _carried(window)
+        lines += ["Earlier steps, which are no longer shown:", *(_summarize_step(step) for step in older)]
+        lines += _render_last_memory(window)
     return "\n".join(lines) + "\n"
 
 
-def _summary(step: Step) -> str:
-    title = quoted(step.observation.title, TITLE_LIMIT)
-    return f"{step.index + 1}. On {title}: {_done(step)} -> {EFFECT[step.page_changed]}"
+def _summarize_step(step: Step) -> str:
+    title = quote_text(step.observation.title, TITLE_LIMIT)
+    return f"{step.index + 1}. On {title}: {_describe_step(step)} -> {EFFECT[step.page_changed]}"
 
 
-def _done(step: Step) -> str:
+def _describe_step(step: Step) -> str:
     """Return what a step did: the call, on which element, and the sentence in which the policy told it."""
     if step.action is None:
         return f"no action ({step.parse_error})"
-    told = clipped(told_action(step.response), DEED_LIMIT)
-    parts = (clipped(describe(step.action), DEED_LIMIT), _acted_on(step), quoted(told) if told else "")
-    return page_line(", ".join(filter(None, parts)), None)
+    told = truncate(read_stated_action(step.response), ACTION_LIMIT)
+    parts = (
+        truncate(describe_action(step.action), ACTION_LIMIT),
+        _find_acted_element(step),
+        quote_text(told) if told else "",
+    )
+    return sanitize_line(", ".join(filter(None, parts)), None)
 
 
-def _acted_on(step: Step) -> str:
+def _find_acted_element(step: Step) -> str:
     """Return the element of a step's action without its number; nothing when there is none."""
     wanted = step.action.element_id if step.action else None
-    return next((described(element) for element in step.observation.elements if element.id == wanted), "")
+    return next((format_element(element) for element in step.observation.elements if element.id == wanted), "")
 
 
-def _carried(window: Window) -> list[str]:
+def _render_last_memory(window: HistoryWindow) -> list[str]:
     """Return the newest readable memory and progress, unless a reply within the window has some."""
     for index in range(len(window.past) - 1, -1, -1):
-        kept = notes(remembered(window.past[index].response, thinking=window.spec.thinking))
+        kept = read_sections(history_text(window.past[index].response, thinking=window.spec.thinking))
         if kept.memory or kept.progress:
             if index >= window.first:
                 return []
             memory, progress = (json.dumps(part, ensure_ascii=False) for part in (kept.memory, dict(kept.progress)))
-            return [f"Your memory then: {page_line(memory, None)}", f"Your progress then: {page_line(progress, None)}"]
+            return [
+                f"Your memory then: {sanitize_line(memory, None)}",
+                f"Your progress then: {sanitize_line(progress, None)}",
+            ]
     return []
 
 
-def _turn(window: Window, index: int) -> str:
+def _render_turn(window: HistoryWindow, index: int) -> str:
     """Return where a round is, what came of the action before it, and what can be acted on or was."""
     observation = window.observation(index)
-    lines = [_place(observation)]
+    lines = [_describe_page(observation)]
     if index > 0:
-        lines += _came_of(window.past[index - 1])
-    lines += notices(observation)
+        lines += _describe_result(window.past[index - 1])
+    lines += format_notices(observation)
     if index == len(window.past):
         if observation.elements:
-            lines += ["Elements:", listing(observation.elements)]
+            lines += ["Elements:", format_elements(observation.elements)]
         lines.append(_REMINDER)
-    elif acted := _acted_on(window.past[index]):
+    elif acted := _find_acted_element(window.past[index]):
         lines.append(f"Acted on: {acted}")
     return "\n".join(lines)
 
 
-def _place(observation: Observation) -> str:
-    return f"Page: {quoted(observation.title, TITLE_LIMIT)} at {page_line(observation.url, URL_LIMIT)}"
+def _describe_page(observation: Observation) -> str:
+    return f"Page: {quote_text(observation.title, TITLE_LIMIT)} at {sanitize_line(observation.url, URL_LIMIT)}"
 
 
-def _came_of(before: Step) -> list[str]:
+def _describe_result(before: Step) -> list[str]:
     if before.parse_error:
         return [f"The last reply was no action ({before.parse_error}): it must end with exactly one valid tool call."]
     if before.action_error:
-        return [f"The last action failed: {page_line(before.action_error)}."]
+        return [f"The last action failed: {sanitize_line(before.action_error)}."]
     return ["The last action changed nothing that can be seen."] if before.page_changed is False else []
 
 
-COMPLETE = Layout(system=_system, head=_head, turn=_turn)
+COMPLETE = PromptTemplate(system=_render_system, head=_render_head, turn=_render_turn)
 """The texts of `complete`."""

@@ -21,7 +21,7 @@ _CACHED = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class MemorySections:
     """What stands before the tool call. What is missing or can't be read is empty, what is no JSON is kept as text."""
 
     memory: tuple[str, ...] = ()
@@ -35,24 +35,24 @@ class Notes:
 
 
 @lru_cache(maxsize=_CACHED)
-def notes(response: str) -> Notes:
+def read_sections(response: str) -> MemorySections:
     """Return the notes of a response; thoughts and tool calls are no notes. Never raises."""
-    found = _sections(response)
-    return Notes(
-        memory=_memory(found.get("memory", "")),
-        progress=_progress(found.get("progress", "")),
-        intention=_plain(found.get("intention", "")),
+    found = _split_sections(response)
+    return MemorySections(
+        memory=_read_memory(found.get("memory", "")),
+        progress=_read_progress(found.get("progress", "")),
+        intention=_to_text(found.get("intention", "")),
         action=found.get("action", ""),
     )
 
 
-def told_action(response: str) -> str:
+def read_stated_action(response: str) -> str:
     """Return only the sentence of a response that tells its action; empty without one."""
-    return _sections(response).get("action", "")
+    return _split_sections(response).get("action", "")
 
 
 @lru_cache(maxsize=_CACHED)
-def _sections(response: str) -> dict[str, str]:
+def _split_sections(response: str) -> dict[str, str]:
     """Return what stands under each heading, the first of several that are the same."""
     text = response.rpartition(CLOSE)[2] if CLOSE in response else response
     text = _CALL.sub("", text.partition(OPEN)[0])
@@ -64,33 +64,33 @@ def _sections(response: str) -> dict[str, str]:
     return found
 
 
-def _memory(text: str) -> tuple[str, ...]:
-    value = _json(text)
+def _read_memory(text: str) -> tuple[str, ...]:
+    value = _read_json(text)
     if isinstance(value, dict):
-        return tuple(f"{_plain(key)}: {_plain(item)}" for key, item in value.items())
+        return tuple(f"{_to_text(key)}: {_to_text(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return tuple(_plain(item) for item in value)
-    return tuple(line for line in (_plain(line) for line in text.splitlines()) if line)
+        return tuple(_to_text(item) for item in value)
+    return tuple(line for line in (_to_text(line) for line in text.splitlines()) if line)
 
 
-def _progress(text: str) -> dict[str, str]:
-    value = _json(text)
+def _read_progress(text: str) -> dict[str, str]:
+    value = _read_json(text)
     if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        return {_to_text(key): _to_text(item) for key, item in value.items()}
     if isinstance(value, list):
-        return {_plain(item): "" for item in value}
+        return {_to_text(item): "" for item in value}
     goals = (line.strip(" \t-*").rpartition(":") for line in text.splitlines() if line.strip())
     return {(goal or state).strip(): state.strip() if goal else "" for goal, _, state in goals}
 
 
-def _json(text: str) -> Any:
+def _read_json(text: str) -> Any:
     try:
         return json.loads(_FENCE.sub("", text))
     except (ValueError, RecursionError):
         return None
 
 
-def _plain(value: Any) -> str:
+def _to_text(value: Any) -> str:
     """Return a value as a viewer shows it: a text without its quotes, all else as JSON."""
     if not isinstance(value, str):
         try:
@@ -102,8 +102,8 @@ def _plain(value: Any) -> str:
     return text[1:-1] if quoted else text
 
 
-def written(kept: Notes) -> str:
-    """Return notes as they stand in a response, before its tool call: the inverse of `notes`."""
+def format_sections(kept: MemorySections) -> str:
+    """Return notes as they stand in a response, before its tool call: the inverse of `read_sections`."""
     parts = {
         "Memory": json.dumps(list(kept.memory), ensure_ascii=False),
         "Progress": json.dumps(dict(kept.progress), ensure_ascii=False),

@@ -11,10 +11,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.prompt_template import described, listing, notices
-from webgym_cli.agent.reasoning import remembered
-from webgym_cli.agent.sanitize import page_line, page_text
-from webgym_cli.agent.tools import describe
+from webgym_cli.agent.prompt_template import format_element, format_elements, format_notices
+from webgym_cli.agent.reasoning import history_text
+from webgym_cli.agent.sanitize import sanitize_line, sanitize_page
+from webgym_cli.agent.tools import describe_action
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptVersion, Step, Trajectory
@@ -51,30 +51,32 @@ class OrmPrompt:
         return Message(role="system", content=system or SYSTEM), Message(role="user", content=text)
 
 
-def orm_prompt(trajectory: Trajectory) -> OrmPrompt:
+def build_orm_prompt(trajectory: Trajectory) -> OrmPrompt:
     """Return the prompt of a trajectory, whole. Foreign text in it can't end a turn of the chat."""
     steps, answer = trajectory.steps, trajectory.outcome.answer
     webrl = trajectory.prompt.version is PromptVersion.WEBRL
-    lines = [_responded(step, thinking=trajectory.prompt.thinking) if webrl else _acted(step) for step in steps]
+    lines = [
+        _format_response(step, thinking=trajectory.prompt.thinking) if webrl else _describe_step(step) for step in steps
+    ]
     last = steps[-1].action if steps else None
     if answer is not None and (last is None or last.text != answer):
-        lines.append(f"answer {_quoted(answer)}")
-    page = _page(steps[-1].observation) if steps else ""
-    return OrmPrompt(page_text(trajectory.instruction), "\n".join(lines), page)
+        lines.append(f"answer {_quote(answer)}")
+    page = _format_page(steps[-1].observation) if steps else ""
+    return OrmPrompt(sanitize_page(trajectory.instruction), "\n".join(lines), page)
 
 
-def first_prompt(instruction: str, seen: Observation) -> OrmPrompt:
+def build_initial_orm_prompt(instruction: str, seen: Observation) -> OrmPrompt:
     """Return the prompt of a task of which nothing is done yet: its probability is what will become of it."""
-    return OrmPrompt(page_text(instruction), "", _page(seen))
+    return OrmPrompt(sanitize_page(instruction), "", _format_page(seen))
 
 
-def prompt_digest(settings: OrmSettings) -> str:
+def compute_prompt_digest(settings: OrmSettings) -> str:
     """Return the SHA-256 of all that decides a probability but the trajectory: model, words and longest prompt."""
     content = [settings.model, settings.system_prompt or SYSTEM, settings.max_tokens, ANSWERS]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def shares(drop: int, page: int, actions: int) -> tuple[int, int] | None:
+def split_cut(drop: int, page: int, actions: int) -> tuple[int, int] | None:
     """Return how many of `drop` tokens the page loses and how many the actions; None where that is not possible.
 
     `page` and `actions` are their lengths. The actions lose only what the page has no more of.
@@ -84,42 +86,42 @@ def shares(drop: int, page: int, actions: int) -> tuple[int, int] | None:
     return (of_page, of_actions) if of_actions <= max(0, actions - KEPT_TOKENS) else None
 
 
-def ends(ids: Sequence[int], drop: int) -> tuple[list[int], list[int]]:
+def cut_middle(ids: Sequence[int], drop: int) -> tuple[list[int], list[int]]:
     """Return what stays before and after a gap of `drop` tokens in the middle."""
     kept = len(ids) - drop
     head = (kept + 1) // 2
     return list(ids[:head]), list(ids[head + drop :])
 
 
-def gap(drop: int) -> str:
+def format_gap(drop: int) -> str:
     """Return what stands in the place of tokens that were left out."""
     return f"\n[{drop} tokens left out]\n"
 
 
-def _acted(step: Step) -> str:
+def _describe_step(step: Step) -> str:
     """Return a step's action in words, with the element that it named."""
     if step.action is None:
         return f"no action ({step.parse_error})"
     named = step.action.element_id
     element = next((found for found in step.observation.elements if found.id == named), None)
-    words = [describe(step.action), described(element) if element else ""]
+    words = [describe_action(step.action), format_element(element) if element else ""]
     words.append(f"(refused: {step.action_error})" if step.action_error else "")
-    return page_line(" ".join(filter(None, words)), None)
+    return sanitize_line(" ".join(filter(None, words)), None)
 
 
-def _responded(step: Step, *, thinking: bool) -> str:
+def _format_response(step: Step, *, thinking: bool) -> str:
     """Return a step's response in one line, as WebRL's reward models read it."""
-    said = remembered(step.response, thinking=thinking).strip().splitlines()
-    return page_line("; ".join(said), None)
+    said = history_text(step.response, thinking=thinking).strip().splitlines()
+    return sanitize_line("; ".join(said), None)
 
 
-def _page(seen: Observation) -> str:
+def _format_page(seen: Observation) -> str:
     if seen.html:
-        return page_text(seen.html)
-    lines = [f"url: {page_line(seen.url, None)}", f"title: {page_line(seen.title)}", *notices(seen)]
-    lines += [f"{result.name}: {page_text(result.text)}" for result in seen.results]
-    return "\n".join([*lines, listing(seen.elements)] if seen.elements else lines)
+        return sanitize_page(seen.html)
+    lines = [f"url: {sanitize_line(seen.url, None)}", f"title: {sanitize_line(seen.title)}", *format_notices(seen)]
+    lines += [f"{result.name}: {sanitize_page(result.text)}" for result in seen.results]
+    return "\n".join([*lines, format_elements(seen.elements)] if seen.elements else lines)
 
 
-def _quoted(text: str) -> str:
-    return page_line(json.dumps(text, ensure_ascii=False), None)
+def _quote(text: str) -> str:
+    return sanitize_line(json.dumps(text, ensure_ascii=False), None)

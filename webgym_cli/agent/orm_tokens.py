@@ -7,21 +7,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from webgym_cli.agent.orm_prompt import OrmPrompt, ends, gap, shares
+from webgym_cli.agent.orm_prompt import OrmPrompt, cut_middle, format_gap, split_cut
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import Message
 
-CUTS = 8
+MAX_CUTS = 8
 """So often a prompt is cut shorter: joined again, texts have a few tokens more than their parts had."""
-WITHOUT_THOUGHT = {"enable_thinking": False}
+NO_THINKING = {"enable_thinking": False}
 """Told to vLLM's chat templates: the answer is the first token, no thought."""
 _HALF_CHARACTER = "\ufffd"
 
 FieldT = TypeVar("FieldT", int, str, list[int])
-Call = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+ServerCall = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Asks one of a vLLM server's own addresses. Raises `OrmError`."""
 
 
@@ -33,7 +33,7 @@ class OrmError(BoundaryError):
         self.unavailable = unavailable
 
 
-class Tokens(Protocol):
+class OrmTokenizer(Protocol):
     """The model's tokenizer, wherever it is."""
 
     async def count(self, messages: Sequence[Message]) -> tuple[int, int | None]:
@@ -49,28 +49,28 @@ class Tokens(Protocol):
         ...
 
 
-class ServerTokens:
+class ServerTokenizer:
     """The tokenizer of a vLLM server."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ServerCall) -> None:
         self._call = call
 
     async def count(self, messages: Sequence[Message]) -> tuple[int, int | None]:
         """Ask how long a chat is."""
-        body = {"messages": chat_of(messages), "chat_template_kwargs": WITHOUT_THOUGHT}
+        body = {"messages": to_chat(messages), "chat_template_kwargs": NO_THINKING}
         answer = await self._call("tokenize", body)
-        return _field(answer, "count", int), _field(answer, "max_model_len", int)
+        return _get_field(answer, "count", int), _get_field(answer, "max_model_len", int)
 
     async def ids(self, text: str) -> list[int]:
         """Ask for a text's ids."""
-        return _field(await self._call("tokenize", {"prompt": text, "add_special_tokens": False}), "tokens", list)
+        return _get_field(await self._call("tokenize", {"prompt": text, "add_special_tokens": False}), "tokens", list)
 
     async def text(self, ids: Sequence[int]) -> str:
         """Ask for the text of ids."""
-        return _field(await self._call("detokenize", {"tokens": list(ids)}), "prompt", str)
+        return _get_field(await self._call("detokenize", {"tokens": list(ids)}), "prompt", str)
 
 
-class FileTokens:
+class FileTokenizer:
     """The tokenizer of a model's files: for training, and for a server that doesn't have one to ask."""
 
     def __init__(self, model: str) -> None:
@@ -92,7 +92,7 @@ class FileTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedPrompt:
     """A prompt that the model can take."""
 
     prompt: OrmPrompt
@@ -102,38 +102,38 @@ class Fitted:
     """Tokens that it lost, about."""
 
 
-async def fit(prompt: OrmPrompt, tokens: Tokens, settings: OrmSettings) -> Fitted:
+async def fit_prompt(prompt: OrmPrompt, tokens: OrmTokenizer, settings: OrmSettings) -> FittedPrompt:
     """Return as much of a prompt as the model takes. Raises `OrmError` where not even its ends fit."""
     drop, shown = 0, prompt
     parts: tuple[list[int], list[int]] | None = None
-    for _ in range(CUTS):
+    for _ in range(MAX_CUTS):
         count, most = await tokens.count(shown.messages(settings.system_prompt))
         limit = min(settings.max_tokens, most - 1) if most else settings.max_tokens  # one is the answer
         if count <= limit:
-            return Fitted(shown, count, drop)
+            return FittedPrompt(shown, count, drop)
         drop += count - limit
         parts = parts or (await tokens.ids(prompt.page), await tokens.ids(prompt.actions))
-        if (lost := shares(drop, *map(len, parts))) is None:
+        if (lost := split_cut(drop, *map(len, parts))) is None:
             break
-        page, actions = [await _shortened(ids, less, tokens) for ids, less in zip(parts, lost, strict=True)]
+        page, actions = [await _shorten(ids, less, tokens) for ids, less in zip(parts, lost, strict=True)]
         shown = replace(prompt, page=page or prompt.page, actions=actions or prompt.actions)
     raise OrmError(f"the prompt can't be cut to {limit} tokens: the parts that stay are longer")
 
 
-def chat_of(messages: Sequence[Message]) -> list[dict[str, str]]:
+def to_chat(messages: Sequence[Message]) -> list[dict[str, str]]:
     """Return messages as requests have them."""
     return [message.model_dump() for message in messages]
 
 
-async def _shortened(ids: list[int], drop: int, tokens: Tokens) -> str:
+async def _shorten(ids: list[int], drop: int, tokens: OrmTokenizer) -> str:
     """Return the text of ids without so many in its middle; empty where all stay."""
     if not drop:
         return ""
-    head, tail = [await tokens.text(part) for part in ends(ids, drop)]
-    return head.rstrip(_HALF_CHARACTER) + gap(drop) + tail.lstrip(_HALF_CHARACTER)
+    head, tail = [await tokens.text(part) for part in cut_middle(ids, drop)]
+    return head.rstrip(_HALF_CHARACTER) + format_gap(drop) + tail.lstrip(_HALF_CHARACTER)
 
 
-def _field(answer: Any, name: str, kind: type[FieldT]) -> FieldT:
+def _get_field(answer: Any, name: str, kind: type[FieldT]) -> FieldT:
     """Return a field of an answer. Raises `OrmError` where it is not there."""
     found = answer.get(name) if isinstance(answer, dict) else None
     if not isinstance(found, kind):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from webgym_cli.agent.reasoning import spoken
+from webgym_cli.agent.reasoning import strip_reasoning
 from webgym_cli.agent.tools import CALL_NAMES, FUNCTIONS
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind
@@ -48,7 +48,7 @@ class ParseError:
     detail: str = ""
 
 
-def parse(
+def parse_web_action(
     response: str, mode: InteractionMode, *, truncated: bool = False, thinking: bool = False
 ) -> Action | ParseError:
     """Return the action of a response, or the reason why there is none.
@@ -57,7 +57,7 @@ def parse(
     last `</think>` is its thought. `truncated` says that the response met its length limit: then a missing call has
     that reason. What stands around the call is free text.
     """
-    calls = _CALL.findall(spoken(response, thinking=thinking))
+    calls = _CALL.findall(strip_reasoning(response, thinking=thinking))
     if len(calls) > 1:
         return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} tool calls")
     if not calls:
@@ -72,10 +72,10 @@ def parse(
     arguments = call.get("arguments")
     if not isinstance(arguments, dict):
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, "arguments must be an object")
-    return _action(arguments, mode)
+    return _make_action(arguments, mode)
 
 
-def _action(arguments: Mapping[str, Any], mode: InteractionMode) -> Action | ParseError:
+def _make_action(arguments: Mapping[str, Any], mode: InteractionMode) -> Action | ParseError:
     names = {called: name for name, called in CALL_NAMES[mode].items()}
     called = arguments.get("action")
     if not isinstance(called, str) or called not in names:

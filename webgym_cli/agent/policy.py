@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import openai
 
-from webgym_cli.agent.chat import openai_client, reason_of
-from webgym_cli.agent.chat_request import EncodedImages, request_body
+from webgym_cli.agent.chat import describe_error, openai_client
+from webgym_cli.agent.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.reasoning import rejoined
-from webgym_cli.agent.reply import Reply, Servers
+from webgym_cli.agent.reasoning import join_reasoning
+from webgym_cli.agent.reply import PolicyReply, ServerCounters
 from webgym_cli.config.rollout import PolicySettings, RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
@@ -23,15 +23,15 @@ from webgym_cli.util.http_client import BoundedClient
 
 PROBE_TIMEOUT = 10.0
 """Deadline of the questions whether a server is vLLM and whether it is healthy, in seconds."""
-_PASSING = (408, 409, 429)
+_RETRYABLE_STATUSES = (408, 409, 429)
 """Statuses below 500 after which the same request may well be answered another time."""
-_ASTRAY = (401, 403, 404)
+_MISCONFIGURED_STATUSES = (401, 403, 404)
 """Statuses of a server that would refuse every request: wrong key, wrong model or wrong path."""
-_COLDEST = 0.01
+_MIN_TEMPERATURE = 0.01
 """The temperature at which vLLM samples where one above 0 and below this is asked for."""
 
 
-class AstrayError(BoundaryError):
+class ServerMisconfiguredError(BoundaryError):
     """The request came to a server that refuses us whatever we ask: another server may well answer it."""
 
 
@@ -66,16 +66,16 @@ class ChatPolicy:
         self._is_vllm: bool | None = None
         self._secret = api_key
 
-    async def reply(self, prompt: Prompt) -> Reply:
+    async def reply(self, prompt: Prompt) -> PolicyReply:
         """Send the prompt; the reply has token ids and log-probabilities where the server gives them."""
         from openai.types.chat import ChatCompletion
 
-        body = request_body(prompt, self._images, await self._parameters(greedy=prompt.greedy))
+        body = build_request_body(prompt, self._images, await self._parameters(greedy=prompt.greedy))
         try:
             # The client's typed method would walk through the whole request again, at several times the cost.
-            return _reply(await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body))
+            return _read_reply(await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body))
         except openai.APIError as error:
-            raise self._failed(_kind(error), error) from error
+            raise self._failed(_classify_failure(error), error) from error
         except (
             AttributeError,
             TypeError,
@@ -104,14 +104,14 @@ class ChatPolicy:
         if self._is_vllm is False:
             return Sampling(temperature=asked.temperature, top_p=asked.top_p, logprobs=self._logprobs)
         return Sampling(
-            temperature=max(asked.temperature, _COLDEST) if asked.temperature else 0.0,
+            temperature=max(asked.temperature, _MIN_TEMPERATURE) if asked.temperature else 0.0,
             top_k=asked.top_k if asked.top_k > 0 else -1,
             top_p=asked.top_p,
             min_p=asked.min_p,
             logprobs=self._logprobs,
         )
 
-    def servers(self) -> Servers:
+    def servers(self) -> ServerCounters:
         """Return nothing: one server shares its requests with no other."""
         return {}
 
@@ -120,9 +120,9 @@ class ChatPolicy:
         await self._client.close()
 
     def _failed(self, kind: FailureKind, error: Exception, what: str = "") -> BoundaryError:
-        reason = reason_of(error, self._secret)
-        astray = isinstance(error, openai.APIStatusError) and error.status_code in _ASTRAY
-        return (AstrayError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
+        reason = describe_error(error, self._secret)
+        astray = isinstance(error, openai.APIStatusError) and error.status_code in _MISCONFIGURED_STATUSES
+        return (ServerMisconfiguredError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
 
     async def _parameters(self, *, greedy: bool) -> dict[str, Any]:
         is_vllm = await self._knows_vllm()
@@ -155,20 +155,20 @@ class ChatPolicy:
         return self._is_vllm
 
 
-def token_digest(ids: Sequence[int]) -> str:
+def digest_tokens(ids: Sequence[int]) -> str:
     """Return the SHA-256 of token ids written as decimals with commas between."""
     return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()
 
 
-def _kind(error: openai.APIError) -> FailureKind:
+def _classify_failure(error: openai.APIError) -> FailureKind:
     """Tell a server that does not answer, now, from one that does not want the request, ever."""
     status = error.status_code if isinstance(error, openai.APIStatusError) else 0
-    if isinstance(error, openai.APIConnectionError) or status >= 500 or status in _PASSING:
+    if isinstance(error, openai.APIConnectionError) or status >= 500 or status in _RETRYABLE_STATUSES:
         return FailureKind.POLICY_UNAVAILABLE
     return FailureKind.POLICY_REFUSED
 
 
-def _reply(answer: Any) -> Reply:
+def _read_reply(answer: Any) -> PolicyReply:
     if not answer.choices:
         raise ValueError("no choice")
     choice = answer.choices[0]
@@ -177,20 +177,20 @@ def _reply(answer: Any) -> Reply:
     logprobs = choice.logprobs.content if choice.logprobs else None
     generation = Generation(
         prompt_tokens=answer.usage.prompt_tokens if answer.usage else None,
-        prompt_token_digest=token_digest(prompt_ids) if prompt_ids else None,
+        prompt_token_digest=digest_tokens(prompt_ids) if prompt_ids else None,
         token_ids=tuple(ids) if ids else None,
         logprobs=tuple(entry.logprob for entry in logprobs) if logprobs else None,
         finish_reason=choice.finish_reason,
     )
-    text = _text(choice).encode(errors="replace").decode()  # half a character can't be stored
-    return Reply(text=text, generation=generation)
+    text = _read_text(choice).encode(errors="replace").decode()  # half a character can't be stored
+    return PolicyReply(text=text, generation=generation)
 
 
-def _text(choice: Any) -> str:
+def _read_text(choice: Any) -> str:
     """Return what was generated: with the thought in front where a reasoning parser told it apart."""
     message = choice.message
     content: str | None = message.content
     thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
     if isinstance(thought, str) and thought:
-        return rejoined(thought, content, truncated=choice.finish_reason == "length")
+        return join_reasoning(thought, content, truncated=choice.finish_reason == "length")
     return content or ""

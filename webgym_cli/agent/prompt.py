@@ -15,18 +15,18 @@ from functools import cache
 
 from webgym_cli.agent import webrl_prompt
 from webgym_cli.agent.memory_prompt import COMPLETE
-from webgym_cli.agent.prompt_template import Window
-from webgym_cli.agent.reasoning import remembered
-from webgym_cli.agent.sanitize import safe_text
-from webgym_cli.agent.tool_calls import conversation
+from webgym_cli.agent.prompt_template import HistoryWindow
+from webgym_cli.agent.reasoning import history_text
+from webgym_cli.agent.sanitize import sanitize_text
+from webgym_cli.agent.tool_calls import render_conversation
 from webgym_cli.agent.vanilla import VANILLA
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
 
-__all__ = ["Prompt", "pieces", "render", "render_step", "safe_text", "system_prompt"]
+__all__ = ["Prompt", "render", "render_step", "render_system_prompt", "split_at_images"]
 
-LAYOUTS = {PromptVersion.VANILLA: VANILLA, PromptVersion.COMPLETE: COMPLETE}
+TEMPLATES = {PromptVersion.VANILLA: VANILLA, PromptVersion.COMPLETE: COMPLETE}
 """The texts of each prompt version that shows screenshots."""
 NO_IMAGE = "(This screenshot is left out.)\n"
 """Stands for a screenshot beyond `max_images`."""
@@ -50,7 +50,7 @@ class Prompt:
         return hashlib.sha256(json.dumps([content, self.images]).encode()).hexdigest()
 
 
-def pieces(message: Message) -> Iterator[str | None]:
+def split_at_images(message: Message) -> Iterator[str | None]:
     """Yield a message's texts in order; None stands for an image. Empty texts are left out."""
     for position, text in enumerate(message.content.split(IMAGE)):
         if position:
@@ -60,21 +60,21 @@ def pieces(message: Message) -> Iterator[str | None]:
 
 
 @cache
-def system_prompt(mode: InteractionMode, version: PromptVersion = PromptVersion.VANILLA) -> str:
+def render_system_prompt(mode: InteractionMode, version: PromptVersion = PromptVersion.VANILLA) -> str:
     """Return the system message of a version that shows screenshots."""
-    return LAYOUTS[version].system(mode)
+    return TEMPLATES[version].system(mode)
 
 
 def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[Step], current: Observation) -> Prompt:
     """Return the prompt for the current observation, given the finished steps of the episode."""
     if spec.tools is not None:
-        return Prompt(*conversation(spec, instruction, past, current))
+        return Prompt(*render_conversation(spec, instruction, past, current))
     if spec.version is PromptVersion.WEBRL:
-        system = webrl_prompt.system_message(spec)
-        return Prompt((*system, *webrl_prompt.conversation(spec, instruction, past, current)), ())
-    window = Window(spec, instruction, start_url, past, current)
-    layout = LAYOUTS[spec.version]
-    messages = [Message(role="system", content=system_prompt(spec.interaction_mode, spec.version))]
+        system = webrl_prompt.render_system_message(spec)
+        return Prompt((*system, *webrl_prompt.render_conversation(spec, instruction, past, current)), ())
+    window = HistoryWindow(spec, instruction, start_url, past, current)
+    layout = TEMPLATES[spec.version]
+    messages = [Message(role="system", content=render_system_prompt(spec.interaction_mode, spec.version))]
     images: list[str] = []
     for index in range(window.first, len(past) + 1):
         shown = [seen.sha256 for seen in window.observation(index).pictures] if index >= window.first_image else []
@@ -83,8 +83,8 @@ def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[St
         head = layout.head(window) if index == window.first else ""
         messages.append(Message(role="user", content=picture + head + layout.turn(window, index)))
         if index < len(past):
-            reply = remembered(past[index].response, thinking=spec.thinking)
-            messages.append(Message(role="assistant", content=safe_text(reply)))
+            reply = history_text(past[index].response, thinking=spec.thinking)
+            messages.append(Message(role="assistant", content=sanitize_text(reply)))
     return Prompt(messages=tuple(messages), images=tuple(images))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import openai
 
-from webgym_cli.agent.chat import openai_client, reason_of
+from webgym_cli.agent.chat import describe_error, openai_client
 from webgym_cli.errors import WebGymError
 
 HINT = (
@@ -54,7 +54,7 @@ class PromptLogprobs:
         }
         try:
             answer = await client.post("/completions", body=body, cast_to=object)
-            return _logprobs(answer, response)
+            return _read_logprobs(answer, response)
         except openai.APIStatusError as error:
             if error.status_code in _REFUSED:
                 return None
@@ -69,10 +69,12 @@ class PromptLogprobs:
 
     def _failed(self, client: openai.AsyncOpenAI, error: Exception) -> WebGymError:
         where = f"{client.base_url}".rstrip("/")
-        return WebGymError(f"{where}: no log-probabilities of a prompt: {reason_of(error, self._secret)}", hint=HINT)
+        return WebGymError(
+            f"{where}: no log-probabilities of a prompt: {describe_error(error, self._secret)}", hint=HINT
+        )
 
 
-def _logprobs(answer: Any, response: Sequence[int]) -> list[float]:
+def _read_logprobs(answer: Any, response: Sequence[int]) -> list[float]:
     """Return what an answer tells of the last tokens of its prompt. Raises `ValueError` unless it is of just those."""
     try:
         entries = answer["choices"][0]["prompt_logprobs"][-len(response) :]

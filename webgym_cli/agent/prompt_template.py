@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.sanitize import ROLE_LIMIT, clipped, page_line, page_lines
+from webgym_cli.agent.sanitize import ROLE_LIMIT, sanitize_line, sanitize_lines, truncate
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
 
@@ -16,7 +16,7 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class HistoryWindow:
     """An episode so far, seen through its window: the last rounds in full, the older ones in a line each."""
 
     spec: PromptSpec
@@ -43,39 +43,39 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PromptTemplate:
     """The texts of a prompt version."""
 
     system: Callable[[InteractionMode], str]
     """Returns the system message."""
-    head: Callable[[Window], str]
+    head: Callable[[HistoryWindow], str]
     """Returns what the first user turn says of the task and of the rounds before the window."""
-    turn: Callable[[Window, int], str]
+    turn: Callable[[HistoryWindow, int], str]
     """Returns what stands under a round's screenshot, without the head."""
 
 
-def listing(elements: Sequence[Element]) -> str:
+def format_elements(elements: Sequence[Element]) -> str:
     """Return the elements, one a line: number, role, name and, if it holds something, its value."""
     # Made safe all at once: element by element took most of a prompt's time.
-    return page_lines("\n".join(f"[{element.id}] {_described(element)}" for element in elements))
+    return sanitize_lines("\n".join(f"[{element.id}] {_format_element(element)}" for element in elements))
 
 
-def described(element: Element) -> str:
+def format_element(element: Element) -> str:
     """Return an element's line without its number."""
-    return page_line(_described(element), None)
+    return sanitize_line(_format_element(element), None)
 
 
-def _described(element: Element) -> str:
-    role = clipped(element.role, ROLE_LIMIT).replace("\n", " ")
-    value = f" = {_json(clipped(element.value))}" if element.value else ""
-    return f"{role} {_json(clipped(element.name))}{value}"
+def _format_element(element: Element) -> str:
+    role = truncate(element.role, ROLE_LIMIT).replace("\n", " ")
+    value = f" = {_json(truncate(element.value))}" if element.value else ""
+    return f"{role} {_json(truncate(element.name))}{value}"
 
 
-def notices(observation: Observation) -> list[str]:
+def format_notices(observation: Observation) -> list[str]:
     """Return what the browser told beside the picture, a line each."""
-    return [f"Notice: {page_line(text)}." for text in observation.notices]
+    return [f"Notice: {sanitize_line(text)}." for text in observation.notices]
 
 
-def quoted(text: str, limit: int | None = None) -> str:
+def quote_text(text: str, limit: int | None = None) -> str:
     """Return foreign text as a JSON text that can't leave its quotes or its line; cut to so many characters."""
-    return page_line(_json(clipped(text, limit)), None)
+    return sanitize_line(_json(truncate(text, limit)), None)

@@ -10,7 +10,7 @@ _LEADING = re.compile(r"^\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _CLOSED = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
-def spoken(response: str, *, thinking: bool) -> str:
+def strip_reasoning(response: str, *, thinking: bool) -> str:
     """Return the part of a response in which a tool call counts.
 
     A thinking model's chat template may open the thought in the prompt, so its response begins inside of it: all up
@@ -20,12 +20,12 @@ def spoken(response: str, *, thinking: bool) -> str:
     return _after_last(response) if thinking else _LEADING.sub("", response, count=1)
 
 
-def remembered(response: str, *, thinking: bool) -> str:
+def history_text(response: str, *, thinking: bool) -> str:
     """Return what of a response stands in the history: all but its thoughts."""
     return _after_last(response).strip() if thinking else _CLOSED.sub("", response)
 
 
-def rejoined(thought: str, content: str | None, *, truncated: bool) -> str:
+def join_reasoning(thought: str, content: str | None, *, truncated: bool) -> str:
     """Return the response of which a server's reasoning parser made two parts.
 
     Only line ends at the seams may differ from what was sampled. `truncated`: the model met its length limit; without

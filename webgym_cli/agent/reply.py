@@ -9,14 +9,14 @@ from webgym_cli.agent.prompt import Prompt
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation
 
-Servers = dict[str, dict[str, float]]
+ServerCounters = dict[str, dict[str, float]]
 """Counters by name, for each server by its address: `requests` sent to it, `failures` among them that were its fault,
 `opened` (how often it was left alone for a while), `seconds` that the requests took, all together; and, at the moment,
 `outstanding` requests and whether it is left alone (`open`, 0 or 1)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class PolicyReply:
     """A policy's answer."""
 
     text: str
@@ -26,13 +26,13 @@ class Reply:
     generation: Generation
 
 
-class Policy(Protocol):
+class PolicyClient(Protocol):
     """Something that answers a prompt. Raises `BoundaryError` when it can't."""
 
     name: str
     """Stands in the trajectory as `policy`."""
 
-    async def reply(self, prompt: Prompt) -> Reply:
+    async def reply(self, prompt: Prompt) -> PolicyReply:
         """Return the response to a prompt, within the policy's deadline."""
         ...
 
@@ -40,6 +40,6 @@ class Policy(Protocol):
         """Return what replies to prompts that are `greedy`, or are not, are sampled from."""
         ...
 
-    def servers(self) -> Servers:
+    def servers(self) -> ServerCounters:
         """Return the counters of the servers that share the requests; nothing where there is only one."""
         ...

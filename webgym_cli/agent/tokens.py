@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.agent.prompt import pieces
+from webgym_cli.agent.prompt import split_at_images
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sample import IMAGE, Message
 
@@ -55,7 +55,7 @@ class ImageGrid:
         The Qwen2-VL rule: round both sides; outside the limits scale both by the same ratio first.
         """
         factor = self.factor
-        wide, high = _round(width, factor), _round(height, factor)
+        wide, high = _round_to_factor(width, factor), _round_to_factor(height, factor)
         if wide * high > self.max_pixels:
             ratio = math.sqrt(width * height / self.max_pixels)
             wide = max(factor, math.floor(width / ratio / factor) * factor)
@@ -77,7 +77,7 @@ class ModelTokens:
 
     def __init__(self, model: str) -> None:
         """Raises `SettingsError` when the model has no tokenizer or chat template."""
-        self._folder = _folder(model)
+        self._folder = _find_model_folder(model)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -116,7 +116,7 @@ class ModelTokens:
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
         """Return the ids of a prompt up to the assistant's turn. `sizes`: (width, height) of each image, in order."""
         text = self._template.render(
-            messages=[{"role": message.role, "content": _parts(message)} for message in messages],
+            messages=[{"role": message.role, "content": _split_content(message)} for message in messages],
             add_generation_prompt=True,
             bos_token="",
             eos_token="",
@@ -206,7 +206,7 @@ class ModelTokens:
         return values if isinstance(values, dict) else {}
 
 
-def _folder(model: str) -> Path:
+def _find_model_folder(model: str) -> Path:
     folder = Path(model)
     if folder.is_dir():
         if not (folder / "tokenizer.json").is_file():
@@ -226,11 +226,13 @@ def _folder(model: str) -> Path:
         raise SettingsError(f"policy_config.base_model: {model} can't be fetched: {reason}") from error
 
 
-def _parts(message: Message) -> str | list[dict[str, str]]:
+def _split_content(message: Message) -> str | list[dict[str, str]]:
     if IMAGE not in message.content:
         return message.content
-    return [{"type": "image"} if piece is None else {"type": "text", "text": piece} for piece in pieces(message)]
+    return [
+        {"type": "image"} if piece is None else {"type": "text", "text": piece} for piece in split_at_images(message)
+    ]
 
 
-def _round(value: int, factor: int) -> int:
+def _round_to_factor(value: int, factor: int) -> int:
     return max(factor, round(value / factor) * factor)

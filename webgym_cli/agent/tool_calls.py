@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from webgym_cli.agent.parse import ParseError
-from webgym_cli.agent.reasoning import remembered, spoken
-from webgym_cli.agent.sanitize import page_text, safe_text
-from webgym_cli.agent.tools import tagged_call
+from webgym_cli.agent.reasoning import history_text, strip_reasoning
+from webgym_cli.agent.sanitize import sanitize_page, sanitize_text
+from webgym_cli.agent.tools import format_tool_call
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.tool import ToolCall
@@ -27,35 +27,37 @@ _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _PARSE_ERROR = "The last reply could not be read: {}. Nothing was called."
 
 
-def parse_calls(response: str, *, limit: int, truncated: bool = False, thinking: bool = False) -> Action | ParseError:
+def parse_tool_calls(
+    response: str, *, limit: int, truncated: bool = False, thinking: bool = False
+) -> Action | ParseError:
     """Return what a response does: calls of tools, or, where it has none, its answer.
 
     `limit`: calls at most. `truncated`, `thinking`: as for the web agent's `parse`. A call that can't be read spoils
     the whole response: nothing is guessed, and nothing done by halves.
     """
-    said = spoken(response, thinking=thinking)
+    said = strip_reasoning(response, thinking=thinking)
     found = _CALL.findall(said)
     around = _CALL.sub("", said)
     if "<tool_call>" in around or (not found and (truncated or not around.strip())):
         kind = ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.NO_TOOL_CALL
         return ParseError(kind, "a call that does not end, or nothing at all")
     if not found:
-        return _action(name=ActionName.ANSWER, text=around.strip())
+        return _make_action(name=ActionName.ANSWER, text=around.strip())
     if len(found) > limit:
         return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(found)} calls, {limit} are allowed")
-    calls = [_call(text) for text in found]
+    calls = [_parse_call(text) for text in found]
     if wrong := next((call for call in calls if isinstance(call, ParseError)), None):
         return wrong
-    return _action(name=ActionName.CALL, calls=tuple(calls), text=around.strip() or None)
+    return _make_action(name=ActionName.CALL, calls=tuple(calls), text=around.strip() or None)
 
 
-def render_calls(action: Action) -> str:
-    """Return calls of tools, or an answer, as the text of a response: the inverse of `parse_calls`."""
+def render_tool_calls(action: Action) -> str:
+    """Return calls of tools, or an answer, as the text of a response: the inverse of `parse_tool_calls`."""
     said = [action.text] if action.text else []
-    return "\n".join([*said, *(tagged_call(call.name, call.arguments) for call in action.calls or ())])
+    return "\n".join([*said, *(format_tool_call(call.name, call.arguments) for call in action.calls or ())])
 
 
-def _call(text: str) -> ToolCall | ParseError:
+def _parse_call(text: str) -> ToolCall | ParseError:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,14 +70,14 @@ def _call(text: str) -> ToolCall | ParseError:
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
 
 
-def _action(**fields: Any) -> Action | ParseError:
+def _make_action(**fields: Any) -> Action | ParseError:
     try:
         return Action(**fields)
     except ValidationError as error:
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
 
 
-def system_message(spec: PromptSpec) -> Message:
+def render_system_message(spec: PromptSpec) -> Message:
     """Return the system message: what the settings say, the tools, and how to call them."""
     tools = spec.tools or ()
     parts = [spec.system_prompt or "You answer questions. When you know the answer, give it without calling a tool."]
@@ -91,26 +93,26 @@ def system_message(spec: PromptSpec) -> Message:
     return Message(role="system", content="\n\n".join(parts))
 
 
-def conversation(
+def render_conversation(
     spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation
 ) -> tuple[tuple[Message, ...], tuple[str, ...]]:
     """Return the messages and the images of the prompt for the current observation: all rounds so far, in full."""
-    messages = [system_message(spec), Message(role="user", content=page_text(instruction))]
+    messages = [render_system_message(spec), Message(role="user", content=sanitize_page(instruction))]
     seen = [step.observation for step in past[1:]] + ([current] if past else [])
     for step, observation in zip(past, seen, strict=True):
-        reply = remembered(step.response, thinking=spec.thinking)
-        messages.append(Message(role="assistant", content=safe_text(reply)))
-        messages.append(Message(role="user", content="\n".join(_results(step, observation))))
+        reply = history_text(step.response, thinking=spec.thinking)
+        messages.append(Message(role="assistant", content=sanitize_text(reply)))
+        messages.append(Message(role="user", content="\n".join(_format_results(step, observation))))
     images = (picture.sha256 for observation in seen for picture in observation.pictures)
     return tuple(messages), tuple(images)
 
 
-def _results(step: Step, after: Observation) -> Iterator[str]:
+def _format_results(step: Step, after: Observation) -> Iterator[str]:
     """Yield what came of a step, a part for each call; or why nothing came of it."""
     if step.parse_error is not None:
         yield _PARSE_ERROR.format(step.parse_error)
     elif step.action_error is not None:
-        yield page_text(step.action_error)
+        yield sanitize_page(step.action_error)
     for result in after.results:
         picture = f"{IMAGE}\n" if result.image else ""
-        yield f"<tool_response>\n{picture}{page_text(result.text)}\n</tool_response>"
+        yield f"<tool_response>\n{picture}{sanitize_page(result.text)}\n</tool_response>"

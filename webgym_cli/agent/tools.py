@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from webgym_cli.agent.webrl_forms import render
+from webgym_cli.agent.webrl_forms import render_webrl_action
 from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, InteractionMode
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 
@@ -38,7 +38,7 @@ _TARGETS: dict[InteractionMode, dict[str, Any]] = {
 }
 
 
-def schema(mode: InteractionMode) -> dict[str, Any]:
+def build_schema(mode: InteractionMode) -> dict[str, Any]:
     """Return the function's JSON schema, as it stands in the system prompt."""
     pointed = "left_click and type" if mode is InteractionMode.COORDINATES else "click, type and hover"
     properties = {
@@ -64,7 +64,7 @@ def schema(mode: InteractionMode) -> dict[str, Any]:
     }
 
 
-def render_call(action: Action, mode: InteractionMode) -> str:
+def render_web_action(action: Action, mode: InteractionMode) -> str:
     """Return an action as the text of a tool call: the inverse of the parser."""
     arguments: dict[str, Any] = {"action": CALL_NAMES[mode][action.name]}
     if action.element_id is not None:
@@ -79,20 +79,20 @@ def render_call(action: Action, mode: InteractionMode) -> str:
     ):
         if value is not None:
             arguments[name] = value
-    return tagged_call(FUNCTIONS[mode], arguments)
+    return format_tool_call(FUNCTIONS[mode], arguments)
 
 
-def tagged_call(name: str, arguments: dict[str, Any]) -> str:
+def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
     """Return a call of a function as JSON between its tags."""
     call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
     call = call.replace("</", "<\\/")  # the same JSON, in which no text ends the call
     return f"<tool_call>\n{call}\n</tool_call>"
 
 
-def describe(action: AnyAction) -> str:
+def describe_action(action: AnyAction) -> str:
     """Return an action in a few words, for the summary of older steps; what only WebRL can say in its own words."""
     if isinstance(action, WebRLAction):
-        return render(action)
+        return render_webrl_action(action)
     if action.calls:
         return ", ".join(f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in action.calls)
     if action.element_id is not None:

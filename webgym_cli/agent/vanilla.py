@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 
-from webgym_cli.agent.prompt_template import EFFECT, Layout, Window, listing, notices
-from webgym_cli.agent.sanitize import clipped, page_line, page_text
-from webgym_cli.agent.tools import describe, schema
+from webgym_cli.agent.prompt_template import EFFECT, HistoryWindow, PromptTemplate, format_elements, format_notices
+from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, truncate
+from webgym_cli.agent.tools import build_schema, describe_action
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Step
 
 
-def _system(mode: InteractionMode) -> str:
+def _render_system(mode: InteractionMode) -> str:
     see = (
         "a screenshot of a web page"
         if mode is InteractionMode.COORDINATES
@@ -24,39 +24,39 @@ def _system(mode: InteractionMode) -> str:
     return (
         f"You operate a web browser to carry out a task. Each turn shows {see}. "
         "Reply with exactly one call of this function:\n"
-        f"<tools>\n{json.dumps(schema(mode))}\n</tools>\n"
+        f"<tools>\n{json.dumps(build_schema(mode))}\n</tools>\n"
         "Write the call as JSON between tags, after your reasoning if you need any:\n"
         '<tool_call>\n{"name": <function>, "arguments": <object>}\n</tool_call>\n'
         "When the task asks for information, give it with the action answer."
     )
 
 
-def _head(window: Window) -> str:
-    lines = [f"Task: {page_text(window.instruction)}", f"Start page: {page_line(window.start_url, None)}"]
+def _render_head(window: HistoryWindow) -> str:
+    lines = [f"Task: {sanitize_page(window.instruction)}", f"Start page: {sanitize_line(window.start_url, None)}"]
     if older := window.past[: window.first]:
-        lines += ["Earlier steps:", *(_summary(step) for step in older)]
+        lines += ["Earlier steps:", *(_summarize_step(step) for step in older)]
     return "\n".join(lines) + "\n"
 
 
-def _summary(step: Step) -> str:
-    done = describe(step.action) if step.action else f"no action ({step.parse_error})"
-    title = clipped(step.observation.title)
-    return page_line(f"Step {step.index + 1} on [{title}]: {done} -> {EFFECT[step.page_changed]}", None)
+def _summarize_step(step: Step) -> str:
+    done = describe_action(step.action) if step.action else f"no action ({step.parse_error})"
+    title = truncate(step.observation.title)
+    return sanitize_line(f"Step {step.index + 1} on [{title}]: {done} -> {EFFECT[step.page_changed]}", None)
 
 
-def _turn(window: Window, index: int) -> str:
+def _render_turn(window: HistoryWindow, index: int) -> str:
     """Return what went wrong before a round, and its marked elements."""
     lines = []
     before = window.past[index - 1] if index > 0 else None
     if before and before.parse_error:
         lines.append(f"The last reply was no action: {before.parse_error}.")
     elif before and before.action_error:
-        lines.append(f"The last action failed: {page_line(before.action_error)}.")
-    lines += notices(window.observation(index))
+        lines.append(f"The last action failed: {sanitize_line(before.action_error)}.")
+    lines += format_notices(window.observation(index))
     if elements := window.observation(index).elements:
-        lines += ["Elements:", listing(elements)]
+        lines += ["Elements:", format_elements(elements)]
     return "\n".join(lines)
 
 
-VANILLA = Layout(system=_system, head=_head, turn=_turn)
+VANILLA = PromptTemplate(system=_render_system, head=_render_head, turn=_render_turn)
 """The texts of `vanilla`."""

@@ -13,14 +13,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from webgym_cli.agent.parse import ParseError
-from webgym_cli.agent.reasoning import spoken
-from webgym_cli.agent.webrl_forms import FORMS, WAIT_SECONDS, render
+from webgym_cli.agent.reasoning import strip_reasoning
+from webgym_cli.agent.webrl_forms import FORMS, WAIT_SECONDS
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import ParseErrorKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 from webgym_cli.util.literal_calls import BadCall, Call, Value, read_call
 
-__all__ = ["WAIT_SECONDS", "parse", "render"]
+__all__ = ["WAIT_SECONDS", "parse_webrl_action"]
 
 _LEAD = re.compile(r"[\s`;]*(?:[-*>]\s+)?`*")
 """What may stand before a call: space, a list's bullet, the marks of code."""
@@ -33,42 +33,42 @@ _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,30})?(?:e-?[0-9]{1,3})?")
 _BY_LOWER = {called.lower(): form for called, form in FORMS.items()}
 
 
-class _Refused(ValueError):
+class _InvalidCallError(ValueError):
     def __init__(self, kind: ParseErrorKind, detail: str) -> None:
         super().__init__(detail)
         self.kind = kind
 
 
-def parse(response: str, *, truncated: bool = False, thinking: bool = False) -> AnyAction | ParseError:
+def parse_webrl_action(response: str, *, truncated: bool = False, thinking: bool = False) -> AnyAction | ParseError:
     """Return the action of a response, or the reason why there is none.
 
     `thinking`: the model thinks first, and what stands before the last `</think>` is its thought. `truncated` says
     that the response met its length limit: then a missing or open call has that reason.
     """
     try:
-        calls = _calls(spoken(response, thinking=thinking))
+        calls = _read_calls(strip_reasoning(response, thinking=thinking))
         if len(calls) > 1:
-            raise _Refused(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls")
+            raise _InvalidCallError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls")
         if not calls:
-            raise _Refused(ParseErrorKind.NO_TOOL_CALL, "no line begins with a call")
+            raise _InvalidCallError(ParseErrorKind.NO_TOOL_CALL, "no line begins with a call")
         return _FUNCTIONS[calls[0].name](calls[0])
     except ValidationError as error:
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
     except BadCall as error:
         if error.is_open:
-            return ParseError(_missing(truncated), str(error))
+            return ParseError(_missing_kind(truncated), str(error))
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
-    except _Refused as error:
-        kind = _missing(truncated) if error.kind is ParseErrorKind.NO_TOOL_CALL else error.kind
+    except _InvalidCallError as error:
+        kind = _missing_kind(truncated) if error.kind is ParseErrorKind.NO_TOOL_CALL else error.kind
         return ParseError(kind, str(error))
 
 
-def _missing(truncated: bool) -> ParseErrorKind:
+def _missing_kind(truncated: bool) -> ParseErrorKind:
     return ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.NO_TOOL_CALL
 
 
-def _calls(text: str) -> list[Call]:
-    """Return the calls of a text. Raises `BadCall` or `_Refused` for the first that is malformed."""
+def _read_calls(text: str) -> list[Call]:
+    """Return the calls of a text. Raises `BadCall` or `_InvalidCallError` for the first that is malformed."""
     calls: list[Call] = []
     stranger, at = "", 0
     while at < len(text):
@@ -77,17 +77,17 @@ def _calls(text: str) -> list[Call]:
         opening = _OPENING.match(text, begin)
         if opening and opening[1] in _FUNCTIONS:
             calls.append(read_call(text, begin))
-            at = _after(text, calls[-1].end)
+            at = _skip_rest(text, calls[-1].end)
             continue
         stranger = stranger or (opening[1] if opening else "")
         end = text.find("\n", begin)
         at = len(text) if end < 0 else end + 1
     if stranger and not calls:
-        raise _Refused(ParseErrorKind.UNKNOWN_FUNCTION, f"there is no function {stranger}")
+        raise _InvalidCallError(ParseErrorKind.UNKNOWN_FUNCTION, f"there is no function {stranger}")
     return calls
 
 
-def _after(text: str, end: int) -> int:
+def _skip_rest(text: str, end: int) -> int:
     """Return where the search goes on after a call: its line may hold a comment or another call, and nothing else."""
     rest = _REST.match(text, end)
     place = rest.end() if rest else end
@@ -97,90 +97,94 @@ def _after(text: str, end: int) -> int:
     return place
 
 
-def _do(call: Call) -> AnyAction:
+def _read_do(call: Call) -> AnyAction:
     given = call.by_name(("action", "argument", "element"))
     called = given.pop("action", None)
     form = _BY_LOWER.get(called.lower()) if isinstance(called, str) else None
     if form is None:
-        raise _Refused(ParseErrorKind.UNKNOWN_ACTION, f"no action {called!r}")
+        raise _InvalidCallError(ParseErrorKind.UNKNOWN_ACTION, f"no action {called!r}")
     allowed = {"argument"} if form.argument else set[str]()
     if unknown := given.keys() - allowed - ({"element"} if form.element else set()):
-        raise _refuse(f"{called} has no argument {', '.join(sorted(unknown))}")
+        raise _invalid_arguments(f"{called} has no argument {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {"direction": form.direction} if form.direction else {}
     if "element" in given:
-        fields["element_id"] = _whole("element", given["element"])
+        fields["element_id"] = _read_integer("element", given["element"])
     if form.argument and "argument" in given:
         fields[form.argument] = _READ[form.argument]("argument", given["argument"])
     elif form.argument == "seconds":
         fields["seconds"] = WAIT_SECONDS
-    return _made(form.name, fields)
+    return _make_action(form.name, fields)
 
 
-def _exit(call: Call) -> AnyAction:
+def _read_exit(call: Call) -> AnyAction:
     """Make an answer; without a message it is empty: the released code ends the task as an error there."""
-    given = _only(call, "message")
-    return _made(ActionName.ANSWER, {"text": _text("message", given.get("message", ""))})
+    given = _take_arguments(call, "message")
+    return _make_action(ActionName.ANSWER, {"text": _read_text("message", given.get("message", ""))})
 
 
-def _quote(call: Call) -> AnyAction:
-    given = _only(call, "content")
-    return _made(WebRLActionName.QUOTE, {"text": _text("content", given["content"])} if given else {})
+def _read_quote(call: Call) -> AnyAction:
+    given = _take_arguments(call, "content")
+    return _make_action(WebRLActionName.QUOTE, {"text": _read_text("content", given["content"])} if given else {})
 
 
-def _go_backward(call: Call) -> AnyAction:
-    _only(call)
-    return _made(ActionName.GO_BACK, {})
+def _read_go_backward(call: Call) -> AnyAction:
+    _take_arguments(call)
+    return _make_action(ActionName.GO_BACK, {})
 
 
-def _go_forward(call: Call) -> AnyAction:
-    _only(call)
-    return _made(WebRLActionName.GO_FORWARD, {})
+def _read_go_forward(call: Call) -> AnyAction:
+    _take_arguments(call)
+    return _make_action(WebRLActionName.GO_FORWARD, {})
 
 
 _FUNCTIONS: dict[str, Callable[[Call], AnyAction]] = {
-    "do": _do,
-    "exit": _exit,
-    "quote": _quote,
-    "go_backward": _go_backward,
-    "go_forward": _go_forward,
+    "do": _read_do,
+    "exit": _read_exit,
+    "quote": _read_quote,
+    "go_backward": _read_go_backward,
+    "go_forward": _read_go_forward,
 }
 
 
-def _made(name: ActionName | WebRLActionName, fields: dict[str, Any]) -> AnyAction:
+def _make_action(name: ActionName | WebRLActionName, fields: dict[str, Any]) -> AnyAction:
     kind = Action if isinstance(name, ActionName) else WebRLAction
     return kind.model_validate({"name": name, **fields}, strict=True)
 
 
-def _only(call: Call, *parameters: str) -> dict[str, Value]:
+def _take_arguments(call: Call, *parameters: str) -> dict[str, Value]:
     given = call.by_name(parameters)
     if unknown := given.keys() - set(parameters):
-        raise _refuse(f"{call.name} has no argument {', '.join(sorted(unknown))}")
+        raise _invalid_arguments(f"{call.name} has no argument {', '.join(sorted(unknown))}")
     return given
 
 
-def _refuse(detail: str) -> _Refused:
-    return _Refused(ParseErrorKind.INVALID_ARGUMENTS, detail)
+def _invalid_arguments(detail: str) -> _InvalidCallError:
+    return _InvalidCallError(ParseErrorKind.INVALID_ARGUMENTS, detail)
 
 
-def _text(name: str, value: Value) -> str:
+def _read_text(name: str, value: Value) -> str:
     if not isinstance(value, str):
-        raise _refuse(f"{name} must be a text in quotes")
+        raise _invalid_arguments(f"{name} must be a text in quotes")
     return value
 
 
-def _whole(name: str, value: Value) -> int:
+def _read_integer(name: str, value: Value) -> int:
     """Read a whole number, with or without quotes."""
     text = str(value) if isinstance(value, str | int) else ""
     if not _WHOLE.fullmatch(text):
-        raise _refuse(f"{name} must be a whole number")
+        raise _invalid_arguments(f"{name} must be a whole number")
     return int(text)
 
 
-def _seconds(name: str, value: Value) -> float:
+def _read_seconds(name: str, value: Value) -> float:
     text = str(value) if isinstance(value, str | int | float) else ""
     if not _DECIMAL.fullmatch(text):
-        raise _refuse(f"{name} must be a number of seconds")
+        raise _invalid_arguments(f"{name} must be a number of seconds")
     return float(text)
 
 
-_READ: dict[str, Callable[[str, Value], str | int | float]] = {"text": _text, "tab": _whole, "seconds": _seconds}
+_READ: dict[str, Callable[[str, Value], str | int | float]] = {
+    "text": _read_text,
+    "tab": _read_integer,
+    "seconds": _read_seconds,
+}

@@ -14,7 +14,7 @@ WAIT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ActionForm:
     """An action of `do`: what it is here, and which arguments it has."""
 
     name: ActionName | WebRLActionName
@@ -24,26 +24,26 @@ class Form:
     direction: Literal["up", "down"] | None = None
 
 
-FORMS: dict[str, Form] = {
-    "Click": Form(ActionName.CLICK, element=True),
-    "Right Click": Form(WebRLActionName.RIGHT_CLICK, element=True),
-    "Type": Form(ActionName.TYPE, element=True, argument="text"),
-    "Search": Form(WebRLActionName.SEARCH, element=True, argument="text"),
-    "Hover": Form(ActionName.HOVER, element=True),
-    "Select Dropdown Option": Form(WebRLActionName.SELECT, element=True, argument="text"),
-    "Scroll Up": Form(ActionName.SCROLL, direction="up"),
-    "Scroll Down": Form(ActionName.SCROLL, direction="down"),
-    "Press Enter": Form(WebRLActionName.PRESS_ENTER),
-    "Go Forward": Form(WebRLActionName.GO_FORWARD),
-    "Go Backward": Form(ActionName.GO_BACK),
-    "Switch Tab": Form(WebRLActionName.SWITCH_TAB, argument="tab"),
-    "Wait": Form(ActionName.WAIT, argument="seconds"),
+FORMS: dict[str, ActionForm] = {
+    "Click": ActionForm(ActionName.CLICK, element=True),
+    "Right Click": ActionForm(WebRLActionName.RIGHT_CLICK, element=True),
+    "Type": ActionForm(ActionName.TYPE, element=True, argument="text"),
+    "Search": ActionForm(WebRLActionName.SEARCH, element=True, argument="text"),
+    "Hover": ActionForm(ActionName.HOVER, element=True),
+    "Select Dropdown Option": ActionForm(WebRLActionName.SELECT, element=True, argument="text"),
+    "Scroll Up": ActionForm(ActionName.SCROLL, direction="up"),
+    "Scroll Down": ActionForm(ActionName.SCROLL, direction="down"),
+    "Press Enter": ActionForm(WebRLActionName.PRESS_ENTER),
+    "Go Forward": ActionForm(WebRLActionName.GO_FORWARD),
+    "Go Backward": ActionForm(ActionName.GO_BACK),
+    "Switch Tab": ActionForm(WebRLActionName.SWITCH_TAB, argument="tab"),
+    "Wait": ActionForm(ActionName.WAIT, argument="seconds"),
 }
 """What `do` can be asked for, by the names that it has for it."""
 _CALLED = {(form.name, form.direction): called for called, form in FORMS.items()}
 
 
-def render(action: AnyAction) -> str:
+def render_webrl_action(action: AnyAction) -> str:
     """Return an action as a call that the parser reads back. Raises `ValueError` for one that WebRL can't say."""
     if action.name is ActionName.ANSWER:
         return f"exit(message={quote_string(action.text or '')})"

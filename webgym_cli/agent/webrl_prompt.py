@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webgym_cli.agent.prompt_template import notices
-from webgym_cli.agent.reasoning import remembered
-from webgym_cli.agent.sanitize import page_line, page_text, safe_text
+from webgym_cli.agent.prompt_template import format_notices
+from webgym_cli.agent.reasoning import history_text
+from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, sanitize_text
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 
@@ -39,12 +39,12 @@ Use only ids of the page that is shown last."""
 """Our own words for the action language."""
 
 
-def system_message(spec: PromptSpec) -> tuple[Message, ...]:
+def render_system_message(spec: PromptSpec) -> tuple[Message, ...]:
     """Return the system message; none where the model was trained without."""
     return (Message(role="system", content=spec.system_prompt or SYSTEM),) if spec.explained else ()
 
 
-def conversation(
+def render_conversation(
     spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation, *, every_page: bool = False
 ) -> tuple[Message, ...]:
     """Return the chat messages for the current page, given the finished steps.
@@ -52,11 +52,11 @@ def conversation(
     `every_page`: the earlier rounds show their pages, too, as in a conversation that is trained on whole.
     """
     pages = [step.observation if every_page else None for step in past]
-    asked = [_round(instruction, past[:index], page) for index, page in enumerate(pages)]
-    replies = [safe_text(remembered(step.response, thinking=spec.thinking)) for step in past]
-    head, tail = _head(instruction, past), _beside(current)
-    left = _left(spec, sum(map(len, (*asked, *replies, head, tail))))
-    shown = page_text(current.html)
+    asked = [_render_round(instruction, past[:index], page) for index, page in enumerate(pages)]
+    replies = [sanitize_text(history_text(step.response, thinking=spec.thinking)) for step in past]
+    head, tail = _render_head(instruction, past), _render_tail(current)
+    left = _count_page_characters(spec, sum(map(len, (*asked, *replies, head, tail))))
+    shown = sanitize_page(current.html)
     asked.append(head + (shown if left is None else shown[:left]) + tail)
     messages = [Message(role="user", content=asked[0])]
     for reply, following in zip(replies, asked[1:], strict=True):
@@ -64,36 +64,36 @@ def conversation(
     return tuple(messages)
 
 
-def _left(spec: PromptSpec, taken: int) -> int | None:
+def _count_page_characters(spec: PromptSpec, taken: int) -> int | None:
     """Return how many characters the page may have beside the history."""
     return None if spec.max_characters is None else max(0, spec.max_characters - taken)
 
 
-def _round(instruction: str, past: Sequence[Step], page: Observation | None) -> str:
+def _render_round(instruction: str, past: Sequence[Step], page: Observation | None) -> str:
     """Return an earlier round: with its page, or with what stands for it, which in the first is the task again."""
     if page is not None:
-        return _head(instruction, past) + page_text(page.html) + _beside(page)
-    return _head(instruction, past) + (PAST_PAGE if past else page_text(instruction))
+        return _render_head(instruction, past) + sanitize_page(page.html) + _render_tail(page)
+    return _render_head(instruction, past) + (PAST_PAGE if past else sanitize_page(instruction))
 
 
-def _head(instruction: str, past: Sequence[Step]) -> str:
+def _render_head(instruction: str, past: Sequence[Step]) -> str:
     """Return what stands before a round's page: its number, and what went wrong before it."""
-    opening = "" if past else f"Task Instruction: {page_text(instruction)}\n\n"
+    opening = "" if past else f"Task Instruction: {sanitize_page(instruction)}\n\n"
     lines = [f"Round {len(past)}", ""]
     if past and past[-1].parse_error:
         lines += [f"The last reply was no action: {past[-1].parse_error}.", ""]
     elif past and past[-1].action_error:
-        lines += [f"The last action failed: {page_line(past[-1].action_error)}.", ""]
+        lines += [f"The last action failed: {sanitize_line(past[-1].action_error)}.", ""]
     return opening + "\n".join(lines) + "\n"
 
 
-def _beside(seen: Observation) -> str:
+def _render_tail(seen: Observation) -> str:
     """Return what stands below a page: open tabs, what the browser told."""
-    lines = notices(seen)
+    lines = format_notices(seen)
     if seen.tabs:
         lines += ["Open tabs:"]
         lines += [
-            f"{number}: {page_line(tab.title or tab.url)}{' (shown)' if tab.current else ''}"
+            f"{number}: {sanitize_line(tab.title or tab.url)}{' (shown)' if tab.current else ''}"
             for number, tab in enumerate(seen.tabs)
         ]
     return "".join(f"\n{line}" for line in lines)

@@ -7,34 +7,40 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.agent.chat import ChatClient, ChatError, Form
-from webgym_cli.agent.orm_prompt import first_prompt, prompt_digest
+from webgym_cli.agent.chat import ChatClient, ChatError, ReplyFormat
+from webgym_cli.agent.orm_prompt import build_initial_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.orm import OrmSettings
-from webgym_cli.curriculum.filters import Candidate, Found, Novelty, Rejection, weigh
-from webgym_cli.curriculum.journal import Answer, Journal, key_of
+from webgym_cli.curriculum.filters import (
+    GenerationResult,
+    NoveltyFilter,
+    Rejection,
+    TaskCandidate,
+    filter_by_probability,
+)
+from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer, compute_key
 from webgym_cli.curriculum.plan import GenerationPlan
-from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, inventing, telling
-from webgym_cli.curriculum.seeds import Request, new_task
+from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibility_chat, build_generation_chat
+from webgym_cli.curriculum.seeds import SeedRequest, build_task
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink
-from webgym_cli.rewards.judge.client import Reply
+from webgym_cli.rewards.judge.client import JudgeReply
 from webgym_cli.rewards.judge.prompts import REPLY_SCHEMA
 from webgym_cli.rewards.orm.client import OrmClient
 
-_TASKS = Form("generate", NewTasks, TASKS_SCHEMA)
-_FEASIBLE = Form("feasible", Reply, REPLY_SCHEMA)
+_TASKS = ReplyFormat("generate", NewTasks, TASKS_SCHEMA)
+_FEASIBLE = ReplyFormat("feasible", JudgeReply, REPLY_SCHEMA)
 
 Work = Callable[[Any], Coroutine[Any, Any, str]]
 """Sees to one of several things; returns why it failed, empty where it did not."""
-Values = Callable[[Sequence[Candidate]], Awaitable[Sequence[float]]]
+Values = Callable[[Sequence[TaskCandidate]], Awaitable[Sequence[float]]]
 """Tells how likely the policy's success is at each of several tasks."""
 
 
 @dataclass(slots=True)
-class Generation:
+class TaskGeneration:
     """One `webgym tasks generate` at work."""
 
     plan: GenerationPlan
@@ -42,7 +48,7 @@ class Generation:
     """With a server's address."""
     orm: OrmSettings
     """The same, where the plan has a critic."""
-    journal: Journal
+    journal: AnswerJournal
     sink: EventSink
     values: Values | None = None
     """The policy's own critic, where the plan has that."""
@@ -52,7 +58,7 @@ class Generation:
     """Requests for new tasks that were put now; the others' answers were stored."""
     unanswered: int = 0
     """Requests for new tasks without an answer that can be read."""
-    found: Found = field(default_factory=Found)
+    found: GenerationResult = field(default_factory=GenerationResult)
     _chat: ChatClient = field(init=False)
     _critic: OrmClient | None = field(init=False)
 
@@ -67,7 +73,7 @@ class Generation:
         Raises `WebGymError` when a server is down or answers nonsense all the time; what was answered is stored.
         """
         began = time.monotonic()
-        novelty = Novelty(self.plan.known, self.settings.near_duplicate)
+        novelty = NoveltyFilter(self.plan.known, self.settings.near_duplicate)
         try:
             for requests in self.plan.rounds:
                 await self._round(requests, novelty)
@@ -89,26 +95,28 @@ class Generation:
             "seconds": round(time.monotonic() - began, 2),
         }
 
-    async def _round(self, requests: Sequence[Request], novelty: Novelty) -> None:
+    async def _round(self, requests: Sequence[SeedRequest], novelty: NoveltyFilter) -> None:
         """Ask about every site once and filter what comes, each filter only what the ones before let through."""
-        await self._all(requests, self._invent, "generate.base_url and generate.model")
-        new = [candidate for request in requests for candidate in self._proposed(request)]
+        await self._run_all(requests, self._request_tasks, "generate.base_url and generate.model")
+        new = [candidate for request in requests for candidate in self._build_candidates(request)]
         for candidate in new:
-            novelty.screen(candidate)
+            novelty.reject_repeated(candidate)
         if self.values is not None:
             passed = [one for one in new if one.rejection is None]
             for candidate, value in zip(passed, await self.values(passed) if passed else (), strict=True):
-                weigh(candidate, value, self.settings.critic_window)
+                filter_by_probability(candidate, value, self.settings.critic_window)
         if self._critic is not None:
-            await self._all([one for one in new if one.rejection is None], self._weigh, "orm.base_url and orm.model")
+            await self._run_all(
+                [one for one in new if one.rejection is None], self._ask_critic, "orm.base_url and orm.model"
+            )
         if self.settings.feasibility:
             passed = [one for one in new if one.rejection is None]
-            await self._all(passed, self._tell, "generate.base_url and generate.model")
+            await self._run_all(passed, self._ask_feasibility, "generate.base_url and generate.model")
         self.found.candidates += new
         for candidate in new:
             self.sink({"event": "new_task", **candidate.to_json()})
 
-    async def _all(self, things: Sequence[Any], work: Work, names: str) -> None:
+    async def _run_all(self, things: Sequence[Any], work: Work, names: str) -> None:
         """See to all of them, so many at once. Raises `WebGymError` when too many in a row failed."""
         failures = Failures(min(self.settings.concurrency, len(things)), len(things))
 
@@ -125,35 +133,35 @@ class Generation:
         waiting = iter(things)
         await run_workers(failures.workers, lambda: worker(waiting))
 
-    async def _invent(self, request: Request) -> str:
+    async def _request_tasks(self, request: SeedRequest) -> str:
         if self.journal.get(self._key(request)) is not None:
             return ""
         self.asked += 1
         model, sampling = self.settings.model, {"top_p": self.settings.top_p}
         try:
-            answer = await self._chat.ask(self._inventing(request), _TASKS, self, model=model, sampling=sampling)
+            answer = await self._chat.ask(self._build_chat(request), _TASKS, self, model=model, sampling=sampling)
         except ChatError as error:
             self.unanswered += 1
             self._told(request, str(error))
             return str(error)
-        self.journal.put(Answer(key=self._key(request), tasks=answer.tasks))
+        self.journal.put(StoredAnswer(key=self._key(request), tasks=answer.tasks))
         self._told(request, "")
         return ""
 
-    def _proposed(self, request: Request) -> Iterator[Candidate]:
+    def _build_candidates(self, request: SeedRequest) -> Iterator[TaskCandidate]:
         answer = self.journal.get(self._key(request))
         for text in answer.tasks if answer else ():
             instruction = " ".join(text.split())
-            yield Candidate(instruction, new_task(instruction, request), request)
+            yield TaskCandidate(instruction, build_task(instruction, request), request)
 
-    async def _weigh(self, candidate: Candidate) -> str:
+    async def _ask_critic(self, candidate: TaskCandidate) -> str:
         """Tell how likely success is: the critic sees the task and its first page, before anything was done."""
         page = candidate.request.group.start.page
         if self._critic is None or page is None:
             candidate.reject(Rejection.CRITIC_SILENT, "no first page was seen of its site")
             return ""
-        prompt = first_prompt(candidate.instruction, page)
-        key = key_of("critic", prompt_digest(self.orm), prompt.instruction, prompt.page)
+        prompt = build_initial_orm_prompt(candidate.instruction, page)
+        key = compute_key("critic", compute_prompt_digest(self.orm), prompt.instruction, prompt.page)
         if (answer := self.journal.get(key)) is None:
             try:
                 reply = await self._critic.ask(prompt)
@@ -161,24 +169,24 @@ class Generation:
                 candidate.reject(Rejection.CRITIC_SILENT, str(error))
                 return str(error)
             self.calls += 1
-            self.journal.put(answer := Answer(key=key, probability=reply.probability.yes))
-        weigh(candidate, answer.probability or 0.0, self.settings.critic_window)
+            self.journal.put(answer := StoredAnswer(key=key, probability=reply.probability.yes))
+        filter_by_probability(candidate, answer.probability or 0.0, self.settings.critic_window)
         return ""
 
-    async def _tell(self, candidate: Candidate) -> str:
+    async def _ask_feasibility(self, candidate: TaskCandidate) -> str:
         """Tell whether the task can be done. What can't be read is a no, and what was not answered is no yes."""
-        chat = telling(candidate.task, candidate.request.group.site)
-        key = key_of("feasible", self.settings.model, chat)
+        chat = build_feasibility_chat(candidate.task, candidate.request.group.site)
+        key = compute_key("feasible", self.settings.model, chat)
         if (answer := self.journal.get(key)) is None:
             model, sampling = self.settings.model, {"temperature": 0.0}
             try:
                 reply = await self._chat.ask(chat, _FEASIBLE, self, model=model, sampling=sampling)
-                answer = Answer(key=key, feasible=reply.yes, reason=reply.reason)
+                answer = StoredAnswer(key=key, feasible=reply.yes, reason=reply.reason)
             except ChatError as error:
                 if error.unavailable:
                     candidate.reject(Rejection.FEASIBILITY_SILENT, str(error))
                     return str(error)
-                answer = Answer(key=key, reason=str(error))
+                answer = StoredAnswer(key=key, reason=str(error))
             self.journal.put(answer)
         if answer.feasible is None:
             candidate.reject(Rejection.FEASIBILITY_UNREADABLE, answer.reason)
@@ -186,16 +194,16 @@ class Generation:
             candidate.reject(Rejection.INFEASIBLE, answer.reason)
         return ""
 
-    def _inventing(self, request: Request) -> list[dict[str, Any]]:
+    def _build_chat(self, request: SeedRequest) -> list[dict[str, Any]]:
         shown = [seed.instruction for seed in request.seeds]
         start = request.group.start.task.start_url
-        return inventing(request.group.site, start, shown, self.settings.tasks_per_request)
+        return build_generation_chat(request.group.site, start, shown, self.settings.tasks_per_request)
 
-    def _key(self, request: Request) -> str:
+    def _key(self, request: SeedRequest) -> str:
         how = self.settings
-        return key_of("generate", how.model, how.temperature, how.top_p, request.round, self._inventing(request))
+        return compute_key("generate", how.model, how.temperature, how.top_p, request.round, self._build_chat(request))
 
-    def _told(self, request: Request, problem: str) -> None:
+    def _told(self, request: SeedRequest, problem: str) -> None:
         self.sink(
             {
                 "event": "generated",

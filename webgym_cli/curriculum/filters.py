@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from webgym_cli.curriculum.near_duplicates import SeenTexts, words
+from webgym_cli.curriculum.near_duplicates import SeenTexts, normalize_words
 from webgym_cli.curriculum.prompts import LONGEST
-from webgym_cli.curriculum.seeds import Request
+from webgym_cli.curriculum.seeds import SeedRequest
 from webgym_cli.records.task import Task
 
 
@@ -40,12 +40,12 @@ class Rejection(StrEnum):
 
 
 @dataclass(slots=True)
-class Candidate:
+class TaskCandidate:
     """A new task on its way."""
 
     instruction: str
     task: Task
-    request: Request
+    request: SeedRequest
     rejection: Rejection | None = None
     """None: not turned down so far."""
     detail: str = ""
@@ -70,7 +70,7 @@ class Candidate:
         }
 
 
-class Novelty:
+class NoveltyFilter:
     """Knows what is asked already, by site."""
 
     def __init__(self, known: Mapping[str, tuple[str, ...]], share: float) -> None:
@@ -82,20 +82,20 @@ class Novelty:
             for text in texts:
                 self._known[site].add(text)
 
-    def screen(self, candidate: Candidate) -> None:
+    def reject_repeated(self, candidate: TaskCandidate) -> None:
         """Turn down what is no task or none that is new; note the others."""
         text, site = candidate.instruction, candidate.request.group.site
-        if not words(text) or len(text) > LONGEST:
+        if not normalize_words(text) or len(text) > LONGEST:
             candidate.reject(Rejection.MALFORMED, f"{len(text)} characters")
-        elif (same := self._known[site].like(text)) is not None:
+        elif (same := self._known[site].find_similar(text)) is not None:
             candidate.reject(Rejection.KNOWN, same)
-        elif (same := self._new[site].like(text)) is not None:
+        elif (same := self._new[site].find_similar(text)) is not None:
             candidate.reject(Rejection.REPEATED, same)
         else:
             self._new[site].add(text)
 
 
-def weigh(candidate: Candidate, probability: float, window: tuple[float, float]) -> None:
+def filter_by_probability(candidate: TaskCandidate, probability: float, window: tuple[float, float]) -> None:
     """Note how likely success is, and turn down what is outside of the window; its ends are within."""
     candidate.probability = probability
     if probability < window[0]:
@@ -105,19 +105,19 @@ def weigh(candidate: Candidate, probability: float, window: tuple[float, float])
 
 
 @dataclass(slots=True)
-class Found:
+class GenerationResult:
     """All new tasks of a command."""
 
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[TaskCandidate] = field(default_factory=list)
     """In the order of the requests."""
 
     @property
-    def kept(self) -> list[Candidate]:
+    def kept(self) -> list[TaskCandidate]:
         """Those that were not turned down."""
         return [found for found in self.candidates if found.rejection is None]
 
     @property
-    def rejected(self) -> list[Candidate]:
+    def rejected(self) -> list[TaskCandidate]:
         """The others."""
         return [found for found in self.candidates if found.rejection is not None]
 

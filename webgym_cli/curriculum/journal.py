@@ -13,7 +13,7 @@ from webgym_cli.records.base import Record
 from webgym_cli.util.files import append_line, read_lines
 
 
-class Answer(Record):
+class StoredAnswer(Record):
     """One answer, as a line of `FILE.asked.jsonl`."""
 
     key: str
@@ -28,30 +28,30 @@ class Answer(Record):
     """Why, in the model's words; of an answer that can't be read what is wrong with it."""
 
 
-class Journal:
+class AnswerJournal:
     """The answers so far."""
 
     def __init__(self, path: Path) -> None:
         """Read what is there; a torn or damaged line is asked again."""
         self._path = path
-        self._known: dict[str, Answer] = {}
+        self._known: dict[str, StoredAnswer] = {}
         for _, line in read_lines(path) if path.is_file() else ():
             try:
-                answer = Answer.model_validate_json(line)
+                answer = StoredAnswer.model_validate_json(line)
             except ValidationError:
                 continue
             self._known[answer.key] = answer
 
-    def get(self, key: str) -> Answer | None:
+    def get(self, key: str) -> StoredAnswer | None:
         """Return what was answered to a question."""
         return self._known.get(key)
 
-    def put(self, answer: Answer) -> None:
+    def put(self, answer: StoredAnswer) -> None:
         """Store an answer durably. Raises `StoreError`."""
         append_line(self._path, answer.model_dump_json(exclude_defaults=True))
         self._known[answer.key] = answer
 
 
-def key_of(*content: Any) -> str:
+def compute_key(*content: Any) -> str:
     """Return the key of a question by all that it is made of."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -11,7 +11,7 @@ _ROUNDING = 1e-9
 """What a product of a share may be too large by."""
 
 
-def words(text: str) -> tuple[str, ...]:
+def normalize_words(text: str) -> tuple[str, ...]:
     """Return a text's words without case, punctuation and the forms that one character may be written in."""
     return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
@@ -29,7 +29,7 @@ class SeenTexts:
 
     def add(self, text: str) -> None:
         """Note a text; one whose words are those of a noted one changes nothing."""
-        found = words(text)
+        found = normalize_words(text)
         if found in self._exact:
             return
         number = self._exact[found] = len(self._texts)
@@ -38,13 +38,13 @@ class SeenTexts:
         for word in self._words[-1]:
             self._with.setdefault(word, []).append(number)
 
-    def like(self, text: str) -> str | None:
+    def find_similar(self, text: str) -> str | None:
         """Return a noted text that is like this one, the likest; None where there is none."""
-        found = words(text)
+        found = normalize_words(text)
         if (number := self._exact.get(found)) is not None:
             return self._texts[number]
         mine = frozenset(found)
-        alike = ((self._common(mine, other), -other) for other in self._worth_looking(mine))
+        alike = ((self._common(mine, other), -other) for other in self._candidates(mine))
         share, number = max(alike, default=(0.0, 0))
         return self._texts[-number] if share >= self._share else None
 
@@ -52,7 +52,7 @@ class SeenTexts:
         theirs = self._words[other]
         return len(mine & theirs) / len(mine | theirs)
 
-    def _worth_looking(self, mine: frozenset[str]) -> set[int]:
+    def _candidates(self, mine: frozenset[str]) -> set[int]:
         """Return the texts that can be alike: one lacks too few words to have none of so many, so take the rarest."""
         needed = len(mine) - math.ceil(self._share * len(mine) - _ROUNDING) + 1
         rarest = sorted(mine, key=lambda word: (len(self._with.get(word, ())), word))[:needed]

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from webgym_cli.config.model import Settings
-from webgym_cli.curriculum.seeds import ENVIRONMENTS, Request, Seed, SeedGroup, grouped, requests, site_name
+from webgym_cli.curriculum.seeds import (
+    ENVIRONMENTS,
+    FailedTask,
+    SeedGroup,
+    SeedRequest,
+    group_by_site,
+    group_name,
+    plan_requests,
+)
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Trajectory
@@ -44,7 +52,7 @@ class GenerationPlan:
     """What `webgym tasks generate` will do."""
 
     groups: tuple[SeedGroup, ...]
-    rounds: tuple[tuple[Request, ...], ...]
+    rounds: tuple[tuple[SeedRequest, ...], ...]
     """The requests, each round one about every site."""
     known: Mapping[str, tuple[str, ...]]
     """By site what the run's tasks ask already, its test tasks included."""
@@ -79,21 +87,21 @@ def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic
     """
     how = settings.generate
     failed = index.places(_FAILED, [settings.loop.demonstration_iterations])  # what an expert failed at says nothing
-    groups = grouped(seed_of(read(run, place, without=_NUMBERS)) for place in failed)
+    groups = group_by_site(build_seed(read(run, place, without=_NUMBERS)) for place in failed)
     if not groups:
-        raise _no_seed(run, index)
-    critic = _critic(settings, has_critic=has_critic)
+        raise _explain_no_seed(run, index)
+    critic = _choose_critic(settings, has_critic=has_critic)
     unfiltered = how.critic == "auto" and critic == "none"
     return GenerationPlan(
         groups=groups,
-        rounds=requests(groups, how.requests_per_site, how.seeds_per_request, settings.seed),
-        known={site: tuple(sorted(texts)) for site, texts in _known(settings, groups, index).items()},
+        rounds=plan_requests(groups, how.requests_per_site, how.seeds_per_request, settings.seed),
+        known={site: tuple(sorted(texts)) for site, texts in _collect_known(settings, groups, index).items()},
         critic=critic,
         notes=(_UNFILTERED,) if unfiltered else (),
     )
 
 
-def _critic(settings: Settings, *, has_critic: bool) -> Critic:
+def _choose_critic(settings: Settings, *, has_critic: bool) -> Critic:
     """Return who is asked. Raises `SettingsError` where the one that the settings want is not there."""
     wanted, has_orm = settings.generate.critic, bool(settings.orm.model or settings.orm.base_url)
     if wanted == "critic" and not has_critic:
@@ -111,17 +119,17 @@ def _critic(settings: Settings, *, has_critic: bool) -> Critic:
     return "critic" if has_critic else "orm" if has_orm else "none"
 
 
-def seed_of(trajectory: Trajectory) -> Seed:
+def build_seed(trajectory: Trajectory) -> FailedTask:
     """Return the seed that a failed episode is."""
     page = trajectory.steps[0].observation if trajectory.steps else None
-    return Seed(trajectory.task, trajectory.instruction, page, trajectory.prompt)
+    return FailedTask(trajectory.task, trajectory.instruction, page, trajectory.prompt)
 
 
-def _known(settings: Settings, groups: Sequence[SeedGroup], index: Index) -> dict[str, set[str]]:
+def _collect_known(settings: Settings, groups: Sequence[SeedGroup], index: Index) -> dict[str, set[str]]:
     """Return by site what tasks of the run ask, whether they were tried or not."""
     known = {group.site: {seed.instruction for seed in group.seeds} for group in groups}
-    for task in _tasks(settings, {seed.task.start_url for group in groups for seed in group.seeds}):
-        if (site := site_name(task)) in known:
+    for task in _iter_tasks(settings, {seed.task.start_url for group in groups for seed in group.seeds}):
+        if (site := group_name(task)) in known:
             known[site].add(task.instruction)
     tried: dict[str, set[str]] = {}  # by registrable domain, which several of our sites may share
     for row in index.rows(f"SELECT DISTINCT site, instruction FROM trajectories WHERE {_ON_WEB}"):
@@ -132,7 +140,7 @@ def _known(settings: Settings, groups: Sequence[SeedGroup], index: Index) -> dic
     return known
 
 
-def _tasks(settings: Settings, urls: Iterable[str]) -> Iterator[Task]:
+def _iter_tasks(settings: Settings, urls: Iterable[str]) -> Iterator[Task]:
     """Yield the run's training and test tasks, those of the same registrable domains where all seeds have one."""
     sites = [site_of(url) for url in urls]
     for source in dict.fromkeys(filter(None, (settings.tasks.train, settings.tasks.test))):
@@ -141,7 +149,7 @@ def _tasks(settings: Settings, urls: Iterable[str]) -> Iterator[Task]:
         yield from (task for task in tasks.read(wanted) if task.environment in ENVIRONMENTS)
 
 
-def _no_seed(run: RunDir, index: Index) -> MissingStageError:
+def _explain_no_seed(run: RunDir, index: Index) -> MissingStageError:
     """Return why there is nothing to make tasks of."""
     rows = index.rows("SELECT environment, count(*) AS count FROM trajectories WHERE split = 'train' GROUP BY 1")
     found = Counter({row["environment"]: row["count"] for row in rows})

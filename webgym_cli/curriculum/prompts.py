@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from webgym_cli.agent.chat import fenced
+from webgym_cli.agent.chat import fence_data
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
@@ -99,13 +99,13 @@ class NewTasks(Record):
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
-def inventing(site: str, start_url: str, instructions: Sequence[str], count: int) -> list[dict[str, Any]]:
+def build_generation_chat(site: str, start_url: str, instructions: Sequence[str], count: int) -> list[dict[str, Any]]:
     """Return the chat that asks for so many new tasks like these."""
     data = {"question": "generate", "site": site, "start_url": start_url, "count": count, "tasks": list(instructions)}
-    return _chat(_INVENT, data)
+    return _build_chat(_INVENT, data)
 
 
-def telling(task: Task, site: str) -> list[dict[str, Any]]:
+def build_feasibility_chat(task: Task, site: str) -> list[dict[str, Any]]:
     """Return the chat that asks whether a task can be done. `site` may be several of WebArena's with `+` between."""
     sites = [name for name in site.split("+") if name in _OFFERS]
     data = {
@@ -116,9 +116,9 @@ def telling(task: Task, site: str) -> list[dict[str, Any]]:
         "lacks": [lack for name in sites for lack in _LACKS.get(name, ())],
         "task": task.instruction,
     }
-    return _chat(_TELL, data)
+    return _build_chat(_TELL, data)
 
 
-def _chat(rules: Sequence[str], data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    asked = [{"type": "text", "text": fenced(data)}]
+def _build_chat(rules: Sequence[str], data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    asked = [{"type": "text", "text": fence_data(data)}]
     return [{"role": "system", "content": "\n".join(rules)}, {"role": "user", "content": asked}]

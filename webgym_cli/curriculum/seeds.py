@@ -31,7 +31,7 @@ _OF_THE_SITE = ("sites", "require_login", "storage_state", "geolocation", "requi
 
 
 @dataclass(frozen=True, slots=True)
-class Seed:
+class FailedTask:
     """A task that failed."""
 
     task: Task
@@ -48,11 +48,11 @@ class SeedGroup:
     """The failed tasks of one site."""
 
     site: str
-    seeds: tuple[Seed, ...]
+    seeds: tuple[FailedTask, ...]
     """By their tasks' ids."""
 
     @property
-    def start(self) -> Seed:
+    def start(self) -> FailedTask:
         """The seed that new tasks start like: the first of those that start where most do, with a page if any has."""
         urls = Counter(seed.task.start_url for seed in self.seeds)
         here = [seed for seed in self.seeds if seed.task.start_url == urls.most_common(1)[0][0]]
@@ -60,17 +60,17 @@ class SeedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SeedRequest:
     """One question for new tasks."""
 
     group: SeedGroup
     round: int
     """Counts the requests about a site, from 0."""
-    seeds: tuple[Seed, ...]
+    seeds: tuple[FailedTask, ...]
     """Those that it shows, in its order."""
 
 
-def site_name(task: Task) -> str:
+def group_name(task: Task) -> str:
     """Return the site by which tasks are grouped: WebArena's names, with `+` between, else the address's host."""
     sites = task.extra.get("sites") if task.environment == "webarena" else None
     if isinstance(sites, list) and sites:
@@ -81,33 +81,37 @@ def site_name(task: Task) -> str:
         return task.start_url
 
 
-def grouped(seeds: Iterable[Seed]) -> tuple[SeedGroup, ...]:
+def group_by_site(seeds: Iterable[FailedTask]) -> tuple[SeedGroup, ...]:
     """Return the seeds by site, both in the order of their names."""
-    by_site: dict[str, list[Seed]] = {}
+    by_site: dict[str, list[FailedTask]] = {}
     for seed in sorted(seeds, key=lambda seed: (seed.task.id, seed.task.key)):
-        by_site.setdefault(site_name(seed.task), []).append(seed)
+        by_site.setdefault(group_name(seed.task), []).append(seed)
     return tuple(SeedGroup(site, tuple(by_site[site])) for site in sorted(by_site))
 
 
-def requests(groups: Sequence[SeedGroup], rounds: int, size: int, seed: int) -> tuple[tuple[Request, ...], ...]:
+def plan_requests(
+    groups: Sequence[SeedGroup], rounds: int, size: int, seed: int
+) -> tuple[tuple[SeedRequest, ...], ...]:
     """Return the requests of each round, one for each site.
 
     A site's seeds are shown in a random order, so many a request, and all of them before any is shown again.
     """
     streams = [(group, _endless(group.seeds, f"{seed}/generate/{group.site}")) for group in groups]
     return tuple(
-        tuple(Request(group, number, tuple(islice(stream, min(size, len(group.seeds))))) for group, stream in streams)
+        tuple(
+            SeedRequest(group, number, tuple(islice(stream, min(size, len(group.seeds))))) for group, stream in streams
+        )
         for number in range(rounds)
     )
 
 
-def _endless(seeds: Sequence[Seed], name: str) -> Iterator[Seed]:
+def _endless(seeds: Sequence[FailedTask], name: str) -> Iterator[FailedTask]:
     generator = random.Random(name)
     while True:
         yield from generator.sample(seeds, len(seeds))
 
 
-def new_task(instruction: str, request: Request) -> Task:
+def build_task(instruction: str, request: SeedRequest) -> Task:
     """Return a generated task: it starts as most failed ones of its site do, and is about as hard."""
     start = request.group.start.task
     extra: dict[str, Any] = {"generated": True, "seeds": [seed.task.id for seed in request.seeds]}

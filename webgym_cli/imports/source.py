@@ -10,8 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.parse import ParseError, parse
-from webgym_cli.agent.tools import render_call
+from webgym_cli.agent.parse import ParseError, parse_web_action
+from webgym_cli.agent.tools import render_web_action
 from webgym_cli.imports.arrays import Array
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -138,8 +138,8 @@ def parse_response(
     """
     text = raw.encode(errors="replace").decode()
     if theirs is not None and "<tool_call>" not in text:
-        text = f"{text}\n{render_call(theirs, mode)}".lstrip("\n")
-    read = parse(text, mode, thinking=thinking)
+        text = f"{text}\n{render_web_action(theirs, mode)}".lstrip("\n")
+    read = parse_web_action(text, mode, thinking=thinking)
     if isinstance(read, ParseError):
         return ParsedResponse(text, None, read.kind)
     return ParsedResponse(text, read, None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.agent.reasoning import spoken
+from webgym_cli.agent.reasoning import strip_reasoning
 from webgym_cli.errors import UsageError
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.trajectory import Trajectory
@@ -55,7 +55,7 @@ def list_verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
 
 def split_thought(response: str, *, thinking: bool) -> tuple[str, str]:
     """Return a response's thought and what was said after it."""
-    said = spoken(response, thinking=thinking)
+    said = strip_reasoning(response, thinking=thinking)
     return response.removesuffix(said), said
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from webgym_cli.agent.prompt import Prompt, pieces, render_step
-from webgym_cli.agent.prompt_template import described
-from webgym_cli.agent.tools import describe
+from webgym_cli.agent.prompt import Prompt, render_step, split_at_images
+from webgym_cli.agent.prompt_template import format_element
+from webgym_cli.agent.tools import describe_action
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.action_markers import ActionMarker, find_target, locate_marker
 from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
@@ -60,12 +60,12 @@ def render_episode_page(told: EpisodeView, store: ScreenshotStore, scale: float 
     )
 
 
-def describe_action(step: Step) -> str:
+def describe_step_action(step: Step) -> str:
     """Return a step's action with the element that it named; empty without an action."""
     if step.action is None:
         return ""
     element = find_target(step)
-    return describe(step.action) + (f" - {described(element)}" if element else "")
+    return describe_action(step.action) + (f" - {format_element(element)}" if element else "")
 
 
 def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[StepView]:
@@ -75,7 +75,9 @@ def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: flo
         prompt = render_step(trajectory, step.index)
         pictures = _name_pictures(trajectory, step, prompt)
         turns = tuple(
-            MessageView(message.role, tuple(next(pictures) if text is None else text for text in pieces(message)))
+            MessageView(
+                message.role, tuple(next(pictures) if text is None else text for text in split_at_images(message))
+            )
             for message in prompt.messages
         )
         yield StepView(
@@ -84,7 +86,7 @@ def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: flo
             missing=missing,
             results=tuple((result, *_load_image(result.image, store)) for result in step.observation.results),
             mark=locate_marker(step, scale),
-            action=describe_action(step),
+            action=describe_step_action(step),
             thought=thought.strip(),
             said=said.strip(),
             prompt=turns,

@@ -9,10 +9,10 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.seeds import ENVIRONMENTS
 from webgym_cli.errors import SettingsError, UsageError
-from webgym_cli.loop.generation import require_generator, settled
+from webgym_cli.loop.generation import require_generator, resolve_settings
 from webgym_cli.loop.loop import LoopPlan, plan_loop
 from webgym_cli.loop.phases import last_iteration, phase_episodes, phase_of, survey_episodes
-from webgym_cli.loop.scoring import with_named_orm
+from webgym_cli.loop.scoring import resolve_orm_model
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.rewards.judge.client import require_judge
@@ -69,7 +69,7 @@ def plan_curriculum(run: RunDir, settings: Settings, **options: Any) -> Curricul
     )
 
 
-def phased(settings: Settings) -> Settings:
+def phase_settings(settings: Settings) -> Settings:
     """Return the settings that the phases work with: as many new tasks as a phase has, and the names that servers tell.
 
     Raises `SettingsError`.
@@ -77,8 +77,8 @@ def phased(settings: Settings) -> Settings:
     how = settings.curriculum
     if how.generate:
         wanted = settings.generate.model_copy(update={"tasks": how.tasks_per_phase})
-        settings = settled(settings.model_copy(update={"generate": wanted}))
-    return with_named_orm(settings) if how.score == "orm" else settings
+        settings = resolve_settings(settings.model_copy(update={"generate": wanted}))
+    return resolve_orm_model(settings) if how.score == "orm" else settings
 
 
 def _phase(run: RunDir, settings: Settings, loop: LoopPlan, iteration: int) -> dict[str, Any]:

@@ -13,18 +13,18 @@ from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.model import Settings
-from webgym_cli.curriculum.execute import Generation, generate_in_words
-from webgym_cli.curriculum.filters import Candidate
-from webgym_cli.curriculum.journal import Journal
+from webgym_cli.curriculum.execute import TaskGeneration, generate_in_words
+from webgym_cli.curriculum.filters import TaskCandidate
+from webgym_cli.curriculum.journal import AnswerJournal
 from webgym_cli.curriculum.plan import plan_generation
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.loop.scoring import reachable_orm, with_named_orm
+from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
 from webgym_cli.records.events import Event
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.rewards.judge.scripted import SCRIPTED
-from webgym_cli.rewards.judge.scripted_server import MODEL, JudgeServer
+from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index
 from webgym_cli.train.critic_scoring import outcome_critic, success_probabilities
@@ -40,17 +40,17 @@ def require_generator(settings: Settings) -> None:
         require_address("generate", address, hint)
 
 
-def settled(settings: Settings) -> Settings:
+def resolve_settings(settings: Settings) -> Settings:
     """Return the settings with the names that servers tell. Raises `SettingsError` without a model to ask."""
     require_generator(settings)
     has_orm = settings.orm.model or settings.orm.base_url
-    return with_named_orm(settings) if settings.generate.critic != "none" and has_orm else settings
+    return resolve_orm_model(settings) if settings.generate.critic != "none" and has_orm else settings
 
 
 async def generate(pipeline: Pipeline, out: Path) -> Event:
     """Write new tasks into a file, the others with their reasons beside it, and return the summary.
 
-    Raises `WebGymError` when no task is left, and what `Generation` raises.
+    Raises `WebGymError` when no task is left, and what `TaskGeneration` raises.
     """
     run, sink = pipeline.run, pipeline.sink
     with open_index(run, progress=sink) as index:
@@ -62,21 +62,21 @@ async def generate(pipeline: Pipeline, out: Path) -> Event:
     needed = plan.critic == "orm"
     async with _generator(pipeline.settings.generate) as how, reachable_orm(pipeline, needed=needed) as orm:
         values = partial(_values, pipeline) if plan.critic == "critic" else None
-        work = Generation(plan, how, orm, Journal(beside(out, "asked")), sink, values)
+        work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
         summary = {**await work.execute(), "out": str(out)}
     found = work.found
-    _write(beside(out, "rejected"), (json.dumps(one.to_json(), ensure_ascii=False) for one in found.rejected))
+    _write(sibling_path(out, "rejected"), (json.dumps(one.to_json(), ensure_ascii=False) for one in found.rejected))
     pipeline.record(summary, generate_in_words(summary))
     if not found.kept:
         raise WebGymError(
-            f"{out}: no new task is left of {len(found.candidates)}; why: {beside(out, 'rejected')}",
+            f"{out}: no new task is left of {len(found.candidates)}; why: {sibling_path(out, 'rejected')}",
             hint="-s generate.requests_per_site=… asks more, -s generate.critic_window='[0,1]' lets more through",
         )
     _write(out, (one.task.model_dump_json() for one in found.kept))
     return summary
 
 
-async def _values(pipeline: Pipeline, candidates: Sequence[Candidate]) -> list[float]:
+async def _values(pipeline: Pipeline, candidates: Sequence[TaskCandidate]) -> list[float]:
     """Return how likely success is, by the critic of the current policy: it values the prompt of the first step."""
     run, settings = pipeline.run, pipeline.settings
     critic = outcome_critic(run)
@@ -89,7 +89,7 @@ async def _values(pipeline: Pipeline, candidates: Sequence[Candidate]) -> list[f
     return await success_probabilities(critic, prompts, settings, pipeline.logs / "critic.log")
 
 
-def _first_prompt(candidate: Candidate) -> tuple[Message, ...]:
+def _first_prompt(candidate: TaskCandidate) -> tuple[Message, ...]:
     """Return what the policy would be asked at first. Raises `WebGymError` where that has a picture."""
     start, task = candidate.request.group.start, candidate.task
     page = start.page or Observation(url=task.start_url)
@@ -102,7 +102,7 @@ def _first_prompt(candidate: Candidate) -> tuple[Message, ...]:
     return prompt.messages
 
 
-def beside(out: Path, what: str) -> Path:
+def sibling_path(out: Path, what: str) -> Path:
     """Return the neighbour of a task file that has what was `rejected`, or `asked`."""
     return out.with_name(f"{out.name}.{what}.jsonl")
 
@@ -113,7 +113,7 @@ async def _generator(settings: GenerateSettings) -> AsyncIterator[GenerateSettin
     if settings.base_url != SCRIPTED:
         yield settings
         return
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         yield settings.model_copy(update={"base_url": server.base_url, "model": MODEL})
 
 

@@ -15,7 +15,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.loop.rollout_setup import plan_collection, require_success
+from webgym_cli.loop.rollout_setup import plan_current_rollout, require_success
 from webgym_cli.records.events import Event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.resources import ORACLE
@@ -106,9 +106,9 @@ def plan_loop(
     evaluations = () if phase is Phase.UPDATE else tuple(number for number in due if number not in known)
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going)
     if evaluations:
-        plan_collection(run, settings, Split.TEST, settings.rollout.policy)
-    if plan.rounds and phase is not Phase.UPDATE and not _is_shown(run, settings, start):
-        plan_collection(run, settings, Split.TRAIN, _policy(settings, start))
+        plan_current_rollout(run, settings, Split.TEST, settings.rollout.policy)
+    if plan.rounds and phase is not Phase.UPDATE and not _is_imported(run, settings, start):
+        plan_current_rollout(run, settings, Split.TRAIN, _choose_policy(settings, start))
     return plan
 
 
@@ -117,15 +117,15 @@ def _is_due(number: int, every: int, last: int) -> bool:
     return every > 0 and (number % every == 0 or number == last)
 
 
-def _policy(settings: Settings, iteration: int) -> str:
+def _choose_policy(settings: Settings, iteration: int) -> str:
     """Return who acts in an iteration's training episodes."""
     return ORACLE if iteration < settings.loop.demonstration_iterations else settings.rollout.policy
 
 
-def _is_shown(run: RunDir, settings: Settings, iteration: int) -> bool:
+def _is_imported(run: RunDir, settings: Settings, iteration: int) -> bool:
     """Whether an iteration's demonstrations are there without an expert: they were imported, so no plan has them."""
     imported = iteration in stored_iterations(run, Split.TRAIN) and not run.plan(Split.TRAIN, iteration).is_file()
-    return imported and _policy(settings, iteration) == ORACLE
+    return imported and _choose_policy(settings, iteration) == ORACLE
 
 
 @dataclass(slots=True)
@@ -167,21 +167,21 @@ class Loop:
     async def _evaluate(self) -> None:
         """Run the held-out episodes with the current policy, once a policy version, where that is planned."""
         if self._version in self.plan.evaluations and self._evaluation() is None:
-            summary = await self.pipeline.collect(Split.TEST, self.pipeline.settings.rollout.policy)
+            summary = await self.pipeline.rollout(Split.TEST, self.pipeline.settings.rollout.policy)
             self.pipeline.record({**summary, "event": "evaluation"})
 
     async def _collect(self) -> None:
         """Collect the iteration's training episodes; as many again for each training that failed on them."""
         settings = self.pipeline.settings
         if self.phases is not None and phase_of(settings, self._version):
-            await self.phases.collect(self._version, 1 + self._lost_updates)
+            await self.phases.rollout(self._version, 1 + self._lost_updates)
             return
-        if _is_shown(self.pipeline.run, settings, self._version):
+        if _is_imported(self.pipeline.run, settings, self._version):
             return
-        policy = _policy(settings, self._version)
+        policy = _choose_policy(settings, self._version)
         demonstrations = settings.loop.demonstration_episodes if policy == ORACLE else None
         episodes = demonstrations or settings.rollout.episodes
-        await self.pipeline.collect(Split.TRAIN, policy, episodes * (1 + self._lost_updates))
+        await self.pipeline.rollout(Split.TRAIN, policy, episodes * (1 + self._lost_updates))
 
     async def _update(self) -> None:
         """Make the next policy version of what was collected."""
@@ -191,14 +191,14 @@ class Loop:
 
     async def _trained(self) -> None:
         if self.phases is not None:
-            self.phases.tell(self._version, "train")
+            self.phases.emit_step(self._version, "train")
         await self.pipeline.prepare()
         await self.pipeline.train()
         self._note_phases()
 
     def _note_phases(self) -> None:
         if self.phases is not None:
-            self.phases.note()
+            self.phases.record_finished()
 
     async def _stage(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Do a stage's work; go past what fails, where that is wanted and another try may end better."""

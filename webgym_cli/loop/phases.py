@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.loop.generation import beside, generate
+from webgym_cli.loop.generation import generate, sibling_path
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.checkpoint import Checkpoint
@@ -64,19 +64,19 @@ class Phases:
 
     pipeline: Pipeline
 
-    async def collect(self, iteration: int, times: int = 1) -> None:
+    async def rollout(self, iteration: int, times: int = 1) -> None:
         """Do what is owed of a phase before its training: make its tasks, try each so many `times`, score that."""
         run, settings = self.pipeline.run, self.pipeline.settings
         new = run.new_tasks(iteration)
         if settings.curriculum.generate and not new.is_file():
-            await self._invent(iteration, new)
-        self.tell(iteration, "rollout")
+            await self._generate_tasks(iteration, new)
+        self.emit_step(iteration, "rollout")
         episodes = times * phase_episodes(run, settings, iteration)
-        await self.pipeline.collect(Split.TRAIN, settings.rollout.policy, episodes)
-        self.tell(iteration, "score")
+        await self.pipeline.rollout(Split.TRAIN, settings.rollout.policy, episodes)
+        self.emit_step(iteration, "score")
         await _score(self.pipeline, iteration)
 
-    def tell(self, iteration: int, step: str) -> None:
+    def emit_step(self, iteration: int, step: str) -> None:
         """Show which step of which phase comes now. Of the iterations before the phases nothing is told."""
         number, last = phase_of(self.pipeline.settings, iteration), self.pipeline.settings.curriculum.phases
         if number:
@@ -85,7 +85,7 @@ class Phases:
                 {"event": "phase_step", "phase": number, "phases": last, "step": step, "message": message}
             )
 
-    def note(self) -> None:
+    def record_finished(self) -> None:
         """Record each phase whose training is done and that is not in the metrics yet."""
         run, settings = self.pipeline.run, self.pipeline.settings
         noted = {event["phase"] for event in read_events(run, "phase")}
@@ -96,13 +96,13 @@ class Phases:
                 facts |= _facts(run, checkpoint)
                 self.pipeline.record(facts, phase_in_words(facts))
 
-    async def _invent(self, iteration: int, out: Path) -> None:
+    async def _generate_tasks(self, iteration: int, out: Path) -> None:
         """Make the tasks of a phase of what failed in those before; of the first one, in a survey."""
         if phase_of(self.pipeline.settings, iteration) == 1:
             await self._survey(iteration, out)
             return
-        self.tell(iteration, "generate")
-        await self.pipeline.serving.make_room()  # a critic or an outcome reward model may need the GPUs
+        self.emit_step(iteration, "generate")
+        await self.pipeline.serving.release_gpus()  # a critic or an outcome reward model may need the GPUs
         await generate(self.pipeline, out)
 
     async def _survey(self, iteration: int, out: Path) -> None:
@@ -113,12 +113,12 @@ class Phases:
             create_or_open(run.survey, surveyed)
             survey = Pipeline(run.survey, surveyed, self.pipeline.logs, self.pipeline.sink)
             survey.serving = self.pipeline.serving  # the very policy that acts in the survey
-            self.tell(iteration, "survey")
-            summary = await survey.collect(Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
+            self.emit_step(iteration, "survey")
+            summary = await survey.rollout(Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
             append_event(run, {**summary, "event": "survey", "iteration": iteration})
             await _score(survey, 0)
-            self.tell(iteration, "generate")
-            await survey.serving.make_room()
+            self.emit_step(iteration, "generate")
+            await survey.serving.release_gpus()
             append_event(run, await generate(survey, out))
 
 
@@ -133,7 +133,7 @@ async def _score(pipeline: Pipeline, iteration: int) -> None:
     run, settings = pipeline.run, pipeline.settings
     query = JudgeQuery(split=Split.TRAIN, iteration=iteration)
     if settings.curriculum.score == "orm" and plan_scoring(run, settings.orm, query).owed:
-        await pipeline.serving.make_room()
+        await pipeline.serving.release_gpus()
         await score(pipeline, query)
     elif settings.curriculum.score == "judge" and plan_judging(run, settings.judge, query).owed:
         await pipeline.judge(query)
@@ -149,7 +149,7 @@ def _facts(run: RunDir, checkpoint: Checkpoint) -> dict[str, Any]:
         "version": checkpoint.version,
         "name": checkpoint.name,
         "new_tasks": _lines(new),
-        "turned_down": _lines(beside(new, "rejected")),
+        "turned_down": _lines(sibling_path(new, "rejected")),
         **tried,
         "success_rate": round(tried["successes"] / tried["scored"], 4) if tried["scored"] else None,
     }

@@ -12,10 +12,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.loop import preparation
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
-    environment_of,
     open_resources,
-    plan_collection,
+    plan_current_rollout,
     plan_in_words,
+    require_one_environment,
     summary_in_words,
 )
 from webgym_cli.loop.serving import Serving
@@ -76,9 +76,9 @@ class Pipeline:
         finally:
             await self.tracker.close(in_time=kind is None or issubclass(kind, Exception))
 
-    async def collect(self, split: Split, policy: str, episodes: int | None = None) -> Event:
+    async def rollout(self, split: Split, policy: str, episodes: int | None = None) -> Event:
         """Collect what the current iteration owes and return the summary."""
-        plan = plan_collection(self.run, self.settings, split, policy, episodes)
+        plan = plan_current_rollout(self.run, self.settings, split, policy, episodes)
         write_plan(self.run, plan)
         self._announce(plan)
         await enter_sites(plan, self.settings, self.sink)
@@ -123,7 +123,7 @@ class Pipeline:
             refresh_train_config(self.run, self.settings, self.sink)
         reached = await self.tracker.make_way()
         plan = plan_training(self.run, self.settings, None if reached else {**os.environ, "WANDB_MODE": "offline"})
-        await self.serving.make_room()
+        await self.serving.release_gpus()
         await execute_training(plan, self.run, self.settings, self.logs, self.sink)
         self._note_trainings()
 
@@ -136,7 +136,7 @@ class Pipeline:
     async def _roll_out(self, plan: RolloutPlan, policy: str) -> Event:
         """Run what is owed in this process."""
         acting = await self._acting(policy)
-        async with open_resources(self.run, self.settings, acting, environment_of(plan)) as parts:
+        async with open_resources(self.run, self.settings, acting, require_one_environment(plan)) as parts:
             rollout = RolloutEngine(plan, self.run, self.settings, parts.agent, parts.pool, self.sink, parts.judge)
             return await rollout.execute(self._watch(policy), self._unjudged(plan) if parts.judge else ())
 
@@ -152,7 +152,7 @@ class Pipeline:
             if policy == VLLM:
                 urls = tuple(seen_from_afar(url, self.settings.serve.host, cluster.here) for url in acting.base_urls)
                 acting = acting.model_copy(update={"base_urls": urls})
-            environment = environment_of(plan)
+            environment = require_one_environment(plan)
             rollout = ScaleOut(plan, self.run, self.settings, cluster, open_resources, acting, environment, self.sink)
             return await rollout.execute(self._watch(policy), self._unjudged(plan))
 

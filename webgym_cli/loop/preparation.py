@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 
-from webgym_cli.agent.chat import api_key, require_address
+from webgym_cli.agent.chat import read_api_key, require_address
 from webgym_cli.agent.prompt_logprobs import PromptLogprobs
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
@@ -47,7 +47,7 @@ async def prepare(
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
         if isinstance(plan, RlPlan):
-            return await _batch(plan, run, settings, sink, served, again=again)
+            return await _prepare_batch(plan, run, settings, sink, served, again=again)
         dataset = imitation.read_prepared(run)
         if dataset is not None and dataset.plan_digest == plan.digest(settings) and not again:
             return dataset, False
@@ -56,35 +56,37 @@ async def prepare(
             return imitation.execute(plan, run, settings, sink), True
 
 
-async def _batch(
+async def _prepare_batch(
     plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served, *, again: bool
 ) -> tuple[RlData, bool]:
     with interruptible():
         batch = gradients.read_rl_data(run)
         if batch is not None and batch.plan_digest == plan.digest() and not again:
             return batch, False
-    weights = None if plan.replay is None else await _weigh(plan.replay, run, settings, sink, served)
+    weights = None if plan.replay is None else await _score_replay(plan.replay, run, settings, sink, served)
     with interruptible():
         return gradients.execute(plan, run, settings, sink, weights), True
 
 
-async def _weigh(plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served) -> ScoringResult:
+async def _score_replay(
+    plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served
+) -> ScoringResult:
     """Score the experience by the current policy; its server is only started where something is not known yet."""
     tokens = ModelTokens(str(policy_path(run, settings)))
     limit = settings.rl.data.max_row_tokens
-    async with _reaching(settings, served) as reach:
+    async with _open_client_factory(settings, served) as reach:
         return await LogprobScoring(plan, run, tokens, sink, limit=limit, reach=reach).execute()
 
 
 @asynccontextmanager
-async def _reaching(settings: Settings, served: Served) -> AsyncIterator[ClientFactory]:
+async def _open_client_factory(settings: Settings, served: Served) -> AsyncIterator[ClientFactory]:
     """Give what finds the policy's server, the one that the settings name or our own, and hangs up afterwards."""
     how = settings.rl.replay
     clients: list[PromptLogprobs] = []
 
     async def reach() -> PromptLogprobs:
         urls = (how.base_url,) if how.base_url else await served()
-        key = api_key(how.api_key_env_var) if how.base_url else ""
+        key = read_api_key(how.api_key_env_var) if how.base_url else ""
         name = settings.serve.served_model_name
         clients.append(PromptLogprobs(urls, name, api_key=key, timeout=how.timeout, retries=how.retries))
         return clients[-1]

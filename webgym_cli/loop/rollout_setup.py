@@ -39,7 +39,7 @@ _COUNTS = {
 """What a summary counts beside the successes, in words."""
 
 
-def plan_collection(
+def plan_current_rollout(
     run: RunDir, settings: Settings, split: Split, policy: str, episodes: int | None = None
 ) -> RolloutPlan:
     """Return the plan of the current iteration, the sites on the run's blocklist left out.
@@ -72,7 +72,7 @@ async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) ->
         sink({"event": "login", "sites": list(entered), "message": f"logged in to {', '.join(entered)}"})
 
 
-def environment_of(plan: RolloutPlan) -> str:
+def require_one_environment(plan: RolloutPlan) -> str:
     """Return the environment of the episodes that are owed; empty where none is. Raises `WebGymError` for several."""
     if not plan.owed:
         return ""

@@ -11,7 +11,7 @@ from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.events import Event
 from webgym_cli.rewards.judge.plan import JudgeQuery
-from webgym_cli.rewards.orm.client import served_model
+from webgym_cli.rewards.orm.client import query_served_model
 from webgym_cli.rewards.orm.execute import Scoring, score_in_words
 from webgym_cli.rewards.orm.plan import plan_scoring, require_orm
 from webgym_cli.serve.fleet import Fleet
@@ -44,7 +44,7 @@ async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[Or
     python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
     logs = pipeline.logs / "orm"  # the policy's server may run, too, and has a log of the same name
     logs.mkdir(parents=True, exist_ok=True)
-    fleet = Fleet(plan_servers(serving_orm(settings), orm.model, python, device), logs, pipeline.sink)
+    fleet = Fleet(plan_servers(orm_serve_settings(settings), orm.model, python, device), logs, pipeline.sink)
     try:
         await fleet.serve(orm.model)
         yield orm.model_copy(update={"base_url": fleet.base_urls[0]})
@@ -52,7 +52,7 @@ async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[Or
         await fleet.stop()
 
 
-def serving_orm(settings: Settings) -> Settings:
+def orm_serve_settings(settings: Settings) -> Settings:
     """Return the settings that our server of the model is started with: one server, for prompts of its length."""
     served = settings.serve.model_copy(
         update={
@@ -66,10 +66,10 @@ def serving_orm(settings: Settings) -> Settings:
     return settings.model_copy(update={"serve": served})
 
 
-def with_named_orm(settings: Settings) -> Settings:
+def resolve_orm_model(settings: Settings) -> Settings:
     """Return the settings with the model's name, which its server tells where they don't. Raises `SettingsError`."""
     orm = settings.orm
     require_orm(orm)
     if orm.model:
         return settings
-    return settings.model_copy(update={"orm": orm.model_copy(update={"model": served_model(orm)})})
+    return settings.model_copy(update={"orm": orm.model_copy(update={"model": query_served_model(orm)})})

@@ -47,7 +47,7 @@ class Serving:
         """Return what waits for as long as a server runs and raises when the last one dies; None where none runs."""
         return self._fleet.watch() if self._fleet else None
 
-    async def make_room(self) -> None:
+    async def release_gpus(self) -> None:
         """Give the GPUs to the trainer, as `serve.during_training` says."""
         if self._fleet is not None:
             await self._fleet.release_gpus()

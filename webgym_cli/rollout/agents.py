@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from webgym_cli.agent.memory_sections import Notes, written
+from webgym_cli.agent.memory_sections import MemorySections, format_sections
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.reply import Policy, Reply, Servers
-from webgym_cli.agent.sanitize import page_line
-from webgym_cli.agent.tool_calls import render_calls
-from webgym_cli.agent.tools import describe, render_call
-from webgym_cli.agent.webrl_forms import render
+from webgym_cli.agent.reply import PolicyClient, PolicyReply, ServerCounters
+from webgym_cli.agent.sanitize import sanitize_line
+from webgym_cli.agent.tool_calls import render_tool_calls
+from webgym_cli.agent.tools import describe_action, render_web_action
+from webgym_cli.agent.webrl_forms import render_webrl_action
 from webgym_cli.environments.base import Environment
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sampling import Sampling
@@ -25,7 +25,7 @@ class Agent(Protocol):
     name: str
     """Stands in the trajectory as `policy`."""
 
-    async def act(self, prompt: Prompt, environment: Environment) -> Reply:
+    async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the response. Raises `BoundaryError`."""
         ...
 
@@ -37,11 +37,11 @@ class Agent(Protocol):
 class ModelAgent:
     """An agent whose responses come from a policy server."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: PolicyClient) -> None:
         self.name = policy.name
         self._policy = policy
 
-    async def act(self, prompt: Prompt, environment: Environment) -> Reply:
+    async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Query the policy."""
         return await self._policy.reply(prompt)
 
@@ -49,7 +49,7 @@ class ModelAgent:
         """Return what the policy samples from."""
         return self._policy.sampling(greedy=greedy)
 
-    def servers(self) -> Servers:
+    def servers(self) -> ServerCounters:
         """Return the counters of the policy's servers."""
         return self._policy.servers()
 
@@ -63,11 +63,11 @@ class OracleAgent:
         self._mode = mode
         self._version = version
 
-    async def act(self, prompt: Prompt, environment: Environment) -> Reply:
+    async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the expert's next action in the response format of the prompt."""
         action = await environment.expert_action()
         text = self._render_action(action) if environment.tools is None else _render_tool_calls(action)
-        return Reply(text=text, generation=Generation(finish_reason="stop"))
+        return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 
     def sampling(self, *, greedy: bool) -> None:
         """Return nothing: an expert samples from no distribution."""
@@ -75,12 +75,12 @@ class OracleAgent:
     def _render_action(self, action: AnyAction) -> str:
         """Return an action on a page: as a tool call, with notes where the prompt asks for them, or as WebRL has it."""
         if self._version is PromptVersion.WEBRL or isinstance(action, WebRLAction):
-            return render(action)
-        call = render_call(action, self._mode)
-        return f"{written(_default_notes(action))}\n{call}" if self._version is PromptVersion.COMPLETE else call
+            return render_webrl_action(action)
+        call = render_web_action(action, self._mode)
+        return f"{format_sections(_default_notes(action))}\n{call}" if self._version is PromptVersion.COMPLETE else call
 
 
-def servers_of(agent: Agent) -> Callable[[], Servers]:
+def servers_of(agent: Agent) -> Callable[[], ServerCounters]:
     """Return a function that reads the request counters of an agent's servers; an expert has none."""
     return agent.servers if isinstance(agent, ModelAgent) else dict
 
@@ -88,10 +88,12 @@ def servers_of(agent: Agent) -> Callable[[], Servers]:
 def _render_tool_calls(action: AnyAction) -> str:
     if isinstance(action, WebRLAction):
         raise ValueError(f"{action.name} is no call of a tool")
-    return render_calls(action)
+    return render_tool_calls(action)
 
 
-def _default_notes(action: Action) -> Notes:
+def _default_notes(action: Action) -> MemorySections:
     """Return the memory sections of an expert: no memory, one goal."""
     state = "done" if action.name is ActionName.ANSWER else "doing"
-    return Notes(progress={"the task": state}, intention="the task", action=page_line(describe(action)))
+    return MemorySections(
+        progress={"the task": state}, intention="the task", action=sanitize_line(describe_action(action))
+    )

@@ -7,11 +7,11 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from webgym_cli.agent.parse import ParseError, parse
+from webgym_cli.agent.parse import ParseError, parse_web_action
 from webgym_cli.agent.prompt import render
-from webgym_cli.agent.reply import Reply
-from webgym_cli.agent.tool_calls import parse_calls
-from webgym_cli.agent.webrl_actions import parse as parse_webrl
+from webgym_cli.agent.reply import PolicyReply
+from webgym_cli.agent.tool_calls import parse_tool_calls
+from webgym_cli.agent.webrl_actions import parse_webrl_action
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.errors import BoundaryError
@@ -185,14 +185,14 @@ class EpisodeRun:
     async def _store_image(self, png: bytes) -> Screenshot:
         return await asyncio.to_thread(self.screenshots.put, png)
 
-    def _parse(self, reply: Reply) -> AnyAction | ParseError:
+    def _parse(self, reply: PolicyReply) -> AnyAction | ParseError:
         spec, truncated = self.spec, reply.generation.finish_reason == "length"
         if spec.version is PromptVersion.WEBRL and spec.tools is None:
-            return parse_webrl(reply.text, truncated=truncated, thinking=spec.thinking)
+            return parse_webrl_action(reply.text, truncated=truncated, thinking=spec.thinking)
         if spec.tools is None:
-            return parse(reply.text, spec.interaction_mode, truncated=truncated, thinking=spec.thinking)
+            return parse_web_action(reply.text, spec.interaction_mode, truncated=truncated, thinking=spec.thinking)
         limit = self.settings.agent.max_tool_calls
-        return parse_calls(reply.text, limit=limit, truncated=truncated, thinking=spec.thinking)
+        return parse_tool_calls(reply.text, limit=limit, truncated=truncated, thinking=spec.thinking)
 
     def _append_step(self, step: Step, before: RawObservation, after: RawObservation | None, seconds: float) -> None:
         changed = None if after is None or not after.png else after.png != before.png

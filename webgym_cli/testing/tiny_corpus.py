@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from webgym_cli.agent.prompt import system_prompt
-from webgym_cli.agent.tool_calls import system_message
-from webgym_cli.agent.tools import FUNCTIONS, tagged_call
+from webgym_cli.agent.prompt import render_system_prompt
+from webgym_cli.agent.tool_calls import render_system_message
+from webgym_cli.agent.tools import FUNCTIONS, format_tool_call
 from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptSpec
@@ -69,7 +69,7 @@ def list_phrases() -> list[str]:
     """
     found = []
     for mode in InteractionMode:
-        found += [system_prompt(mode), f'<tool_call>\n{{"name": "{FUNCTIONS[mode]}", "arguments": {{"action": "']
+        found += [render_system_prompt(mode), f'<tool_call>\n{{"name": "{FUNCTIONS[mode]}", "arguments": {{"action": "']
     frame = (
         '", "element_id": ',
         '", "coordinate": [',
@@ -83,8 +83,8 @@ def list_phrases() -> list[str]:
 
 def _calculator() -> tuple[str, ...]:
     """Return what the conversations with the calculator have in common."""
-    told = system_message(PromptSpec(system_prompt="|", tools=(calculator.schema,))).content
-    call = tagged_call("calculator", {"expression": "|"})
+    told = render_system_message(PromptSpec(system_prompt="|", tools=(calculator.schema,))).content
+    call = format_tool_call("calculator", {"expression": "|"})
     return told.partition("|")[2], call.partition("|")[0], ANSWER.partition("{")[0] + "{"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.curriculum.generating import FAILED, failed_run
 from tests.forked import webgym
-from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.state import read_running_command
 from webgym_cli.tasks.source import open_tasks
@@ -58,7 +58,7 @@ def test_a_dry_run_tells_seeds_and_requests_and_needs_no_server(run, tmp_path):
 
 
 async def test_what_was_interrupted_is_resumed(run, tmp_path):
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         told = [
             "-s",
             f"generate.base_url={server.base_url}",
@@ -67,7 +67,7 @@ async def test_what_was_interrupted_is_resumed(run, tmp_path):
             "-s",
             "generate.concurrency=1",
         ]
-        server.script(*[Scripted(status=500)] * 9, job="feasible")
+        server.script(*[ScriptedReply(status=500)] * 9, job="feasible")
         said = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *told, cwd=tmp_path)
         assert (said.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)
         assert "in a row can't be used" in said.stderr
@@ -81,7 +81,7 @@ async def test_what_was_interrupted_is_resumed(run, tmp_path):
 
 
 async def test_where_no_task_is_left_the_reasons_are_there(run, tmp_path):
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         server.script(*[json.dumps({"tasks": [FAILED[0], "Name the oldest picture"]})] * 4, job="generate")
         no = json.dumps({"reason": "It has none.", "verdict": "no"})
         server.script(*[no] * 20, job="feasible")

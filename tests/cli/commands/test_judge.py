@@ -15,7 +15,7 @@ from tests.records.made import png
 from tests.rewards.cases import GARBAGE, NO, answered
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.judge.scripted_server import JudgeServer, Scripted
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open
@@ -28,7 +28,7 @@ FIRST, SECOND = "train-0000-00000", "train-0000-00001"
 
 @pytest.fixture
 async def server():
-    async with JudgeServer() as running:
+    async with ScriptedJudgeServer() as running:
         yield running
 
 
@@ -124,7 +124,7 @@ async def test_no_ids_on_stdin_judge_nothing(webgym, run):
 
 
 async def test_a_judge_that_is_down_is_1_with_a_hint(webgym, run, server):
-    server.script(*[Scripted(status=503)] * 2, job="blocking")
+    server.script(*[ScriptedReply(status=503)] * 2, job="blocking")
     code, events, said = await webgym("judge", run.root)
     assert (code, verdicts(run)) == (1, {FIRST: [None], SECOND: [None]})
     assert events[-1]["event"] == "judgement"
@@ -169,7 +169,7 @@ async def test_a_locked_run_is_75(webgym, run):
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 async def test_stopped_it_keeps_what_was_judged_and_resume_does_the_rest(start, webgym, run, server, number, status):
-    server.script(NO, Scripted(silent=True), job="blocking")
+    server.script(NO, ScriptedReply(silent=True), job="blocking")
     child = await start("judge", run.root, "--iteration", "0", "-s", "judge.concurrency=1")
     await asyncio.wait_for(server.arrived(2, "blocking"), 60)
     child.send_signal(number)
@@ -182,7 +182,7 @@ async def test_stopped_it_keeps_what_was_judged_and_resume_does_the_rest(start, 
 
 async def test_the_key_stands_nowhere(webgym, run, server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret-key")
-    server.script(Scripted(status=401), Scripted(status=401), job="blocking")
+    server.script(ScriptedReply(status=401), ScriptedReply(status=401), job="blocking")
     _, events, said = await webgym("judge", run.root, "--json")
     assert {asked.authorization for asked in server.asked} == {"Bearer s3cret-key"}
     files = [path.read_bytes() for path in run.root.rglob("*") if path.is_file()]

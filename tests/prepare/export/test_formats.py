@@ -8,7 +8,7 @@ import pytest
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
 from tests.records.made import UNSOLVED, png, shot, step, trajectory
-from webgym_cli.agent.prompt import LAYOUTS, render_step, system_prompt
+from webgym_cli.agent.prompt import TEMPLATES, render_step, render_system_prompt
 from webgym_cli.prepare.export.formats import build_messages_record, build_openai_record, build_sharegpt_record
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.registry import FORMATS
@@ -44,7 +44,7 @@ def test_a_step_is_what_was_served():
     assert Example(sample).id == "train-0000-00000/2"
 
 
-@pytest.mark.parametrize("version", LAYOUTS)
+@pytest.mark.parametrize("version", TEMPLATES)
 def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
     """Also those that the window had dropped, and with the elements that were there to act on."""
     spec = PromptSpec(
@@ -66,7 +66,7 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
     made = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": steps})
     sample = build_trajectory_sample(made)
     assert [message.role for message in sample.messages] == ["system", *["user", "assistant"] * 4]
-    assert sample.messages[0].content == system_prompt(InteractionMode.SET_OF_MARKS, version)
+    assert sample.messages[0].content == render_system_prompt(InteractionMode.SET_OF_MARKS, version)
     assert sample.images == tuple(shot(index).sha256 for index in range(4))
     assert contents(sample, "assistant") == [f"{OPENING}Thought {index}.\n</think>\n{CALL}" for index in range(4)]
     turns = contents(sample, "user")

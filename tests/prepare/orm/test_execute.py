@@ -8,7 +8,7 @@ import yaml
 from tests.cli.runs import model
 from tests.prepare.orm.test_plan import run  # noqa: F401  a fixture
 from tests.records.made import UNSOLVED, shot, step, trajectory
-from webgym_cli.agent.orm_prompt import SYSTEM, orm_prompt
+from webgym_cli.agent.orm_prompt import SYSTEM, build_orm_prompt
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import shipped_root
 from webgym_cli.errors import WebGymError
@@ -45,7 +45,9 @@ async def test_a_sample_is_the_question_that_scoring_asks(judged):
     made = await prepare_orm(judged, settings, lambda event: None)
     assert (made.train_samples, made.val_samples, made.iteration) == (4, 0, 0)
     asked = {
-        orm_prompt(one).messages("")[1].content for iteration in (0, 1) for one in scan(judged, Split.TRAIN, iteration)
+        build_orm_prompt(one).messages("")[1].content
+        for iteration in (0, 1)
+        for one in scan(judged, Split.TRAIN, iteration)
     }
     written = records(judged)
     assert {record["system"] for record in written} == {SYSTEM}

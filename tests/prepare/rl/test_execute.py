@@ -22,7 +22,7 @@ from tests.prepare.rl_made import (
     write_plan,
 )
 from tests.records.made import CRASHED, UNSOLVED
-from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl import execute as stage
@@ -160,7 +160,7 @@ def changed(made, index, **changes):
 
 def test_what_can_not_be_proved_is_masked_and_counted(run, model, tokens):
     whole = [served(talk(number), tokens) for number in range(4)]
-    other = whole[1].steps[1].generation.model_copy(update={"prompt_token_digest": token_digest([1])})
+    other = whole[1].steps[1].generation.model_copy(update={"prompt_token_digest": digest_tokens([1])})
     few = whole[2].steps[0].generation.model_copy(update={"logprobs": (-0.5,)})
     write_plan(run, *(episode(number) for number in range(4)))
     store(run, whole[0], changed(whole[1], 1, generation=other), changed(whole[2], 0, generation=few))

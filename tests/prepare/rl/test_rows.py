@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.prepare.rl_made import ANSWER, CALL, build_model, sampled, served, talk
 from tests.records.made import trajectory
-from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens import IMAGE_PAD, ModelTokens
 from webgym_cli.errors import SettingsError
@@ -203,7 +203,8 @@ def test_messages_that_are_not_those_that_were_sent_are_found(tokens):
 def test_ids_that_are_not_those_of_the_server_are_found(tokens):
     whole = served(talk(0), tokens)
     assert (
-        read_turns(told(whole, 1, prompt_token_digest=token_digest([1, 2])), tokens) is MaskReason.PROMPT_TOKENS_CHANGED
+        read_turns(told(whole, 1, prompt_token_digest=digest_tokens([1, 2])), tokens)
+        is MaskReason.PROMPT_TOKENS_CHANGED
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.prepare.rl.test_execute import changed
 from tests.prepare.rl_made import ANSWER, CALL, build_model, sampled, served, talk
-from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
@@ -32,7 +32,7 @@ def test_what_was_sampled_keeps_its_ids(tokens):
     assert (first.tokenized, last.tokenized) == (False, False)
     for index, action in enumerate((first, last)):
         assert action.step == index
-        assert token_digest(action.prompt) == made.steps[index].generation.prompt_token_digest
+        assert digest_tokens(action.prompt) == made.steps[index].generation.prompt_token_digest
 
 
 def test_the_state_after_is_the_next_prompt_and_the_last_page_once_more(tokens):
@@ -69,7 +69,7 @@ def test_an_empty_action_says_nothing(tokens):
 
 def test_why_actions_can_not_be_told(tokens):
     made = served(talk(0), tokens)
-    other = made.steps[1].generation.model_copy(update={"prompt_token_digest": token_digest([1])})
+    other = made.steps[1].generation.model_copy(update={"prompt_token_digest": digest_tokens([1])})
     pad = tokens.placeholder
     assert tokenize_actions(changed(made, 1, generation=other), tokens) is ReplayDropReason.PROMPT_TOKENS_CHANGED
     assert tokenize_actions(changed(made, 1, prompt_digest="1" * 64), tokens) is ReplayDropReason.PROMPT_CHANGED

@@ -15,7 +15,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.execute import Judging, judge_in_words
 from webgym_cli.rewards.judge.plan import JudgeQuery, Selection, plan_judging
-from webgym_cli.rewards.judge.scripted_server import Scripted
+from webgym_cli.rewards.judge.scripted_server import ScriptedReply
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -137,7 +137,7 @@ async def test_a_lost_screenshot_fails_its_own_trajectory_only(run, judge_run):
 
 async def test_cancelled_it_stores_what_was_finished(run, judge_run, server):
     fill(run, answered(0), answered(1))
-    server.script(NO, Scripted(silent=True), job="blocking")
+    server.script(NO, ScriptedReply(silent=True), job="blocking")
     task = asyncio.create_task(judge_run(concurrency=1))
     await server.arrived(2, "blocking")
     task.cancel()
@@ -148,7 +148,7 @@ async def test_cancelled_it_stores_what_was_finished(run, judge_run, server):
 
 async def test_no_more_trajectories_at_once_than_calls(run, judge_run, server):
     fill(run, *(answered(number) for number in range(5)))
-    server.script(*[Scripted(silent=True)] * 3, job="blocking")
+    server.script(*[ScriptedReply(silent=True)] * 3, job="blocking")
     task = asyncio.create_task(judge_run(concurrency=3))
     await server.arrived(3)
     with pytest.raises(TimeoutError):

@@ -13,8 +13,14 @@ from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import with_verdict
-from webgym_cli.rewards.judge.judge import CLAIMS_QUESTION, Judge, distinct, settings_digest, spread
-from webgym_cli.rewards.judge.scripted_server import Scripted
+from webgym_cli.rewards.judge.judge import (
+    CLAIMS_QUESTION,
+    Judge,
+    compute_settings_digest,
+    select_distinct,
+    select_evenly,
+)
+from webgym_cli.rewards.judge.scripted_server import ScriptedReply
 
 
 def jobs(server):
@@ -142,17 +148,17 @@ async def test_what_can_not_be_read_is_judge_failed(judge, server, reply, job):
 @pytest.mark.parametrize(
     "reply",
     [
-        Scripted(YES, finish_reason="length"),
-        Scripted(YES, finish_reason="content_filter"),
-        Scripted(None),
-        Scripted(body=b"{half"),
-        Scripted(body=b""),
-        Scripted(body=b"{}"),
-        Scripted(body=b'{"choices": []}'),
-        Scripted(body=b'{"choices": [{}, {}]}'),
-        Scripted(body=b'{"choices": [{"finish_reason": "stop"}]}'),
-        Scripted(body=b"[1]"),
-        Scripted(body=b"null"),
+        ScriptedReply(YES, finish_reason="length"),
+        ScriptedReply(YES, finish_reason="content_filter"),
+        ScriptedReply(None),
+        ScriptedReply(body=b"{half"),
+        ScriptedReply(body=b""),
+        ScriptedReply(body=b"{}"),
+        ScriptedReply(body=b'{"choices": []}'),
+        ScriptedReply(body=b'{"choices": [{}, {}]}'),
+        ScriptedReply(body=b'{"choices": [{"finish_reason": "stop"}]}'),
+        ScriptedReply(body=b"[1]"),
+        ScriptedReply(body=b"null"),
     ],
     ids=str,
 )
@@ -173,7 +179,7 @@ async def test_half_a_character_in_a_reason_never_reaches_the_store(judge, serve
 
 
 async def test_what_can_not_be_read_is_asked_again_and_counted(judge, server):
-    server.script(GARBAGE, Scripted(YES, finish_reason="length"), YES, job="blocking")
+    server.script(GARBAGE, ScriptedReply(YES, finish_reason="length"), YES, job="blocking")
     found = await judge(answered(outcome=UNSOLVED), retries=2)
     assert (found.failure, found.calls) == (FailureKind.SITE_BLOCKED, 3)
 
@@ -195,19 +201,19 @@ async def test_a_server_error_is_asked_again_then_unavailable(judge, server):
 
 @pytest.mark.parametrize("status", [400, 401, 404])
 async def test_a_refused_request_is_not_repeated(judge, server, status):
-    server.script(Scripted(status=status), job="blocking")
+    server.script(ScriptedReply(status=status), job="blocking")
     found = await judge(answered(), retries=2)
     assert (found.failure, found.unavailable, found.calls) == (FailureKind.JUDGE_FAILED, True, 1)
 
 
 async def test_a_silent_judge_is_judge_failed_at_its_deadline(judge, server):
-    server.script(Scripted(silent=True), job="blocking")
+    server.script(ScriptedReply(silent=True), job="blocking")
     found = await judge(answered(), timeout=0.2)
     assert (found.failure, found.unavailable) == (FailureKind.JUDGE_FAILED, True)
 
 
 async def test_cancellation_passes(server):
-    server.script(Scripted(silent=True))
+    server.script(ScriptedReply(silent=True))
     judge = Judge(judge_settings(server), PICTURES.__getitem__)
     task = asyncio.create_task(judge.judge(answered()))
     await server.arrived(1)
@@ -241,7 +247,7 @@ async def test_only_screenshots_that_matter_are_shown_and_the_last_always(judge,
 
 
 async def test_a_screenshot_that_can_not_be_told_about_is_shown(judge, server):
-    server.script(GARBAGE, DOWN, Scripted(status=400), job="key_point")
+    server.script(GARBAGE, DOWN, ScriptedReply(status=400), job="key_point")
     found = await judge(answered(shades=range(4)))
     assert (found.key_points, found.success) == ((0, 1, 2, 3), True)
 
@@ -272,12 +278,12 @@ async def test_the_newest_screenshots_are_shown_up_to_the_limit(judge, server):
     ],
 )
 def test_screenshots_are_spread_evenly(count, limit, expected):
-    assert spread(range(count), limit) == expected
+    assert select_evenly(range(count), limit) == expected
 
 
 def test_the_last_of_equal_screenshots_stands_for_them():
-    assert distinct([seen(index, shade) for index, shade in enumerate([5, 5, 5, 6, 5])]) == [2, 3, 4]
-    assert distinct([]) == []
+    assert select_distinct([seen(index, shade) for index, shade in enumerate([5, 5, 5, 6, 5])]) == [2, 3, 4]
+    assert select_distinct([]) == []
 
 
 @pytest.mark.parametrize(
@@ -337,7 +343,7 @@ async def test_without_structured_output_nothing_is_said_about_it(judge, server)
 
 async def test_a_server_that_takes_the_limit_by_its_long_name_only_gets_that(judge, server):
     refusal = b'{"error": {"message": "Unsupported parameter: use max_completion_tokens instead."}}'
-    server.script(Scripted(status=400, body=refusal))
+    server.script(ScriptedReply(status=400, body=refusal))
     found = await judge(answered(), max_tokens=77)
     assert (found.success, found.calls) == (True, 7)
     first, *later = (asked.request for asked in server.asked)
@@ -368,7 +374,7 @@ def test_an_address_that_is_none_is_a_setting_error(url):
 
 async def test_no_more_calls_at_once_than_allowed(server):
     judge = Judge(judge_settings(server, concurrency=2), PICTURES.__getitem__)
-    server.script(*[Scripted(silent=True)] * 2, job="key_point")
+    server.script(*[ScriptedReply(silent=True)] * 2, job="key_point")
     task = asyncio.create_task(judge.judge(answered(shades=range(10))))
     await server.arrived(2, "key_point")
     with pytest.raises(TimeoutError):
@@ -379,7 +385,7 @@ async def test_no_more_calls_at_once_than_allowed(server):
 
 
 def test_the_digest_follows_what_decides_and_nothing_else():
-    base = settings_digest(JudgeSettings())
+    base = compute_settings_digest(JudgeSettings())
     deciding = {
         "model": "x",
         "key_points_model": "x",
@@ -392,9 +398,9 @@ def test_the_digest_follows_what_decides_and_nothing_else():
         "max_tokens": 99,
         "structured_output": "none",
     }
-    digests = {settings_digest(JudgeSettings.model_validate({name: value})) for name, value in deciding.items()}
+    digests = {compute_settings_digest(JudgeSettings.model_validate({name: value})) for name, value in deciding.items()}
     assert len(digests | {base}) == len(deciding) + 1
     elsewhere = JudgeSettings(base_url="http://a/v1", retries=9, timeout=9, concurrency=9, api_key_env_var="X")
-    assert settings_digest(elsewhere) == base
+    assert compute_settings_digest(elsewhere) == base
     named = JudgeSettings(key_points_model=JudgeSettings().model)
-    assert settings_digest(named) == base
+    assert compute_settings_digest(named) == base

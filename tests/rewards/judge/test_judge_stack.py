@@ -10,7 +10,7 @@ from tests.rewards.cases import PICTURES, answered
 from webgym_cli.agent.chat import ChatError
 from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.rewards.judge.client import Case, JudgeClient, Reply
+from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext, JudgeReply
 from webgym_cli.rewards.judge.judge import Judge, prompts
 
 pytestmark = pytest.mark.stack
@@ -24,7 +24,7 @@ def settings(server, **changes):
 
 
 async def test_structured_output_can_be_read_or_was_cut(policy_server):
-    client, case = JudgeClient(settings(policy_server)), Case(PICTURES.__getitem__)
+    client, case = JudgeClient(settings(policy_server)), JudgeContext(PICTURES.__getitem__)
     question = prompts.fact(answered(), ("The painter is Vermeer",), 0, [0, 2])
 
     async def ask():
@@ -35,7 +35,7 @@ async def test_structured_output_can_be_read_or_was_cut(policy_server):
 
     replies = await asyncio.gather(*(ask() for _ in range(QUESTIONS)))
     await client.close()
-    assert any(isinstance(reply, Reply) for reply in replies)
+    assert any(isinstance(reply, JudgeReply) for reply in replies)
     for reply in replies:
         if isinstance(reply, ChatError):
             assert str(reply) == "fact: the answer was not finished (finish_reason 'length')"

@@ -12,13 +12,13 @@ from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.judge.judge import settings_digest
+from webgym_cli.rewards.judge.judge import compute_settings_digest
 from webgym_cli.rewards.judge.plan import JudgeQuery, Selection, load_owed, plan_judging
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.run import RunDir, create_or_open
 
 SETTINGS = JudgeSettings(base_url="http://127.0.0.1:1/v1")
-DIGEST = settings_digest(SETTINGS)
+DIGEST = compute_settings_digest(SETTINGS)
 OTHER = "0" * 64
 NAMES = ["new", "same", "other", "failed", "blocked", "crashed", "scored", "miniwob", "ended"]
 

@@ -6,7 +6,7 @@ import httpx
 import openai
 import pytest
 
-from webgym_cli.rewards.judge.scripted_server import MODEL, JudgeServer, decide
+from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer, decide
 
 
 def verdict(job, **data):
@@ -78,7 +78,7 @@ def test_it_says_that_it_is_no_judge():
 
 
 async def test_it_speaks_the_protocol():
-    async with JudgeServer() as server, openai.AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
+    async with ScriptedJudgeServer() as server, openai.AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
         assert [model.id async for model in client.models.list()] == [MODEL]
         with pytest.raises(openai.BadRequestError, match="not a question of webgym's judge"):
             await client.chat.completions.create(model="a", messages=[{"role": "user", "content": "Hello"}])

@@ -6,13 +6,13 @@ from math import log, nan
 
 import pytest
 
-from webgym_cli.rewards.orm.answer import NO, SPELLINGS, YES, NoAnswerError, first_tokens, probability
+from webgym_cli.rewards.orm.answer import NO, SPELLINGS, YES, NoAnswerError, compute_probability, find_first_tokens
 
 WORDS = SPELLINGS[YES], SPELLINGS[NO]
 
 
 def p(listed, yes=WORDS[0], no=WORDS[1]):
-    return probability([(token, log(share)) for token, share in listed.items()], yes, no)
+    return compute_probability([(token, log(share)) for token, share in listed.items()], yes, no)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_without_either_there_is_no_answer(listed):
 @pytest.mark.parametrize(("value", "said"), [(nan, "no number"), (-9999.0, "neither YES nor NO")])
 def test_numbers_that_say_nothing_are_no_answer(value, said):
     with pytest.raises(NoAnswerError, match=said):
-        probability([("YES", value), ("NO", value)], *WORDS)
+        compute_probability([("YES", value), ("NO", value)], *WORDS)
 
 
 def spelled(**ids):
@@ -58,22 +58,22 @@ def spelled(**ids):
 
 
 def test_the_spellings_of_one_token_begin_an_answer():
-    assert first_tokens(spelled(YES=[5], yes=[6], _Yes=[7], NO=[8])) == {YES: {5, 6, 7}, NO: {8}}
+    assert find_first_tokens(spelled(YES=[5], yes=[6], _Yes=[7], NO=[8])) == {YES: {5, 6, 7}, NO: {8}}
 
 
 def test_an_answer_without_such_a_spelling_begins_with_its_first_token():
-    assert first_tokens(spelled(YES=[5, 9], Yes=[6, 9], NO=[8])) == {YES: {5}, NO: {8}}
+    assert find_first_tokens(spelled(YES=[5, 9], Yes=[6, 9], NO=[8])) == {YES: {5}, NO: {8}}
 
 
 def test_what_is_asked_for_begins_an_answer_however_many_tokens_it_has():
     """A model is trained to say it so, even where another spelling is one token."""
-    assert first_tokens(spelled(YES=[5, 9], yes=[6], NO=[8, 9], no=[7])) == {YES: {5, 6}, NO: {8, 7}}
+    assert find_first_tokens(spelled(YES=[5, 9], yes=[6], NO=[8, 9], no=[7])) == {YES: {5, 6}, NO: {8, 7}}
 
 
 def test_a_token_that_begins_both_begins_neither():
-    assert first_tokens(spelled(YES=[5], _Yes=[3], NO=[8], _No=[3])) == {YES: {5}, NO: {8}}
+    assert find_first_tokens(spelled(YES=[5], _Yes=[3], NO=[8], _No=[3])) == {YES: {5}, NO: {8}}
 
 
 def test_a_tokenizer_that_can_not_tell_them_apart_is_of_no_use():
     with pytest.raises(NoAnswerError, match="same token"):
-        first_tokens(spelled(YES=[0], NO=[0]))
+        find_first_tokens(spelled(YES=[0], NO=[0]))

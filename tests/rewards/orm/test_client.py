@@ -7,11 +7,11 @@ import pytest
 from tests.cli.runs import model
 from tests.rewards.cases import answered
 from tests.rewards.orm_server import FRAME, MODEL, OrmServer
-from webgym_cli.agent.orm_prompt import KEPT_TOKENS, SYSTEM, OrmPrompt, orm_prompt
+from webgym_cli.agent.orm_prompt import KEPT_TOKENS, SYSTEM, OrmPrompt, build_orm_prompt
 from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError, WebGymError
-from webgym_cli.rewards.orm.client import OrmClient, served_model
+from webgym_cli.rewards.orm.client import OrmClient, query_served_model
 
 WORDS = " ".join(f"w{number}" for number in range(2000))
 
@@ -30,7 +30,7 @@ async def ask():
     async def answer(server, prompt=None, **changes):
         values = {"base_url": server.base_url, "model": MODEL, "retries": 0, "timeout": 30}
         clients.append(OrmClient(OrmSettings.model_validate({**values, **changes})))
-        return await clients[-1].ask(prompt or orm_prompt(answered()))
+        return await clients[-1].ask(prompt or build_orm_prompt(answered()))
 
     yield answer
     for client in clients:
@@ -147,12 +147,12 @@ async def test_a_server_tells_its_only_model():
 
     async with OrmServer() as server:
         settings = OrmSettings(base_url=server.base_url)
-        assert await asyncio.to_thread(served_model, settings) == MODEL
+        assert await asyncio.to_thread(query_served_model, settings) == MODEL
     with pytest.raises(WebGymError, match="does not tell its models"):
-        await asyncio.to_thread(served_model, settings)
+        await asyncio.to_thread(query_served_model, settings)
     async with OrmServer(models=("a", "b")) as server:
         with pytest.raises(SettingsError, match="has 2 models: a, b"):
-            await asyncio.to_thread(served_model, OrmSettings(base_url=server.base_url))
+            await asyncio.to_thread(query_served_model, OrmSettings(base_url=server.base_url))
 
 
 @pytest.mark.parametrize("wrong", ["nosuch", "ftp://host/v1"])

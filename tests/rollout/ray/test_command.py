@@ -70,7 +70,7 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
             cluster.remove_node(killed[0], allow_graceful=False)
 
     async with Pipeline(run, settings, tmp_path / "logs", sink) as pipeline:
-        summary = await pipeline.collect(Split.TRAIN, "oracle")
+        summary = await pipeline.rollout(Split.TRAIN, "oracle")
 
     damage = CorruptLines()
     found = list(scan(run, Split.TRAIN, 0, damage))

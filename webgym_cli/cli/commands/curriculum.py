@@ -56,7 +56,7 @@ def curriculum(
     from webgym_cli.cli.commands.loop import work
     from webgym_cli.cli.stage import resolve
     from webgym_cli.cli.worker_node import join_as_worker
-    from webgym_cli.loop.curriculum import phased, plan_curriculum
+    from webgym_cli.loop.curriculum import phase_settings, plan_curriculum
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.phases import Phases
     from webgym_cli.tracking.plan import plan_tracking
@@ -74,7 +74,7 @@ def curriculum(
     def made(pipeline: Pipeline) -> Loop:
         return Loop(plan.loop, pipeline, Phases(pipeline))
 
-    work("curriculum", directory, phased(settings), output, options, made)
+    work("curriculum", directory, phase_settings(settings), output, options, made)
     output.next_step(f"webgym report {run}   or   webgym curriculum {run} --phases {settings.curriculum.phases + 1}")
 
 

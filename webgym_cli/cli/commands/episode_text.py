@@ -9,7 +9,7 @@ from rich.text import Text
 
 from webgym_cli.cli.live_view import escape_control
 from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
-from webgym_cli.inspect.page import describe_action
+from webgym_cli.inspect.page import describe_step_action
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 
@@ -95,7 +95,7 @@ def _step(step: Step, *, thinking: bool) -> Iterator[Line]:
     yield from (("notice", notice, _ODD) for notice in seen.notices)
     yield "thought", thought.strip(), _SOFT
     yield "response", spoken.strip(), ""
-    yield "action", describe_action(step), _HEAD
+    yield "action", describe_step_action(step), _HEAD
     yield "no action", step.parse_error, _BAD
     yield "refused", step.action_error, _BAD
     if step.page_changed is not None:

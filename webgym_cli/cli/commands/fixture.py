@@ -60,12 +60,12 @@ def judge(port: PortOpt = 0) -> None:
     import asyncio
 
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.rewards.judge.scripted_server import JudgeServer
+    from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 
     output = Output()
 
     async def serve() -> None:
-        async with JudgeServer(port=port) as server:
+        async with ScriptedJudgeServer(port=port) as server:
             output.text(server.base_url)
             output.flush()
             await asyncio.Event().wait()

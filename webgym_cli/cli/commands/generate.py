@@ -43,7 +43,7 @@ def generate(
     from webgym_cli.curriculum.plan import plan_generation
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.generation import generate as generate_tasks
-    from webgym_cli.loop.generation import settled
+    from webgym_cli.loop.generation import resolve_settings
     from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.store.run import open_run
     from webgym_cli.train.critic_scoring import outcome_critic
@@ -56,7 +56,7 @@ def generate(
             plan = plan_generation(directory, settings, index, has_critic=outcome_critic(directory) is not None)
             output.show(plan.to_json())
         return
-    with stage("generate", directory, settled(settings), output, {"out": str(out.absolute())}) as at:
+    with stage("generate", directory, resolve_settings(settings), output, {"out": str(out.absolute())}) as at:
 
         async def work() -> dict[str, object]:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:

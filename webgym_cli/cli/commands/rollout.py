@@ -53,12 +53,12 @@ def rollout(
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
-    from webgym_cli.loop.rollout_setup import plan_collection, require_success
+    from webgym_cli.loop.rollout_setup import plan_current_rollout, require_success
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     actor = policy or settings.rollout.policy
-    plan = plan_collection(directory, settings, split, actor, episodes)
+    plan = plan_current_rollout(directory, settings, split, actor, episodes)
     if dry_run:
         output.show(plan.to_json())
         return
@@ -67,7 +67,7 @@ def rollout(
 
         async def work() -> dict[str, object]:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return await pipeline.collect(split, actor, episodes)
+                return await pipeline.rollout(split, actor, episodes)
 
         summary = run_async(work())
     require_success(summary, min_success)

@@ -58,8 +58,8 @@ def score(
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.loop.scoring import resolve_orm_model
     from webgym_cli.loop.scoring import score as score_run
-    from webgym_cli.loop.scoring import with_named_orm
     from webgym_cli.rewards.orm.plan import plan_scoring
     from webgym_cli.store.run import open_run
 
@@ -70,7 +70,7 @@ def score(
     options |= {"unscored": unscored, "all_": all_}
     query = query_of({**options, "unjudged": unscored, "failed": False})
     directory, settings = resolve(run, config, [*(set_ or ()), *_named(orm)])
-    settings = with_named_orm(settings)
+    settings = resolve_orm_model(settings)
     output = Output.for_events(json)
     plan = plan_scoring(directory, settings.orm, query)
     if dry_run:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from webgym_cli.agent.prompt import pieces
+from webgym_cli.agent.prompt import split_at_images
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.registry import ExportOutput, export_format
 from webgym_cli.prepare.sft.conversations import Example
@@ -84,7 +84,10 @@ def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> d
     images = map(locate, example.sample.images)
     messages: list[dict[str, Any]] = []
     for message in example.sample.messages:
-        parts = [_build_part(piece if piece is not None else next(images), piece is None) for piece in pieces(message)]
+        parts = [
+            _build_part(piece if piece is not None else next(images), piece is None)
+            for piece in split_at_images(message)
+        ]
         messages.append({"role": message.role, "content": parts if IMAGE in message.content else message.content})
     *prompt, reply = messages
     if unit is ExportUnit.STEP:

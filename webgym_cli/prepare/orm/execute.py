@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from webgym_cli.agent.orm_prompt import ANSWERS, orm_prompt
-from webgym_cli.agent.orm_tokens import FileTokens, Fitted, OrmError, fit
+from webgym_cli.agent.orm_prompt import ANSWERS, build_orm_prompt
+from webgym_cli.agent.orm_tokens import FileTokenizer, FittedPrompt, OrmError, fit_prompt
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.orm.plan import LabelledTrajectory, OrmDataPlan, OrmDrop
@@ -31,7 +31,7 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
 
     Raises `StoreError`, `SettingsError` where the model has no tokenizer, `WebGymError` when no prompt fits.
     """
-    tokens = FileTokens(str(policy_path(run.orm, settings)))
+    tokens = FileTokenizer(str(policy_path(run.orm, settings)))
     answer = max([len(await tokens.ids(word)) for word in ANSWERS]) + TEMPLATE_TAIL
     longest = min(settings.orm.max_tokens, settings.algorithm_config.cutoff_len - answer)
     asking = settings.orm.model_copy(update={"max_tokens": longest})
@@ -39,7 +39,7 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
     dropped, cut = Counter(plan.dropped), 0
     for done, (labelled, trajectory) in enumerate(_chosen(plan, run), 1):
         try:
-            fitted = await fit(orm_prompt(trajectory), tokens, asking)
+            fitted = await fit_prompt(build_orm_prompt(trajectory), tokens, asking)
         except OrmError:
             dropped[OrmDrop.TOO_LONG.value] += 1
         else:
@@ -70,7 +70,9 @@ def _chosen(plan: OrmDataPlan, run: RunDir) -> Iterator[tuple[LabelledTrajectory
                 yield labelled, trajectory
 
 
-def _sample(labelled: LabelledTrajectory, trajectory: Trajectory, fitted: Fitted, system: str, answer: int) -> Sample:
+def _sample(
+    labelled: LabelledTrajectory, trajectory: Trajectory, fitted: FittedPrompt, system: str, answer: int
+) -> Sample:
     reply = Message(role="assistant", content=YES if labelled.done else NO)
     return Sample(
         messages=(*fitted.prompt.messages(system), reply),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webgym_cli.agent.orm_prompt import prompt_digest
+from webgym_cli.agent.orm_prompt import compute_prompt_digest
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
@@ -72,7 +72,12 @@ class OrmDataPlan:
         """Return the SHA-256 of everything that decides the samples."""
         chosen = [(one.id, one.iteration, one.done) for one in self.chosen]
         algorithm = settings.algorithm_config
-        shape = [resolve_seed(settings), algorithm.val_split_ratio, algorithm.cutoff_len, prompt_digest(settings.orm)]
+        shape = [
+            resolve_seed(settings),
+            algorithm.val_split_ratio,
+            algorithm.cutoff_len,
+            compute_prompt_digest(settings.orm),
+        ]
         return hashlib.sha256(json.dumps([self.iteration, shape, chosen]).encode()).hexdigest()
 
     def to_json(self) -> dict[str, object]:

@@ -8,14 +8,14 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
-from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.prepare.rl.states import TokenizedAction
 from webgym_cli.util.files import append_line, read_lines
 
 
 def digest_action(action: TokenizedAction) -> str:
     """Return the SHA-256 that stands for an action: of its tokens, and of where it begins among them."""
-    return hashlib.sha256(f"{token_digest(action.prompt)} {token_digest(action.response)}".encode()).hexdigest()
+    return hashlib.sha256(f"{digest_tokens(action.prompt)} {digest_tokens(action.response)}".encode()).hexdigest()
 
 
 class LogprobCache:

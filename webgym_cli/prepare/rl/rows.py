@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
@@ -146,7 +146,7 @@ def _turn(
         return MaskReason.PROMPT_CHANGED
     sizes = _sizes(prompt, shots)
     ids = tokens.prompt_ids(prompt.messages, sizes)
-    if token_digest(ids) != digest:
+    if digest_tokens(ids) != digest:
         return MaskReason.PROMPT_TOKENS_CHANGED
     return ServedTurn(index, ids, sampled, logprobs, prompt.images, tuple(sizes))
 

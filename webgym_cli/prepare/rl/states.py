@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from webgym_cli.agent.policy import token_digest
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.prepare.rl import rows
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
@@ -88,7 +88,7 @@ def _prompt(trajectory: Trajectory, index: int, step: Step, tokens: ActionTokeni
         return ids
     if prompt.digest != step.prompt_digest:
         return ReplayDropReason.PROMPT_CHANGED
-    return ids if token_digest(ids) == step.generation.prompt_token_digest else ReplayDropReason.PROMPT_TOKENS_CHANGED
+    return ids if digest_tokens(ids) == step.generation.prompt_token_digest else ReplayDropReason.PROMPT_TOKENS_CHANGED
 
 
 def _response(step: Step, tokens: ActionTokenizer) -> tuple[tuple[int, ...], bool]:

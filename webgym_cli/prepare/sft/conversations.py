@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webgym_cli.agent import webrl_prompt
-from webgym_cli.agent.prompt import LAYOUTS, render_step, safe_text, system_prompt
-from webgym_cli.agent.prompt_template import Window
+from webgym_cli.agent.prompt import TEMPLATES, render_step, render_system_prompt
+from webgym_cli.agent.prompt_template import HistoryWindow
+from webgym_cli.agent.sanitize import sanitize_text
 from webgym_cli.config.train import AlgorithmSettings
 from webgym_cli.prepare.sft.convert import add_thinking_tag
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
@@ -48,11 +49,11 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
     if trajectory.prompt.version is PromptVersion.WEBRL:
         return _webrl_sample(trajectory)
     spec = trajectory.prompt.model_copy(update={"history_window": len(trajectory.steps), "max_images": None})
-    layout = LAYOUTS[spec.version]
-    messages = [Message(role="system", content=system_prompt(spec.interaction_mode, spec.version))]
+    layout = TEMPLATES[spec.version]
+    messages = [Message(role="system", content=render_system_prompt(spec.interaction_mode, spec.version))]
     for index, step in enumerate(trajectory.steps):
         past = trajectory.steps[:index]
-        window = Window(spec, trajectory.instruction, trajectory.task.start_url, past, step.observation)
+        window = HistoryWindow(spec, trajectory.instruction, trajectory.task.start_url, past, step.observation)
         head = "" if index else layout.head(window)
         messages.append(Message(role="user", content=IMAGE + head + layout.turn(window, index)))
         messages.append(build_reply(trajectory, index))
@@ -63,12 +64,12 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
 def _webrl_sample(trajectory: Trajectory) -> Sample:
     """Return an episode whose pages are text as one conversation; none of its pages is cut."""
     spec, last = trajectory.prompt.model_copy(update={"max_characters": None}), trajectory.steps[-1]
-    told = webrl_prompt.conversation(
+    told = webrl_prompt.render_conversation(
         spec, trajectory.instruction, trajectory.steps[:-1], last.observation, every_page=True
     )
     replies = iter(range(last.index + 1))
     turns = [build_reply(trajectory, next(replies)) if turn.role == "assistant" else turn for turn in told]
-    messages = (*webrl_prompt.system_message(spec), *turns, build_reply(trajectory, last.index))
+    messages = (*webrl_prompt.render_system_message(spec), *turns, build_reply(trajectory, last.index))
     return _sample(trajectory, last.index, messages, ())
 
 
@@ -95,7 +96,7 @@ def find_trajectory_problem(trajectory: Trajectory) -> DropReason | None:
 def _unreadable(step: Step) -> DropReason | None:
     if not step.response.strip():
         return DropReason.RESPONSE_TOO_SHORT
-    return DropReason.RESPONSE_HAS_PLACEHOLDER if safe_text(step.response) != step.response else None
+    return DropReason.RESPONSE_HAS_PLACEHOLDER if sanitize_text(step.response) != step.response else None
 
 
 def _sample(trajectory: Trajectory, index: int, messages: tuple[Message, ...], images: tuple[str, ...]) -> Sample:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 
-from webgym_cli.agent.prompt import Prompt, render_step, safe_text
+from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.agent.reasoning import CLOSE, OPEN
+from webgym_cli.agent.sanitize import sanitize_text
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
@@ -40,7 +41,7 @@ class Converter:
     def convert(self, trajectory: Trajectory, index: int) -> Sample | DropReason:
         """Return the sample of a step, or why there is none."""
         response = add_thinking_tag(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
-        if safe_text(response) != response:
+        if sanitize_text(response) != response:
             return DropReason.RESPONSE_HAS_PLACEHOLDER
         ids = self._tokens.response_ids(response)
         if len(ids) < self._settings.algorithm_config.min_token_length:

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from webgym_cli.agent.chat import ChatClient, Form, require_address
+from webgym_cli.agent.chat import ChatClient, ReplyFormat, require_address
 from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.base import Record
-from webgym_cli.rewards.judge.prompts import REPLY_SCHEMA, Job, Question, messages
+from webgym_cli.rewards.judge.prompts import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
 
 ImageLoader = Callable[[str], bytes]
@@ -23,14 +23,14 @@ REASON_CHARACTERS = 2000
 """So much of a reason is kept."""
 
 
-def _kept(reason: str) -> str:
+def _truncate_reason(reason: str) -> str:
     return reason[:REASON_CHARACTERS].encode(errors="replace").decode()
 
 
-class Reply(Record):
+class JudgeReply(Record):
     """A judge's answer to one question."""
 
-    reason: Annotated[str, AfterValidator(_kept)]
+    reason: Annotated[str, AfterValidator(_truncate_reason)]
     verdict: Literal["yes", "no"]
 
     @property
@@ -40,7 +40,7 @@ class Reply(Record):
 
 
 @dataclass(slots=True)
-class Case:
+class JudgeContext:
     """What belongs to one trajectory: its pictures, encoded once, and the requests that it took."""
 
     images: ImageLoader
@@ -64,10 +64,10 @@ class JudgeClient:
         self._settings = settings
         self._client = ChatClient(settings)
 
-    async def ask(self, question: Question, case: Case) -> Reply:
+    async def ask(self, question: JudgeQuestion, case: JudgeContext) -> JudgeReply:
         """Return the reply to a question. Raises `ChatError` after the last repeat, and `StoreError` for a picture."""
-        content = await asyncio.to_thread(messages, question, case.url)
-        form = Form(question.job.value, Reply, REPLY_SCHEMA)
+        content = await asyncio.to_thread(build_messages, question, case.url)
+        form = ReplyFormat(question.job.value, JudgeReply, REPLY_SCHEMA)
         return await self._client.ask(content, form, case, model=model_for(self._settings, question.job))
 
     async def close(self) -> None:
@@ -83,10 +83,10 @@ def require_judge(settings: JudgeSettings) -> None:
     require_address("judge", settings.base_url, hint)
 
 
-def model_for(settings: JudgeSettings, job: Job) -> str:
+def model_for(settings: JudgeSettings, job: QuestionKind) -> str:
     """Return the model that does a job."""
-    if job is Job.KEY_POINT:
+    if job is QuestionKind.KEY_POINT:
         return settings.key_points_model or settings.model
-    if job is Job.BLOCKING:
+    if job is QuestionKind.BLOCKING:
         return settings.blocking_model or settings.model
     return settings.model

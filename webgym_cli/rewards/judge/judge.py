@@ -22,8 +22,8 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge import prompts
-from webgym_cli.rewards.judge.client import Case, ImageLoader, JudgeClient, Reply, model_for
-from webgym_cli.rewards.judge.prompts import Job, Question
+from webgym_cli.rewards.judge.client import ImageLoader, JudgeClient, JudgeContext, JudgeReply, model_for
+from webgym_cli.rewards.judge.prompts import JudgeQuestion, QuestionKind
 from webgym_cli.store.run import now
 
 CLAIMS_QUESTION = "everything that the answer claims can be seen"
@@ -40,24 +40,24 @@ class Judge:
         self._settings = settings
         self._images = images
         self._client = JudgeClient(settings)
-        self._digest = settings_digest(settings)
+        self._digest = compute_settings_digest(settings)
 
     async def judge(self, trajectory: Trajectory) -> Judgement:
         """Return the judgement of a trajectory that worked; what the judge does wrong is its failure, not an exception.
 
         A screenshot that the store lost is `judge_failed` too. Cancellation passes.
         """
-        hearing = _Hearing(trajectory, self._settings, self._client, Case(self._images))
+        hearing = _JudgeSession(trajectory, self._settings, self._client, JudgeContext(self._images))
         start = time.monotonic()
         try:
-            await hearing.hold()
+            await hearing.run()
         except (ChatError, StoreError) as error:
             unavailable = isinstance(error, ChatError) and error.unavailable
             failed = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": str(error), "unavailable": unavailable}
             hearing.found.update(failed, success=None)
         return Judgement(
             trajectory=trajectory.id,
-            models=models(self._settings),
+            models=name_models(self._settings),
             settings_digest=self._digest,
             calls=hearing.case.calls,
             seconds=round(time.monotonic() - start, 3),
@@ -70,28 +70,28 @@ class Judge:
         await self._client.close()
 
 
-def models(settings: JudgeSettings) -> dict[str, str]:
+def name_models(settings: JudgeSettings) -> dict[str, str]:
     """Return which model does which job."""
-    jobs = {"key_points": Job.KEY_POINT, "blocking": Job.BLOCKING, "verdict": Job.FACT}
+    jobs = {"key_points": QuestionKind.KEY_POINT, "blocking": QuestionKind.BLOCKING, "verdict": QuestionKind.FACT}
     return {name: model_for(settings, job) for name, job in jobs.items()}
 
 
-def settings_digest(settings: JudgeSettings) -> str:
+def compute_settings_digest(settings: JudgeSettings) -> str:
     """Return the SHA-256 of all that decides a judgement: models, votes, limits, the form of answers, the prompts.
 
     Where the judge listens, its key, deadlines and repeats don't belong to it.
     """
     deciding = ("structured_output", "temperature", "max_tokens", "votes", "max_images", "max_blocking_images")
     content = {
-        "models": models(settings),
-        "prompts": prompts.prompts_digest(),
+        "models": name_models(settings),
+        "prompts": prompts.compute_prompts_digest(),
         "check_claims": settings.check_claims,
         **{name: getattr(settings, name) for name in deciding},
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def facts_of(trajectory: Trajectory) -> tuple[str, ...]:
+def list_facts(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the facts to check: the rubric, or the instruction where neither rubric nor reference answer says more.
 
     With a reference answer alone there are no facts; the answer is compared with it.
@@ -102,13 +102,13 @@ def facts_of(trajectory: Trajectory) -> tuple[str, ...]:
     return (f"{CARRIED_OUT}{trajectory.instruction}",)
 
 
-def distinct(steps: Sequence[Step]) -> list[int]:
+def select_distinct(steps: Sequence[Step]) -> list[int]:
     """Return the indices of the screenshots that differ from the one after them; the last is always among them."""
     shots = [step.observation.screenshot for step in steps]
     return [index for index, shot in enumerate(shots) if index + 1 == len(shots) or shot != shots[index + 1]]
 
 
-def spread(indices: Sequence[int], limit: int) -> list[int]:
+def select_evenly(indices: Sequence[int], limit: int) -> list[int]:
     """Return at most `limit` of the indices, evenly spread, first and last always in (the last alone for 1)."""
     if len(indices) <= limit:
         return list(indices)
@@ -118,17 +118,17 @@ def spread(indices: Sequence[int], limit: int) -> list[int]:
 
 
 @dataclass(slots=True)
-class _Hearing:
+class _JudgeSession:
     """One trajectory before the judge."""
 
     trajectory: Trajectory
     settings: JudgeSettings
     client: JudgeClient
-    case: Case
+    case: JudgeContext
     found: dict[str, Any] = field(default_factory=dict)
     """Fields of the judgement, as they become known: what was found before a failure is kept."""
 
-    async def hold(self) -> None:
+    async def run(self) -> None:
         """Ask what there is to ask. Raises `ChatError` and `StoreError`."""
         if await self._blocked():
             return
@@ -143,7 +143,7 @@ class _Hearing:
 
     async def _blocked(self) -> bool:
         """Ask whether the site shut the browser out."""
-        asked = spread(distinct(self.trajectory.steps), self.settings.max_blocking_images)
+        asked = select_evenly(select_distinct(self.trajectory.steps), self.settings.max_blocking_images)
         if not asked:
             return False
         verdict = await self._vote(prompts.blocking(self.trajectory, asked), "blocked")
@@ -154,7 +154,7 @@ class _Hearing:
 
     async def _key_points(self) -> list[int]:
         """Return the screenshots that matter, the newest `max_images` of them, the last one always."""
-        *earlier, last = distinct(self.trajectory.steps)
+        *earlier, last = select_distinct(self.trajectory.steps)
         matter = await _all(*(self._matters(index) for index in earlier))
         chosen = [index for index, matters in zip(earlier, matter, strict=True) if matters]
         return [*chosen, last][-self.settings.max_images :]
@@ -173,7 +173,7 @@ class _Hearing:
             self.found["claims"] = claims
             if not claims.passed:
                 return False
-        facts = facts_of(self.trajectory)
+        facts = list_facts(self.trajectory)
         for number, fact in enumerate(facts):
             verdict = await self._vote(prompts.fact(self.trajectory, facts, number, shown), fact)
             self.found["facts"] = (*self.found.get("facts", ()), verdict)
@@ -184,11 +184,11 @@ class _Hearing:
             return bool(self.found["reference"].passed)
         return True
 
-    async def _vote(self, question: Question, asked: str) -> Verdict:
+    async def _vote(self, question: JudgeQuestion, asked: str) -> Verdict:
         """Ask as often as there are votes. Raises `ChatError` when those that can be read don't settle it."""
         votes = self.settings.votes
-        replies = await _all(*(self._ballot(question) for _ in range(votes)))
-        read = [reply for reply in replies if isinstance(reply, Reply)]
+        replies = await _all(*(self._vote_once(question) for _ in range(votes)))
+        read = [reply for reply in replies if isinstance(reply, JudgeReply)]
         yes = sum(reply.yes for reply in read)
         passed = 2 * yes > votes
         if not passed and 2 * (len(read) - yes) < votes:  # those that can't be read could still have made a majority
@@ -197,7 +197,7 @@ class _Hearing:
         reason = next(reply.reason for reply in read if reply.yes is passed)
         return Verdict(question=asked, passed=passed, reason=reason, votes=tuple(reply.yes for reply in read))
 
-    async def _ballot(self, question: Question) -> Reply | ChatError:
+    async def _vote_once(self, question: JudgeQuestion) -> JudgeReply | ChatError:
         try:
             return await self.client.ask(question, self.case)
         except ChatError as error:

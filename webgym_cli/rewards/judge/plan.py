@@ -14,7 +14,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, environment_verdict, needs_judge, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.judge.judge import models, settings_digest
+from webgym_cli.rewards.judge.judge import compute_settings_digest, name_models
 from webgym_cli.store.buffer import CorruptLines, list_iterations, read_judgements, scan_stored
 from webgym_cli.store.run import RunDir
 
@@ -130,7 +130,7 @@ class JudgePlan:
 
 def plan_judging(run: RunDir, settings: JudgeSettings, query: JudgeQuery) -> JudgePlan:
     """Return the plan. Raises `UsageError` for an id that is not there, `MissingStageError` without trajectories."""
-    digest, damage = settings_digest(settings), CorruptLines()
+    digest, damage = compute_settings_digest(settings), CorruptLines()
     owed: list[Owed] = []
     skipped: Counter[str] = Counter()
     seen: set[str] = set()
@@ -142,7 +142,7 @@ def plan_judging(run: RunDir, settings: JudgeSettings, query: JudgeQuery) -> Jud
         else:
             skipped[skip.value] += 1
     require_found(run, query, seen)
-    return JudgePlan(tuple(owed), dict(skipped), models(settings), digest, tuple(damage.lines))
+    return JudgePlan(tuple(owed), dict(skipped), name_models(settings), digest, tuple(damage.lines))
 
 
 def load_owed(run: RunDir, owed: Iterable[OneOwed]) -> Iterator[tuple[OneOwed, Trajectory]]:
@@ -168,7 +168,7 @@ def asked_for(run: RunDir, query: JudgeQuery, damage: CorruptLines) -> Iterator[
                     yield trajectory, said.get(trajectory.id, [])
 
 
-def _skip(trajectory: Trajectory, newest: Judgement | None, chosen: Selection, digest: str) -> Skip | None:
+def _skip(trajectory: Trajectory, last: Judgement | None, chosen: Selection, digest: str) -> Skip | None:
     """Return why a trajectory is not judged; None when it is."""
     outcome = trajectory.outcome
     if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
@@ -177,21 +177,21 @@ def _skip(trajectory: Trajectory, newest: Judgement | None, chosen: Selection, d
         return Skip.ENVIRONMENT  # a judge goes by screenshots
     if not needs_judge(trajectory) and not (chosen is Selection.ALL and outcome.stop is Stop.ANSWERED):
         return Skip.ENVIRONMENT
-    failed = (newest.failure if newest else outcome.failure) is FailureKind.JUDGE_FAILED
-    has_verdict = newest is not None and not failed
-    if newest is not None and has_verdict and newest.settings_digest == digest:
+    failed = (last.failure if last else outcome.failure) is FailureKind.JUDGE_FAILED
+    has_verdict = last is not None and not failed
+    if last is not None and has_verdict and last.settings_digest == digest:
         return Skip.SAME_SETTINGS
     unasked = {Selection.UNJUDGED: has_verdict, Selection.FAILED: not failed, Selection.ALL: False}
     return Skip.NOT_SELECTED if unasked[chosen] else None
 
 
-def _owed(trajectory: Trajectory, newest: Judgement | None) -> Owed:
+def _owed(trajectory: Trajectory, last: Judgement | None) -> Owed:
     return Owed(
         id=trajectory.id,
         split=trajectory.split,
         iteration=trajectory.iteration,
-        previous=newest.success if newest else None,
-        known=newest is not None,
+        previous=last.success if last else None,
+        known=last is not None,
         environment=environment_verdict(trajectory),
     )
 

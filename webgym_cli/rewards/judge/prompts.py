@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from webgym_cli.agent.chat import fenced
-from webgym_cli.agent.tools import describe
+from webgym_cli.agent.chat import fence_data
+from webgym_cli.agent.tools import describe_action
 from webgym_cli.records.trajectory import Step, Trajectory
 
 ALTERNATIVES = "|OR|"
@@ -26,7 +26,7 @@ NOTE_CHARACTERS = 500
 _NOT_A_NOTE = re.compile(r"<think>.*?</think>|<tool_call>.*", re.DOTALL)
 
 
-class Job(StrEnum):
+class QuestionKind(StrEnum):
     """The questions that a judge answers."""
 
     KEY_POINT = "key_point"
@@ -37,7 +37,7 @@ class Job(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Screenshot:
+class CaptionedImage:
     """One picture of a question."""
 
     caption: str
@@ -46,13 +46,13 @@ class Screenshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgeQuestion:
     """One question about one trajectory."""
 
-    job: Job
+    job: QuestionKind
     data: Mapping[str, Any]
     """What the question is about: foreign text, by field."""
-    screenshots: tuple[Screenshot, ...] = ()
+    screenshots: tuple[CaptionedImage, ...] = ()
     """In the order in which they were taken."""
 
 
@@ -69,13 +69,13 @@ _FORM = (
     "Write the reason first, in at most three sentences, and let the verdict follow from it."
 )
 _OR = f"Where `{ALTERNATIVES}` stands between alternatives, one of them is enough."
-_ASKED: dict[Job, tuple[str, ...]] = {
-    Job.KEY_POINT: (
+_ASKED: dict[QuestionKind, tuple[str, ...]] = {
+    QuestionKind.KEY_POINT: (
         "Question: does this screenshot show information or a state of the page that helps to tell whether `task` was "
         "carried out? Examples: a value the task asks for, a filter or form as it was set, a result, a confirmation.",
         '"yes": it does, or it might. "no": it only shows the way there, a blank page, or nothing to do with the task.',
     ),
-    Job.BLOCKING: (
+    QuestionKind.BLOCKING: (
         "Question: does the site shut this browser out for good, so that no visitor with this browser could go on? "
         "That is so with a captcha or puzzle that is still there at the end, with access denied or forbidden, and with "
         "a check of the browser that never ends.",
@@ -83,7 +83,7 @@ _ASKED: dict[Job, tuple[str, ...]] = {
         "site's own, or an obstacle that was gone on a later screenshot.",
         '"yes": it is shut out. "no": it is not, or that can\'t be told.',
     ),
-    Job.CLAIMS: (
+    QuestionKind.CLAIMS: (
         "Question: can everything that `answer` claims be seen on the screenshots? Go through its claims one by one: "
         "names, numbers, dates, links, statements that something was done. What follows from what is seen counts as "
         "seen; what may be true but isn't shown does not. Statements that something can't be found need screenshots on "
@@ -91,7 +91,7 @@ _ASKED: dict[Job, tuple[str, ...]] = {
         '"yes": each claim is borne out. "no": at least one is not, or the screenshots contradict it, or `answer` is '
         "empty.",
     ),
-    Job.FACT: (
+    QuestionKind.FACT: (
         "Question: does the agent's work satisfy `fact`? It is one of the points (`all_facts`) that make up `task`; "
         "judge this one only, and read it in the light of the task. Where the task asks for information, `answer` must "
         "give it, correctly as far as the screenshots show. Where the task asks for something to be done, the "
@@ -100,7 +100,7 @@ _ASKED: dict[Job, tuple[str, ...]] = {
         _OR,
         '"yes": satisfied. "no": not, only in part, or it can\'t be told.',
     ),
-    Job.REFERENCE: (
+    QuestionKind.REFERENCE: (
         "Question: does `answer` agree with `reference` as an answer to `task`? Wording, order, format and units may "
         "differ; what it says may not. More detail is fine as long as nothing contradicts the reference.",
         _OR,
@@ -116,9 +116,9 @@ REPLY_SCHEMA: dict[str, Any] = {
 """The form of each reply, the reason before the verdict."""
 
 
-def messages(question: Question, url: Callable[[str], str]) -> list[dict[str, Any]]:
+def build_messages(question: JudgeQuestion, url: Callable[[str], str]) -> list[dict[str, Any]]:
     """Return the question in the OpenAI chat format. `url` gives a picture's data URL by its SHA-256."""
-    content = [{"type": "text", "text": fenced({"question": question.job.value, **question.data})}]
+    content = [{"type": "text", "text": fence_data({"question": question.job.value, **question.data})}]
     parts: list[dict[str, Any]] = list(content)
     for screenshot in question.screenshots:
         parts.append({"type": "text", "text": screenshot.caption})
@@ -127,26 +127,26 @@ def messages(question: Question, url: Callable[[str], str]) -> list[dict[str, An
     return [{"role": "system", "content": system}, {"role": "user", "content": parts}]
 
 
-def key_point(trajectory: Trajectory, index: int) -> Question:
+def key_point(trajectory: Trajectory, index: int) -> JudgeQuestion:
     """Ask whether one step's screenshot matters."""
     data = {"task": trajectory.instruction, "page": _page(trajectory.steps[index])}
-    return Question(Job.KEY_POINT, data, _shown(trajectory, [index]))
+    return JudgeQuestion(QuestionKind.KEY_POINT, data, _shown(trajectory, [index]))
 
 
-def blocking(trajectory: Trajectory, indices: Sequence[int]) -> Question:
+def blocking(trajectory: Trajectory, indices: Sequence[int]) -> JudgeQuestion:
     """Ask whether the site shut the browser out, by the screenshots of these steps."""
     pages = [_page(trajectory.steps[index]) for index in indices]
     data = {"start_page": trajectory.task.start_url, "pages": pages}
-    return Question(Job.BLOCKING, data, _shown(trajectory, indices))
+    return JudgeQuestion(QuestionKind.BLOCKING, data, _shown(trajectory, indices))
 
 
-def claims(trajectory: Trajectory, indices: Sequence[int]) -> Question:
+def claims(trajectory: Trajectory, indices: Sequence[int]) -> JudgeQuestion:
     """Ask whether all that the answer claims can be seen (criterion B)."""
     data = {"task": trajectory.instruction, "answer": trajectory.outcome.answer or ""}
-    return Question(Job.CLAIMS, data, _shown(trajectory, indices))
+    return JudgeQuestion(QuestionKind.CLAIMS, data, _shown(trajectory, indices))
 
 
-def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Sequence[int]) -> Question:
+def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Sequence[int]) -> JudgeQuestion:
     """Ask about one fact of the rubric (criterion A)."""
     data = {
         "task": trajectory.instruction,
@@ -155,25 +155,27 @@ def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Seq
         "steps": [_told(step) for step in trajectory.steps],
         "answer": trajectory.outcome.answer or "",
     }
-    return Question(Job.FACT, data, _shown(trajectory, indices))
+    return JudgeQuestion(QuestionKind.FACT, data, _shown(trajectory, indices))
 
 
-def reference(trajectory: Trajectory, expected: str) -> Question:
+def reference(trajectory: Trajectory, expected: str) -> JudgeQuestion:
     """Ask whether the answer matches the reference answer; that needs no picture."""
     answer = trajectory.outcome.answer or ""
-    return Question(Job.REFERENCE, {"task": trajectory.instruction, "reference": expected, "answer": answer})
+    return JudgeQuestion(
+        QuestionKind.REFERENCE, {"task": trajectory.instruction, "reference": expected, "answer": answer}
+    )
 
 
-def prompts_digest() -> str:
+def compute_prompts_digest() -> str:
     """Return the SHA-256 of everything that decides how a question reads."""
     rules = [_FRAME, _FORM, {job.value: asked for job, asked in _ASKED.items()}, REPLY_SCHEMA, NOTE_CHARACTERS]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
 
-def _shown(trajectory: Trajectory, indices: Sequence[int]) -> tuple[Screenshot, ...]:
+def _shown(trajectory: Trajectory, indices: Sequence[int]) -> tuple[CaptionedImage, ...]:
     last = len(trajectory.steps) - 1
     return tuple(
-        Screenshot(
+        CaptionedImage(
             f"Screenshot at step {index + 1}{' (the last one)' if index == last else ''}:",
             picture.sha256,
         )
@@ -191,7 +193,7 @@ def _told(step: Step) -> dict[str, Any]:
     note = _NOT_A_NOTE.sub("", step.response).strip()
     told = {
         **_page(step),
-        "action": describe(step.action) if step.action else f"none ({step.parse_error})",
+        "action": describe_action(step.action) if step.action else f"none ({step.parse_error})",
         "refused": step.action_error,
         "page_changed": step.page_changed,
         "note": note if len(note) <= NOTE_CHARACTERS else f"{note[:NOTE_CHARACTERS]}…",

@@ -17,8 +17,8 @@ async def judge_settings(settings: JudgeSettings) -> AsyncIterator[JudgeSettings
     if settings.base_url != SCRIPTED:
         yield settings
         return
-    from webgym_cli.rewards.judge.scripted_server import MODEL, JudgeServer
+    from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
 
-    async with JudgeServer() as server:
+    async with ScriptedJudgeServer() as server:
         names = {"model": MODEL, "key_points_model": "", "blocking_model": ""}
         yield settings.model_copy(update={"base_url": server.base_url, **names})

@@ -51,7 +51,7 @@ _WORD = re.compile(r"\w{4,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Scripted:
+class ScriptedReply:
     """One reply that is given in place of a decision."""
 
     content: str | None = None
@@ -66,7 +66,7 @@ class Scripted:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReceivedQuestion:
     """A question as it arrived."""
 
     job: str
@@ -80,14 +80,14 @@ class Asked:
 
 
 @dataclass(slots=True)
-class JudgeServer:
+class ScriptedJudgeServer:
     """The server, on the loopback interface. An async context manager; raises `UsageError` for a port that is taken."""
 
     port: int = 0
     """Where to listen; 0 takes a free port."""
-    asked: deque[Asked] = field(default_factory=lambda: deque(maxlen=KEPT_QUESTIONS))
+    asked: deque[ReceivedQuestion] = field(default_factory=lambda: deque(maxlen=KEPT_QUESTIONS))
     """The questions so far, oldest first."""
-    _scripts: dict[str, deque[Scripted]] = field(default_factory=dict)
+    _scripts: dict[str, deque[ScriptedReply]] = field(default_factory=dict)
     _runner: web.AppRunner | None = None
     _port: int = 0
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -98,17 +98,17 @@ class JudgeServer:
         """What `judge.base_url` is set to."""
         return f"http://127.0.0.1:{self._port}/v1"
 
-    def script(self, *replies: Scripted | str, job: str = "") -> None:
+    def script(self, *replies: ScriptedReply | str, job: str = "") -> None:
         """Answer the next questions (of this job) by these replies; a text is the content of a finished message."""
         queue = self._scripts.setdefault(job, deque())
-        queue.extend(Scripted(reply) if isinstance(reply, str) else reply for reply in replies)
+        queue.extend(ScriptedReply(reply) if isinstance(reply, str) else reply for reply in replies)
 
     async def arrived(self, count: int, job: str = "") -> None:
         """Wait until so many questions (of this job) have arrived."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: sum(job in ("", asked.job) for asked in self.asked) >= count)
 
-    async def __aenter__(self) -> JudgeServer:
+    async def __aenter__(self) -> ScriptedJudgeServer:
         """Start listening."""
         app = web.Application(client_max_size=LARGEST_REQUEST)
         app.router.add_get("/v1/models", self._models)
@@ -154,7 +154,7 @@ class JudgeServer:
             return _refused(scripted.status, "scripted")
         return web.json_response(_completion(asked, scripted.content, scripted.finish_reason))
 
-    def _scripted(self, job: str) -> Scripted | None:
+    def _scripted(self, job: str) -> ScriptedReply | None:
         queue = self._scripts.get(job) or self._scripts.get("")
         return queue.popleft() if queue else None
 
@@ -224,17 +224,17 @@ def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
-def _read(body: Mapping[str, Any], authorization: str) -> Asked:
+def _read(body: Mapping[str, Any], authorization: str) -> ReceivedQuestion:
     parts = body["messages"][-1]["content"]
     data = json.loads(_FENCED.findall(parts[0]["text"])[0])
     images = tuple(part["image_url"]["url"] for part in parts if part["type"] == "image_url")
     request = {name: value for name, value in body.items() if name != "messages"}
     if data["question"] not in {GENERATE, *_RULES}:
         raise KeyError(data["question"])
-    return Asked(data["question"], data, images, request, authorization)
+    return ReceivedQuestion(data["question"], data, images, request, authorization)
 
 
-def _completion(asked: Asked, content: str | None, finish_reason: str) -> dict[str, Any]:
+def _completion(asked: ReceivedQuestion, content: str | None, finish_reason: str) -> dict[str, Any]:
     message = {"role": "assistant", "content": content}
     return {
         "id": "scripted",

@@ -30,7 +30,7 @@ class Probability:
     """P(YES) + P(NO) of all that the model could have said: with little of it, it did not understand the question."""
 
 
-def first_tokens(spelled: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:
+def find_first_tokens(spelled: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:
     """Return the tokens that begin each answer, by the ids of all spellings.
 
     Those are the first token of what is asked for, which is what a model is trained to say, and the other spellings of
@@ -46,7 +46,7 @@ def first_tokens(spelled: Mapping[str, Sequence[int]]) -> dict[str, frozenset[in
     return {answer: frozenset(ids - shared) for answer, ids in found.items()}
 
 
-def probability(listed: Iterable[tuple[str, float]], yes: Collection[str], no: Collection[str]) -> Probability:
+def compute_probability(listed: Iterable[tuple[str, float]], yes: Collection[str], no: Collection[str]) -> Probability:
     """Return P(YES) by the tokens that a server lists with their natural log-probabilities.
 
     An answer that is not listed is less likely than all that is: NO then counts as the least likely of the list, YES

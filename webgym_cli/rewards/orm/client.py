@@ -11,13 +11,29 @@ from typing import Any
 import httpx
 import openai
 
-from webgym_cli.agent.chat import api_key, openai_client, reason_of, require_address
+from webgym_cli.agent.chat import describe_error, openai_client, read_api_key, require_address
 from webgym_cli.agent.orm_prompt import OrmPrompt
-from webgym_cli.agent.orm_tokens import WITHOUT_THOUGHT, FileTokens, OrmError, ServerTokens, Tokens, chat_of, fit
+from webgym_cli.agent.orm_tokens import (
+    NO_THINKING,
+    FileTokenizer,
+    OrmError,
+    OrmTokenizer,
+    ServerTokenizer,
+    fit_prompt,
+    to_chat,
+)
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.records.sample import Message
-from webgym_cli.rewards.orm.answer import NO, SPELLINGS, YES, NoAnswerError, Probability, first_tokens, probability
+from webgym_cli.rewards.orm.answer import (
+    NO,
+    SPELLINGS,
+    YES,
+    NoAnswerError,
+    Probability,
+    compute_probability,
+    find_first_tokens,
+)
 
 TOP_TOKENS = 20
 """The likeliest tokens that are asked for where a server can't be asked for certain ones: OpenAI's limit."""
@@ -25,7 +41,7 @@ HINT = "webgym score RUN --orm http://HOST:PORT/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class OrmReply:
     """The answer on one trajectory."""
 
     probability: Probability
@@ -44,22 +60,22 @@ class OrmClient:
         self._settings = settings
         self._root = settings.base_url.rstrip("/").removesuffix("/v1")
         self._client = openai_client(
-            settings.base_url, api_key(settings.api_key_env_var), settings.timeout, retries=settings.retries
+            settings.base_url, read_api_key(settings.api_key_env_var), settings.timeout, retries=settings.retries
         )
-        self._tokens: Tokens | None = None
+        self._tokens: OrmTokenizer | None = None
         self._begin: dict[str, frozenset[int]] = {}
         self._first = asyncio.Lock()
 
-    async def ask(self, prompt: OrmPrompt) -> Reply:
+    async def ask(self, prompt: OrmPrompt) -> OrmReply:
         """Return the probability that a task was done. Raises `OrmError`, and `SettingsError` without a tokenizer."""
         tokens = await self._prepared()
-        fitted = await fit(prompt, tokens, self._settings)
+        fitted = await fit_prompt(prompt, tokens, self._settings)
         listed = await self._listed(fitted.prompt.messages(self._settings.system_prompt))
         try:
-            found = probability(listed, self._named(YES), self._named(NO))
+            found = compute_probability(listed, self._named(YES), self._named(NO))
         except NoAnswerError as error:
             raise OrmError(str(error)) from error
-        return Reply(found, fitted.count, fitted.cut)
+        return OrmReply(found, fitted.count, fitted.cut)
 
     async def call(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return what one of vLLM's own addresses answers. Raises `OrmError`."""
@@ -69,14 +85,14 @@ class OrmClient:
         """Close the connections."""
         await self._client.close()
 
-    async def _prepared(self) -> Tokens:
+    async def _prepared(self) -> OrmTokenizer:
         """Find out, once, who counts tokens, and which of them begin the answers."""
         async with self._first:
             if self._tokens is None:
-                tokens: Tokens = ServerTokens(self.call)
+                tokens: OrmTokenizer = ServerTokenizer(self.call)
                 try:
                     spelled = {one: await tokens.ids(one) for of_one in SPELLINGS.values() for one in of_one}
-                    self._begin = first_tokens(spelled)
+                    self._begin = find_first_tokens(spelled)
                 except NoAnswerError as error:
                     raise OrmError(str(error)) from error
                 except OrmError as error:
@@ -90,7 +106,7 @@ class OrmClient:
         """Return tokens that the answer could begin with, with their log-probabilities."""
         body: dict[str, Any] = {
             "model": self._settings.model,
-            "messages": chat_of(messages),
+            "messages": to_chat(messages),
             "max_tokens": 1,
             "temperature": 1.0,
             "top_p": 1.0,
@@ -101,7 +117,7 @@ class OrmClient:
             body |= {
                 "logprob_token_ids": sorted(self._begin[YES] | self._begin[NO]),
                 "return_tokens_as_token_ids": True,
-                "chat_template_kwargs": WITHOUT_THOUGHT,
+                "chat_template_kwargs": NO_THINKING,
             }
         answer = await self._post("/chat/completions", body)
         try:
@@ -115,11 +131,11 @@ class OrmClient:
         lacks = isinstance(error, openai.APIStatusError) and error.status_code in (404, 405)
         return lacks and self._settings.model not in str(error)
 
-    def _by_files(self) -> Tokens:
+    def _by_files(self) -> OrmTokenizer:
         """Return the tokenizer of the model's files. Raises `SettingsError`."""
         model = self._settings.model
         try:
-            return FileTokens(model)
+            return FileTokenizer(model)
         except SettingsError as error:
             raise SettingsError(
                 f"orm.model: the server does not count tokens, and {model!r} has no tokenizer that could: {error}",
@@ -135,22 +151,22 @@ class OrmClient:
         try:
             return await self._client.post(path, body=dict(body), cast_to=object)
         except openai.APIError as error:
-            where = f"{self._root}: {reason_of(error, self._client.api_key)}"
+            where = f"{self._root}: {describe_error(error, self._client.api_key)}"
             raise OrmError(where, unavailable=True) from error
         except (ValueError, RecursionError) as error:
-            raise OrmError(f"{self._root}: the answer is no JSON: {reason_of(error)}", unavailable=True) from error
+            raise OrmError(f"{self._root}: the answer is no JSON: {describe_error(error)}", unavailable=True) from error
 
 
-def served_model(settings: OrmSettings) -> str:
+def query_served_model(settings: OrmSettings) -> str:
     """Return the name of the one model that a server has. Raises `SettingsError` where it has several, or isn't one."""
     require_address("orm", settings.base_url, HINT)
-    key = api_key(settings.api_key_env_var)
+    key = read_api_key(settings.api_key_env_var)
     try:
         with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already
             names = thread.submit(lambda: asyncio.run(_list_models(settings, key))).result()
     except (openai.APIError, httpx.HTTPError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise WebGymError(
-            f"orm.base_url: {settings.base_url} does not tell its models: {reason_of(error, key)}",
+            f"orm.base_url: {settings.base_url} does not tell its models: {describe_error(error, key)}",
             hint="start the server, or name the model: -s orm.model=NAME",
         ) from error
     if len(names) != 1:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.agent.orm_prompt import orm_prompt
+from webgym_cli.agent.orm_prompt import build_orm_prompt
 from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import WebGymError
@@ -19,7 +19,7 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.execute import Agreement
 from webgym_cli.rewards.judge.plan import load_owed
 from webgym_cli.rewards.orm.answer import Probability
-from webgym_cli.rewards.orm.client import OrmClient, Reply
+from webgym_cli.rewards.orm.client import OrmClient, OrmReply
 from webgym_cli.rewards.orm.plan import OrmPlan, ToScore
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir, now
@@ -106,14 +106,14 @@ class Scoring:
             reply, problem = None, ""
             if owed.probability is None and client is not None:
                 try:
-                    reply = await client.ask(orm_prompt(trajectory))
+                    reply = await client.ask(build_orm_prompt(trajectory))
                 except OrmError as error:
                     problem = str(error)
             self._take(owed, reply, seconds=round(time.monotonic() - began, 3))
             self.sink(self._told(owed, trajectory, reply, problem))
             self._refuse_hopeless(problem)
 
-    def _take(self, owed: ToScore, reply: Reply | None, *, seconds: float) -> None:
+    def _take(self, owed: ToScore, reply: OrmReply | None, *, seconds: float) -> None:
         """Store and count what came of a trajectory. Without a probability nothing is stored: it is owed again."""
         self.tally.done += 1
         probability = reply.probability.yes if reply else owed.probability
@@ -147,7 +147,7 @@ class Scoring:
                 hint="check orm.base_url, orm.model and the key, then run the same command again: what is scored stays",
             )
 
-    def _told(self, owed: ToScore, trajectory: Trajectory, reply: Reply | None, problem: str) -> Event:
+    def _told(self, owed: ToScore, trajectory: Trajectory, reply: OrmReply | None, problem: str) -> Event:
         tally = self.tally
         found = reply.probability if reply else None
         probability = found.yes if found else owed.probability

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webgym_cli.agent.orm_prompt import prompt_digest
+from webgym_cli.agent.orm_prompt import compute_prompt_digest
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.failure import FailureKind
@@ -85,7 +85,7 @@ class OrmPlan:
 
 def plan_scoring(run: RunDir, settings: OrmSettings, query: JudgeQuery) -> OrmPlan:
     """Return the plan. Raises `UsageError` for an id that is not there, `MissingStageError` without trajectories."""
-    digest, damage = prompt_digest(settings), CorruptLines()
+    digest, damage = compute_prompt_digest(settings), CorruptLines()
     owed: list[ToScore] = []
     skipped: Counter[str] = Counter()
     seen: set[str] = set()

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.agent.reply import Servers
+from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.records.events import Event
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
@@ -34,7 +34,7 @@ class Monitor:
     rank: int = 0
     clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""
-    servers: Callable[[], Servers] = dict
+    servers: Callable[[], ServerCounters] = dict
     """Tells the counters of the policy's servers, where there are several."""
     started: float = field(init=False)
     started_at: str = field(default_factory=now)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from webgym_cli.agent.reply import Servers
+from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.records.statistics import wilson
 from webgym_cli.rollout.monitoring.latency import Histogram
 
@@ -105,8 +105,8 @@ def _added(counts: list[dict[str, int]]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
-def _servers(counts: list[Servers]) -> Servers:
-    total: Servers = {}
+def _servers(counts: list[ServerCounters]) -> ServerCounters:
+    total: ServerCounters = {}
     for found in counts:
         for address, facts in found.items():
             mine = total.setdefault(address, dict.fromkeys(facts, 0))
