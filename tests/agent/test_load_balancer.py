@@ -13,7 +13,7 @@ from webgym_cli.records.failure import FailureKind
 
 @pytest.fixture
 async def hosts(monkeypatch):
-    monkeypatch.setattr(balance, "BREATHER", 0.01)
+    monkeypatch.setattr(balance, "RETRY_DELAY", 0.01)
     made = [Host(name) for name in "abc"]
     for host in made:
         host.log = made[0].log
@@ -164,7 +164,7 @@ async def test_it_leaves_a_server_that_is_down_and_stays_away(hosts, over):
 
 
 async def test_the_servers_of_many_episodes_are_forgotten(hosts, over, monkeypatch):
-    monkeypatch.setattr(balance, "_EPISODES", 2)
+    monkeypatch.setattr(balance, "_MAX_REMEMBERED_EPISODES", 2)
     policy = over(*hosts)
     for episode in ("first", "second", "third", "first"):
         await policy.reply(asks(episode))
@@ -279,7 +279,7 @@ async def test_a_request_waits_for_the_first_that_comes_back(hosts, over):
     for host in hosts[:2]:
         host.status = host.health = 500
     waiting = asyncio.create_task(together(policy, 5))
-    await hosts[1].until(lambda: hosts[1].record_probe >= 3)
+    await hosts[1].until(lambda: hosts[1].probed >= 3)
     assert not waiting.done()
     hosts[1].status = hosts[1].health = 200
     assert len(await waiting) == 5
@@ -341,6 +341,6 @@ async def test_closing_ends_the_probes(hosts):
     policy = balanced(*hosts[:2], policy_failures=1, policy_cooldown=0.01, policy_cooldown_max=0.01)
     hosts[0].status = hosts[0].health = 500
     await policy.reply(PROMPT)
-    await hosts[0].until(lambda: hosts[0].record_probe >= 2)
+    await hosts[0].until(lambda: hosts[0].probed >= 2)
     await policy.close()
     assert not [task for task in asyncio.all_tasks() if "_revive" in repr(task.get_coro())]
