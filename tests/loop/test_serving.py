@@ -6,8 +6,8 @@ from tests.serve.fakes import fake_python, look, weights
 from tests.train.fake_checkpoints import published
 from webgym_cli.config.load import load
 from webgym_cli.loop.serving import Serving
-from webgym_cli.report.timing import read_timed_events
 from webgym_cli.serve import execute
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
 
@@ -30,6 +30,9 @@ async def serving(tmp_path, monkeypatch):
         await one.stop()
 
 
+SERVER_EVENTS = ("serve", "swap", "wake", "sleep", "stop")
+
+
 def trained(run, content):
     """A training has published a checkpoint."""
     folder = published(run, 1)
@@ -40,7 +43,7 @@ def trained(run, content):
 def kept(run):
     return [
         (event["event"], event.get("how"), event.get("model", "").rpartition("/")[2])
-        for event in read_timed_events(run)
+        for event in read_events(run, *SERVER_EVENTS)
     ]
 
 
@@ -57,7 +60,7 @@ async def test_on_gpus_the_servers_sleep_while_a_training_runs(serving):
         ("sleep", None, ""),
         ("wake", "in_place", "model_20260101_000000"),
     ]
-    assert all(event["seconds"] >= 0 and "message" not in event for event in read_timed_events(one.run))
+    assert all(event["seconds"] >= 0 and "message" not in event for event in read_events(one.run, *SERVER_EVENTS))
 
 
 async def test_on_a_cpu_the_server_stays_up(serving):

@@ -6,8 +6,10 @@ import pytest
 
 from tests.inspect.buffers import made
 from tests.report.runs import at, facts, note
+from webgym_cli.records.events import TimedEvent
+from webgym_cli.report import timing
 from webgym_cli.report.figures import BARS, format_duration, make_bars
-from webgym_cli.report.timing import compute_cost, find_spans, measure_timing, read_timed_events
+from webgym_cli.report.timing import compute_cost, read_timed_events
 from webgym_cli.report.views import build_sections
 
 EVALUATION = {"event": "evaluation", "iteration": 0, "seconds": 10, "at": at(10)}
@@ -15,6 +17,18 @@ ROLLOUT = {"event": "rollout", "iteration": 0, "seconds": 20.0, "at": at(40), "s
 PREPARE = {"event": "prepare", "iteration": 0, "model_name": "m", "at": at(50)}
 TRAIN = {"event": "train", "iteration": 0, "name": "m", "created_at": at(110), "at": at(111)}
 LOOP = [EVALUATION, ROLLOUT, PREPARE, TRAIN]
+
+
+def timed(events):
+    return [TimedEvent.model_validate(event) for event in events]
+
+
+def find_spans(events):
+    return timing.find_spans(timed(events))
+
+
+def measure_timing(events):
+    return timing.measure_timing(timed(events))
 
 
 def test_a_training_lasts_from_its_dataset_to_its_checkpoint():
@@ -86,7 +100,7 @@ def test_events_of_another_shape_are_no_obstacle(tmp_path, odd):
 def test_events_come_in_the_order_of_time(tmp_path):
     run = made(tmp_path / "run")
     note(run, *reversed(LOOP))
-    assert read_timed_events(run) == LOOP
+    assert read_timed_events(run) == timed(LOOP)
 
 
 def test_lines_that_are_no_events_and_a_loss_that_is_no_number(tmp_path):

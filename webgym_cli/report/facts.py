@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,14 @@ from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import DatasetEvent, PhaseEvent, TrainingEvent
 from webgym_cli.report.success import DEMONSTRATIONS, read_failures, read_points, read_verdicts
 from webgym_cli.report.timing import compute_cost, measure_timing, read_timed_events
 from webgym_cli.store.checkpoints import current
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.metrics import read_events
+from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.util.files import read_json
 
@@ -30,26 +29,11 @@ SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
     (SELECT count(*) FROM damage) AS damaged_lines
 FROM trajectories
 """
-_Fields = dict[str, type | tuple[type, ...]]
-_DATASET: _Fields = {
-    "iteration": int, "model_name": str, "parent": str, "train_samples": int, "val_samples": int, "at": str,
-}  # fmt: skip
-_TRAINING: _Fields = {
-    "version": int, "name": str, "parent": str, "iteration": int, "steps": int, "loss": (int, float, type(None)),
-    "created_at": str,
-}  # fmt: skip
-
-_Known = (int, type(None))
-_PHASE: _Fields = {
-    "phase": int, "iteration": int, "version": int, "new_tasks": _Known, "turned_down": _Known, "episodes": int,
-    "scored": int, "successes": int,
-}  # fmt: skip
 
 
 def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> dict[str, Any]:
     """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
-    settings, found = saved_settings(run), read_timed_events(run)
-    times = measure_timing(found)
+    settings, times = saved_settings(run), measure_timing(read_timed_events(run))
     return {
         **describe_run(run, settings),
         **index.one(_COUNTS),
@@ -59,10 +43,10 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> d
         "verdicts": read_verdicts(index),
         "timing": times,
         "cost": compute_cost(times, gpus, price),
-        "datasets": _rows(found, "prepare", _DATASET),
+        "datasets": [event.model_dump() for event in read_records(run, DatasetEvent)],
         "samples_by_iteration": _samples(run),
-        "trainings": _rows(found, "train", _TRAINING),
-        "phases": _rows(list(read_events(run, "phase")), "phase", _PHASE),
+        "trainings": [event.model_dump() for event in read_records(run, TrainingEvent)],
+        "phases": [event.model_dump() for event in read_records(run, PhaseEvent)],
         "settings": list_changed_settings(settings),
     }
 
@@ -104,16 +88,3 @@ def _mapping(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise StoreError(f"{file}: no JSON object")
     return found
-
-
-def _rows(found: list[Event], name: str, fields: _Fields) -> list[dict[str, Any]]:
-    """Return these fields of the events of a name; an event that has something else in one is left out.
-
-    A loss that is no number any more is None: JSON has no other word for it.
-    """
-    rows = ({field: _finite(event.get(field)) for field in fields} for event in found if event["event"] == name)
-    return [row for row in rows if all(isinstance(row[field], kind) for field, kind in fields.items())]
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not isfinite(value) else value

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from webgym_cli.records.base import moment_of
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import TimedEvent
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 
@@ -43,39 +41,38 @@ class TimeSpan:
         return self.end - self.start
 
 
-def read_timed_events(run: RunDir) -> list[Event]:
+def read_timed_events(run: RunDir) -> list[TimedEvent]:
     """Return the events of stages and servers in the order of time; those without a readable time are left out."""
-    told = read_events(run, *STAGES, *START, *WEIGHTS)
-    found = [event for event in told if _moment(event.get("at")) is not None]
-    return sorted(found, key=lambda event: _moment(event["at"]) or 0.0)
+    events = map(TimedEvent.model_validate, read_events(run, *STAGES, *START, *WEIGHTS))
+    return sorted((event for event in events if event.at is not None), key=_end_of)
 
 
-def find_spans(found: Sequence[Event]) -> list[TimeSpan]:
-    """Return the stretches of the events that tell how long they took.
+def find_spans(found: Sequence[TimedEvent]) -> list[TimeSpan]:
+    """Return the time span of each event that has a duration.
 
-    A training that doesn't tell lasted from its dataset's `prepare` to its checkpoint: what a loop does at once.
+    A training without one lasted from its dataset's `prepare` to its checkpoint, as a loop does these in a row.
     """
-    prepared = {event.get("model_name"): _moment(event["at"]) for event in found if event["event"] == "prepare"}
-    told = []
+    prepared = {event.model_name: event.at for event in found if event.event == "prepare"}
+    spans = []
     for event in found:
-        end, seconds = _moment(event["at"]) or 0.0, _seconds(event.get("seconds"))
-        if event["event"] == "train" and seconds is None:
-            end = _moment(event.get("created_at")) or end
-            start = prepared.get(event.get("name"))
+        end, seconds = _end_of(event), event.seconds
+        if event.event == "train" and seconds is None:
+            end = event.created_at or end
+            start = prepared.get(event.name)
             seconds = None if start is None else max(0.0, end - start)
         if seconds is not None:
-            told.append(TimeSpan(event["event"], _iteration(event), end - seconds, end))
-    return told
+            spans.append(TimeSpan(event.event, event.iteration, end - seconds, end))
+    return spans
 
 
-def measure_timing(found: Sequence[Event]) -> dict[str, Any]:
+def measure_timing(found: Sequence[TimedEvent]) -> dict[str, Any]:
     """Return how long each stage took, and how much of the time from the first to the last no stage covers.
 
     Times in seconds. A stage whose events don't tell has None; what it took then counts as idle.
     """
     every = find_spans(found)
     told = [span for span in every if span.stage in STAGES]
-    ends = [moment for event in found if (moment := _moment(event["at"])) is not None]
+    ends = [event.at for event in found if event.at is not None]
     first, last = min([*ends, *(span.start for span in every)], default=0.0), max(ends, default=0.0)
     wall, covered = last - first, _union(told)
     idle = max(0.0, wall - covered)
@@ -86,13 +83,15 @@ def measure_timing(found: Sequence[Event]) -> dict[str, Any]:
         "idle_seconds": round(idle, 2),
         "idle_share": round(idle / wall, 4) if wall else None,
         "gpu": measure_gpu_idle(found, wall),
-        "stages": {stage: _stage(stage, found, told) for stage in STAGES if any(e["event"] == stage for e in found)},
+        "stages": {
+            stage: _stage(stage, found, told) for stage in STAGES if any(event.event == stage for event in found)
+        },
         "by_iteration": _by_iteration(told),
         "episode_seconds": _episode_seconds(found),
     }
 
 
-def measure_gpu_idle(found: Sequence[Event], wall: float) -> dict[str, Any]:
+def measure_gpu_idle(found: Sequence[TimedEvent], wall: float) -> dict[str, Any]:
     """Return for how many of the `wall` seconds the GPUs had nothing to do, and why.
 
     Busy is an acting policy, up to its last episode, and a training. Of what is left, each cause takes what those
@@ -145,22 +144,22 @@ def compute_cost(times: dict[str, Any], gpus: int, price: float | None) -> dict[
     }
 
 
-def _rollouts(found: Sequence[Event]) -> tuple[list[TimeSpan], list[TimeSpan], list[TimeSpan]]:
+def _rollouts(found: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSpan], list[TimeSpan]]:
     """Return the stretches in which a policy acted, in which an expert did, and in which only judgements came."""
     acting, experts, tails = list[TimeSpan](), list[TimeSpan](), list[TimeSpan]()
     for event in found:
-        for span in find_spans([event]) if event["event"] in ("rollout", "survey", "evaluation") else ():
-            tail = min(_seconds(event.get("judge_tail_seconds")) or 0.0, span.seconds)
-            mine = experts if event.get("policy") == EXPERT else acting
+        for span in find_spans([event]) if event.event in ("rollout", "survey", "evaluation") else ():
+            tail = min(event.judge_tail_seconds or 0.0, span.seconds)
+            mine = experts if event.policy == EXPERT else acting
             mine.append(replace(span, end=span.end - tail))
             tails.append(replace(span, start=span.end - tail))
     return acting, experts, tails
 
 
-def _stage(stage: str, found: Sequence[Event], told: Sequence[TimeSpan]) -> dict[str, Any]:
+def _stage(stage: str, found: Sequence[TimedEvent], told: Sequence[TimeSpan]) -> dict[str, Any]:
     mine = [span.seconds for span in told if span.stage == stage]
     return {
-        "times": sum(event["event"] == stage for event in found),
+        "times": sum(event.event == stage for event in found),
         "seconds": round(sum(mine), 2) if mine else None,
     }
 
@@ -178,16 +177,13 @@ def _by_iteration(told: Iterable[TimeSpan]) -> dict[str, dict[str, float]]:
     }
 
 
-def _episode_seconds(found: Iterable[Event]) -> dict[str, float]:
+def _episode_seconds(found: Iterable[TimedEvent]) -> dict[str, float]:
     """Return what the episodes' own stages (reset, policy, act, ...) took in all, over rollouts and evaluations."""
-    sums: dict[str, float] = {}
+    sums: dict[str, float] = defaultdict(float)
     for event in found:
-        stages = event.get("stages")
-        for name, facts in stages.items() if isinstance(stages, dict) else ():
-            seconds = _seconds(facts.get("total")) if isinstance(facts, dict) else None
-            if seconds:
-                sums[name] = round(sums.get(name, 0.0) + seconds, 3)
-    return sums
+        for name, seconds in event.stages.items():
+            sums[name] += seconds
+    return {name: round(seconds, 3) for name, seconds in sums.items()}
 
 
 def _union(told: Iterable[TimeSpan]) -> float:
@@ -199,21 +195,8 @@ def _union(told: Iterable[TimeSpan]) -> float:
     return total
 
 
-def _iteration(event: Event) -> int | None:
-    found = event.get("iteration")
-    return found if isinstance(found, int) else None
-
-
-def _seconds(value: Any) -> float | None:
-    """Return a length of time; None where this is none."""
-    fits = isinstance(value, int | float) and math.isfinite(value) and value >= 0
-    return float(value) if fits else None
-
-
-def _moment(text: Any) -> float | None:
-    with suppress(TypeError, ValueError):
-        return moment_of(text).timestamp()
-    return None
+def _end_of(event: TimedEvent) -> float:
+    return event.at or 0.0
 
 
 def _iso(moment: float) -> str:

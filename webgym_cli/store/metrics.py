@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from typing import TypeVar
 
-from webgym_cli.records.events import Event
+from pydantic import ValidationError
+
+from webgym_cli.records.events import Event, StoredEvent
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import append_line, read_lines
+
+EventT = TypeVar("EventT", bound=StoredEvent)
 
 
 def append_event(run: RunDir, event: Event) -> None:
@@ -24,3 +29,10 @@ def read_events(run: RunDir, *names: str) -> Iterator[Event]:
                 event = json.loads(line)
                 if isinstance(event, dict) and event.get("event") in names:
                     yield event
+
+
+def read_records(run: RunDir, record: type[EventT]) -> Iterator[EventT]:
+    """Yield the events of a kind as records, oldest first; one with other values than the record's is skipped."""
+    for event in read_events(run, record.name_of_event):
+        with contextlib.suppress(ValidationError):
+            yield record.model_validate(event)
