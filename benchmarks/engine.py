@@ -37,6 +37,7 @@ from webgym_cli.records.trajectory import Generation, Score, Trajectory
 from webgym_cli.rollout.agents import Agent, OracleAgent
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan, write_plan
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir
 
@@ -239,7 +240,9 @@ async def run(job: Job, root: Path) -> dict[str, Any]:
     write_plan(folder, plan)
     async with PacedPool(inner, job.scripts, barrier) as pool:
         clock, meter = Clock(), Meter()
-        rollout = RolloutEngine(plan, folder, settings, agent, pool, clock.sink, queue=queue)
+        rollout = RolloutEngine(
+            plan, folder, settings, LocalRunner(folder, settings, agent, pool), clock.sink, queue=queue
+        )
         async with meter:
             summary = await rollout.execute()
             seconds = time.monotonic() - clock.start

@@ -15,6 +15,7 @@ from tests.rollout.scripted import ScriptedPool, failing
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir
 
@@ -40,7 +41,14 @@ class World:
         inner = ScriptedPool(Environment(steps=99, **{"on_reset": self.note, "on_step": self.note, **hooks}))
         pool = PacedPool(inner, self.scripts, self.barrier)
         actor = ScriptedAgent((160, 210))
-        rollout = RolloutEngine(self.plan, self.run, self.settings, actor, pool, lambda _: None, queue=self.queue)
+        rollout = RolloutEngine(
+            self.plan,
+            self.run,
+            self.settings,
+            LocalRunner(self.run, self.settings, actor, pool),
+            lambda _: None,
+            queue=self.queue,
+        )
         await rollout.execute()
         return {one.seed: len(one.steps) for one in scan_stored(self.run, Split.TRAIN, 0)}
 

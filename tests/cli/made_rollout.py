@@ -39,8 +39,8 @@ def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://w
             trajectory(number, task=episodes[number].task, outcome=UNSOLVED if number % 4 else SOLVED)
         )
     for one in owed[:running]:
-        monitor.begin_episode(one)
-        monitor.record_step(one.episode.id, 3, 20, url)
+        monitor.stages.begin(one)
+        monitor.stages.record_step(one.episode.id, 3, 20, url)
         monitor.time_stage(one.episode.id, EpisodeStage.POLICY).__enter__()
     monitor.set_queue_depth("owed", 548)
     monitor.set_queue_depth("judge", 3)

@@ -1,22 +1,18 @@
-"""What is refused before a rank is made, and the book of who has what."""
+"""What is refused before a Ray actor is made."""
 
 from __future__ import annotations
 
 import builtins
 import importlib
+import pickle
 
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.errors import StoreError, UsageError, VenvError
-from webgym_cli.jobs.ray_cluster import Node, open_cluster
+from webgym_cli.errors import VenvError, StoreError, UsageError
+from webgym_cli.jobs.ray_cluster import Node, as_own_error, open_cluster
 from webgym_cli.jobs.ray_connection import one_line
-from webgym_cli.records.episode import Episode
-from webgym_cli.records.task import Split, Task
-from webgym_cli.rollout.plan import PendingEpisode
-from webgym_cli.rollout.ray.assignments import Ledger
-from webgym_cli.rollout.ray.messages import Fault
-from webgym_cli.rollout.ray.reachability import loopback, require_reachable, seen_from_afar
+from webgym_cli.rollout.ray.reachability import external_url, is_loopback, require_reachable
 
 HERE = "10.0.0.1"
 
@@ -46,13 +42,13 @@ class Nodes:
     ],
 )
 def test_loopback(url, expected):
-    assert loopback(url) is expected
+    assert is_loopback(url) is expected
 
 
 def test_our_server_is_seen_from_afar_where_it_listens_on_all_addresses():
-    assert seen_from_afar("http://127.0.0.1:81/v1", "0.0.0.0", HERE) == "http://10.0.0.1:81/v1"
-    assert seen_from_afar("http://[::1]:81/v1", "::", "fe80::1") == "http://[fe80::1]:81/v1"
-    assert seen_from_afar("http://10.9.9.9:81/v1", "10.9.9.9", HERE) == "http://10.9.9.9:81/v1"
+    assert external_url("http://127.0.0.1:81/v1", "0.0.0.0", HERE) == "http://10.0.0.1:81/v1"
+    assert external_url("http://[::1]:81/v1", "::", "fe80::1") == "http://[fe80::1]:81/v1"
+    assert external_url("http://10.9.9.9:81/v1", "10.9.9.9", HERE) == "http://10.9.9.9:81/v1"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +57,6 @@ def test_our_server_is_seen_from_afar_where_it_listens_on_all_addresses():
         ("vllm", [], "serve.host: 127.0.0.1"),
         ("http://localhost:81/v1", [], "rollout.policy: localhost"),
         ("http://policy/v1, http://127.0.0.1:81/v1", [], "rollout.policy: 127.0.0.1"),
-        ("oracle", ["judge.base_url=http://127.0.0.1:5/v1"], "judge.base_url: 127.0.0.1"),
     ],
 )
 def test_an_address_that_other_machines_would_take_for_their_own_is_refused(policy, overrides, named):
@@ -102,55 +97,11 @@ async def test_an_address_where_nothing_listens_is_named_at_once():
 
 
 def test_an_error_travels():
-    known = Fault.of(StoreError("full", hint="free space")).error("rank 1")
-    assert (type(known), str(known), known.hint) == (StoreError, "rank 1: full", "free space")
+    known = as_own_error(pickle.loads(pickle.dumps(StoreError("full", hint="free space"))))
+    assert (type(known), str(known), known.hint) == (StoreError, "full", "free space")
+    assert str(as_own_error(ZeroDivisionError("by 0"))) == "ZeroDivisionError: by 0"
 
 
 def test_ray_speaks_in_one_line():
     told = "The actor died.\n\tclass_name: Rank\n\tactor_id: 12\nThe node was lost.\n"
     assert one_line(RuntimeError(told)) == "The actor died. The node was lost."
-
-
-def owed(*names, attempt=0):
-    return [
-        PendingEpisode(
-            Episode(id=name, split=Split.TRAIN, iteration=0, task=Task(id=name), seed=1, max_steps=3), attempt
-        )
-        for name in names
-    ]
-
-
-def ids(found):
-    return [item.episode.id for item in found]
-
-
-def never(item):
-    return False
-
-
-def test_each_episode_is_with_one_rank():
-    ledger = Ledger.of(owed("a", "b", "c"))
-    assert ids(ledger.hand_out(0, 2, never)) == ["a", "b"]
-    assert ids(ledger.hand_out(1, 2, never)) == ["c"]
-    assert ledger.finish(1, "a") is None and ledger.finished == 0
-    assert ledger.finish(0, "a") is not None and ledger.finished == 1
-    again = owed("b", attempt=1)[0]
-    assert not ledger.give_back(1, again) and ledger.give_back(0, again)
-    assert list(ledger.waiting) == [again] and not ledger.over
-
-
-def test_what_a_lost_rank_had_comes_first_with_a_number_of_its_own():
-    ledger = Ledger.of(owed("a", "b", "c", "d"))
-    ledger.hand_out(0, 3, never)
-    stored_once = owed("c", attempt=4)[0]
-    assert ledger.reclaim(0, {"a": owed("a")[0], "c": stored_once}) == 2
-    assert [(item.episode.id, item.attempt) for item in ledger.waiting] == [("a", 1), ("c", 4), ("d", 0)]
-    assert (ledger.finished, ledger.reclaim(0, {})) == (1, 0)
-
-
-def test_what_is_skipped_is_finished():
-    ledger = Ledger.of(owed("a", "b"))
-    assert ids(ledger.hand_out(0, 1, lambda item: item.episode.id == "a")) == ["b"]
-    assert (ledger.finished, ledger.over) == (1, False)
-    ledger.finish(0, "b")
-    assert ledger.over

@@ -9,6 +9,7 @@ from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
@@ -47,8 +48,7 @@ class World:
             self.plan(episodes),
             self.run,
             self.settings,
-            agent or ScriptedAgent(),
-            self.pool,
+            LocalRunner(self.run, self.settings, agent or ScriptedAgent(), self.pool),
             sink or self.events.append,
             judge,
         )

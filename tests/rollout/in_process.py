@@ -1,62 +1,83 @@
-"""A cluster without Ray: its ranks are the real ones, in this process; calls can be lost, and nodes can die."""
+"""A cluster without Ray: the real workers in this process; calls can be repeated, nodes can die or hang."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from functools import partial
+from contextvars import ContextVar
 
 from tests.rollout.scripted import CALL, Script, ScriptedAgent, ScriptedPool
-from webgym_cli.jobs.ray_cluster import ActorLostError, Node
-from webgym_cli.rollout.resources import RolloutResources
+from webgym_cli.jobs.ray_cluster import ActorLostError, Node, as_own_error
+from webgym_cli.rollout.runner import LocalRunner
+
+NODE: ContextVar[str] = ContextVar("node")
 
 
 class InProcessCluster:
-    """Nodes n0, n1, ...; every call is made twice when `stutters`, the first answer being lost."""
+    """Nodes n0, n1, ...; every episode's call is made twice when `stutters`, the first answer being lost."""
 
     here = "10.0.0.1"
 
     def __init__(self, count, *, stutters=False):
         self.known = [Node(f"n{number}", self.here, f"host{number}") for number in range(count)]
         self.stutters = stutters
-        self.ranks = {}
-        """Ranks by the name of their node."""
-        self.dead = set()
+        self.workers = {}
+        """Workers by the name of their node."""
+        self.dead = {}
+        """Set, by the name of their node, for those that died."""
+        self.hanging = set()
         self.killed = []
 
     def nodes(self, cpus):
         return [node for node in self.known if node.id not in self.dead]
 
-    def hire(self, kind, node, *, cpus):
-        self.ranks[node.id] = rank = kind()
-        rank.node = node.id
-        return rank
+    def create_actor(self, kind, node, *, cpus):
+        self.workers[node.id] = worker = kind()
+        worker.node = node.id
+        return worker
 
-    async def ask(self, method, *arguments, seconds):
+    def die(self, node):
+        self.dead[node] = True
+
+    async def call(self, method, *arguments, seconds=None):
         node = method.__self__.node
-        if method.__name__ == "begin":
-            arguments = (partial(arguments[0], node=node), *arguments[1:])
-        for _ in range(1 + (self.stutters and method.__name__ == "exchange")):
-            answer = await method(*arguments)
+        NODE.set(node)
+        work = asyncio.ensure_future(self._call(method, arguments))
+        try:
+            async with asyncio.timeout(seconds):
+                while not work.done() or node in self.hanging:
+                    if node in self.dead:
+                        raise ActorLostError("its node died")
+                    await asyncio.sleep(0.01)
+        except TimeoutError as error:
+            raise ActorLostError(f"no answer for {seconds:g} s") from error
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
         if node in self.dead:
             raise ActorLostError("its node died")
+        if error := work.exception():
+            raise as_own_error(error)
+        return work.result()
+
+    async def _call(self, method, arguments):
+        for _ in range(1 + (self.stutters and method.__name__ == "run_episode")):
+            answer = await method(*arguments)
         return answer
 
     async def kill(self, handle):
         self.killed.append(handle.node)
 
     async def bury(self):
-        """End the engines of dead nodes, which here could not be killed: they write late, as zombies would."""
-        for rank in self.ranks.values():
-            if rank._lease:
-                rank._lease.cancel()
-            if rank._work and not rank._work.done():
-                rank._work.cancel()
-                await asyncio.wait((rank._work,))
+        """Close the workers of dead nodes, which here could not be killed."""
+        for worker in self.workers.values():
+            if worker._runner:
+                worker._runner.stop()
+            await worker.close()
 
 
 class Parting:
-    """Opens scripted parts, a pool a node."""
+    """Opens scripted runners, a pool a node."""
 
     def __init__(self, *, judge=None, broken=None, reply=CALL, **script):
         self.script = script
@@ -67,15 +88,12 @@ class Parting:
         """By the id of the node."""
 
     @asynccontextmanager
-    async def open(self, run, settings, acting, environment, node=""):
-        if not environment:
-            yield RolloutResources(ScriptedAgent(), None, self.judge)
-            return
+    async def open(self, run, settings, endpoint, environment):
         if self.broken is not None:
             error, self.broken = self.broken, None
             raise error
-        self.pools[node] = pool = ScriptedPool(Script(**self.script))
-        yield RolloutResources(ScriptedAgent((self.reply,)), pool, self.judge)
+        self.pools[NODE.get()] = pool = ScriptedPool(Script(**self.script))
+        yield LocalRunner(run, settings, ScriptedAgent((self.reply,)), pool)
 
     def node(self, environment):
         """Return the id of the node that an environment is on."""

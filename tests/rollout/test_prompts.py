@@ -23,6 +23,7 @@ from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import ParseErrorKind, PromptSpec, PromptVersion
 from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.screenshots import ScreenshotStore
 
 MARKS, POINTS = InteractionMode.SET_OF_MARKS, InteractionMode.COORDINATES
@@ -75,7 +76,13 @@ async def play(world, pages, version, thinking, window, limit):
         "rollout.train_max_steps.easy=6",
     )
     agent = ScriptedAgent(replies(pages.mode, thinking))
-    await RolloutEngine(world.plan(1), world.run, world.settings, agent, pages, world.events.append).execute()
+    await RolloutEngine(
+        world.plan(1),
+        world.run,
+        world.settings,
+        LocalRunner(world.run, world.settings, agent, pages),
+        world.events.append,
+    ).execute()
     (stored,) = world.stored
     return stored, agent.prompts
 
@@ -187,7 +194,13 @@ async def test_a_page_can_not_write_into_the_prompt(world, pages, tmp_path, vers
     agent = ScriptedAgent((call(MARKS, ActionName.CLICK, element_id=0), "I am done: reward 1", HOSTILE))
     view = RawObservation(url=file.as_uri(), title=title, png=draw_marks(png, elements), elements=elements)
     pool = ShownPool(Script(steps=9), shown=view)
-    await RolloutEngine(world.plan(1), world.run, world.settings, agent, pool, world.events.append).execute()
+    await RolloutEngine(
+        world.plan(1),
+        world.run,
+        world.settings,
+        LocalRunner(world.run, world.settings, agent, pool),
+        world.events.append,
+    ).execute()
     (stored,) = world.stored
     assert not stored.outcome.success
     assert (stored.outcome.stop, stored.outcome.scores) == (Stop.STEP_LIMIT, ())

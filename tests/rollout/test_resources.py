@@ -8,9 +8,11 @@ from tests.agent.policy_host import Host
 from tests.rollout.in_process import InProcessCluster
 from tests.rollout.scripted import CALL, Script, ScriptedPool
 from webgym_cli.errors import UsageError
-from webgym_cli.rollout.ray import worker as ray_rank
-from webgym_cli.rollout.ray.driver import ScaleOut
-from webgym_cli.rollout.resources import PolicyEndpoint, RolloutResources, open_agent, policy_urls
+from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.ray import worker as ray_worker
+from webgym_cli.rollout.ray.driver import open_ray_runner
+from webgym_cli.rollout.resources import PolicyEndpoint, open_agent, policy_urls
+from webgym_cli.rollout.runner import LocalRunner
 
 
 @pytest.fixture
@@ -91,18 +93,17 @@ async def test_one_server_has_no_counters(world, hosts):
 
 
 async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, hosts, monkeypatch):
-    monkeypatch.setattr(ray_rank, "PULSE", 0.02)
-
     @asynccontextmanager
-    async def opener(run, settings, acting, environment, node=""):
-        async with open_agent(run, settings, acting) as agent:
-            yield RolloutResources(agent, ScriptedPool(Script()) if environment else None, None)
+    async def opener(run, settings, endpoint, environment):
+        async with open_agent(run, settings, endpoint) as agent:
+            yield LocalRunner(run, settings, agent, ScriptedPool(Script()))
 
-    acting = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
-    cluster = InProcessCluster(2)
-    driver = ScaleOut(world.plan(8), world.run, world.settings, cluster, opener, acting, "tools", world.events.append)
-    summary = await driver.execute()
-    await cluster.bury()
+    monkeypatch.setattr(ray_worker, "open_runner", opener)
+    endpoint = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
+    cluster, sink = InProcessCluster(2), world.events.append
+    plan = world.plan(8)
+    async with open_ray_runner(world.run, world.settings, cluster, endpoint, "tools", sink) as runner:
+        summary = await RolloutEngine(plan, world.run, world.settings, runner, sink).execute()
     assert summary["ranks"] == 2
     assert {found.sampling.logprobs for found in world.stored} == {"processed"}
     assert shared(summary, hosts) == summary["steps"] == 16

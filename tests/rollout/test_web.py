@@ -30,6 +30,7 @@ from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir, now
@@ -92,7 +93,9 @@ class Engine:
         plan = plan_rollout(self.run, loaded, Split.TRAIN, 0, len(tasks), blocked=blocked)
         write_plan(self.run, plan)
         pool = _Named(self.web.pool)
-        return await RolloutEngine(plan, self.run, loaded, player, pool, self.events.append, judge).execute()
+        return await RolloutEngine(
+            plan, self.run, loaded, LocalRunner(self.run, loaded, player, pool), self.events.append, judge
+        ).execute()
 
     @property
     def stored(self) -> dict[str, object]:

@@ -25,6 +25,7 @@ from webgym_cli.records.webrl import WebRLAction, WebRLActionName
 from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
@@ -48,7 +49,9 @@ class Engine:
         plan = plan_rollout(self.run, loaded, Split.TRAIN, 0, episodes)
         write_plan(self.run, plan)
         async with make_pool(loaded, "webarena") as pool:
-            await RolloutEngine(plan, self.run, loaded, agent, pool, self.events.append).execute()
+            await RolloutEngine(
+                plan, self.run, loaded, LocalRunner(self.run, loaded, agent, pool), self.events.append
+            ).execute()
         return self.stored
 
     @property

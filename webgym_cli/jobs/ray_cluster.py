@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import os
 import signal
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.rollout import RolloutSettings
-from webgym_cli.errors import UsageError, VenvError
+from webgym_cli.errors import VenvError, UsageError, WebGymError
 from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
 
 _ASK_AGAIN = 0.5
@@ -63,7 +64,7 @@ class RayCluster:
             for node in usable
         ]
 
-    def hire(self, kind: type, node: Node, *, cpus: float, gpus: float = 0.0) -> Any:
+    def create_actor(self, kind: type, node: Node, *, cpus: float, gpus: float = 0.0) -> Any:
         """Return the handle of a new actor of this class that will be made on just this node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -79,17 +80,19 @@ class RayCluster:
             .remote()
         )
 
-    async def ask(self, method: Any, *arguments: Any, seconds: float) -> Any:
-        """Call an actor's method, again while Ray can't reach it for a moment. Raises `ActorLostError`.
+    async def call(self, method: Any, *arguments: Any, seconds: float | None = None) -> Any:
+        """Await an actor's method. Raises `ActorLostError`, and what the method raises as `WebGymError`.
 
-        A call may reach the actor more than once.
+        `seconds`: deadline. A call is repeated while Ray can't reach the actor, so it may run more than once.
         """
         errors = self._ray.exceptions
-        end = time.monotonic() + seconds
+        end = time.monotonic() + (math.inf if seconds is None else seconds)
         while True:
             try:
-                async with asyncio.timeout(max(0.0, end - time.monotonic())):
+                async with asyncio.timeout(None if seconds is None else max(0.0, end - time.monotonic())):
                     return await method.remote(*arguments)
+            except errors.RayTaskError as error:
+                raise as_own_error(error.cause) from error
             except errors.ActorUnavailableError:
                 await asyncio.sleep(_ASK_AGAIN)
             except errors.RayError as error:
@@ -100,6 +103,11 @@ class RayCluster:
     async def kill(self, handle: Any) -> None:
         """End an actor's process, whatever it does."""
         await asyncio.to_thread(self._ray.kill, handle, no_restart=True)
+
+
+def as_own_error(error: BaseException) -> WebGymError:
+    """Return an actor's exception as one of ours, without Ray's traceback text."""
+    return error if isinstance(error, WebGymError) else WebGymError(f"{type(error).__name__}: {error}")
 
 
 @asynccontextmanager

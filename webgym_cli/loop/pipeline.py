@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.loop import preparation
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
-    open_resources,
+    require_one_environment,
+    open_judge,
     plan_current_rollout,
     plan_in_words,
     require_one_environment,
@@ -31,6 +33,7 @@ from webgym_cli.rewards.judge.scripted import judge_settings
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, policy_urls
+from webgym_cli.rollout.runner import EpisodeRunner, open_runner
 from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link
@@ -77,15 +80,20 @@ class Pipeline:
             await self.tracker.close(in_time=kind is None or issubclass(kind, Exception))
 
     async def rollout(self, split: Split, policy: str, episodes: int | None = None) -> Event:
-        """Collect what the current iteration owes and return the summary."""
-        plan = plan_current_rollout(self.run, self.settings, split, policy, episodes)
+        """Run the pending episodes of the current iteration and return the summary."""
+        return await self.execute_rollout(plan_current_rollout(self.run, self.settings, split, policy, episodes))
+
+    async def execute_rollout(self, plan: RolloutPlan) -> Event:
+        """Run the pending episodes of a plan and return the summary."""
+        split, policy = plan.split, plan.policy
         write_plan(self.run, plan)
         self._announce(plan)
         await enter_sites(plan, self.settings, self.sink)
         # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
         acting = policy if plan.owed else ORACLE
-        scale_out = plan.owed and self.settings.rollout.executor == "ray"
-        summary = await (self._roll_out_on_ray(plan, acting) if scale_out else self._roll_out(plan, acting))
+        async with self._open_runner(plan, acting) as runner, open_judge(self.run, self.settings) as judge:
+            engine = RolloutEngine(plan, self.run, self.settings, runner, self.sink, judge)
+            summary = await engine.execute(self._watch(acting), self._unjudged(plan) if judge else ())
         message = summary_in_words(summary)
         if split is Split.TRAIN:
             self.record(summary, message)
@@ -133,28 +141,28 @@ class Pipeline:
         self.sink({**event, "message": message} if message else event)
         self.tracker.note()
 
-    async def _roll_out(self, plan: RolloutPlan, policy: str) -> Event:
-        """Run what is owed in this process."""
-        acting = await self._acting(policy)
-        async with open_resources(self.run, self.settings, acting, require_one_environment(plan)) as parts:
-            rollout = RolloutEngine(plan, self.run, self.settings, parts.agent, parts.pool, self.sink, parts.judge)
-            return await rollout.execute(self._watch(policy), self._unjudged(plan) if parts.judge else ())
-
-    async def _roll_out_on_ray(self, plan: RolloutPlan, policy: str) -> Event:
-        """Run what is owed on the nodes of a Ray cluster."""
+    @asynccontextmanager
+    async def _open_runner(self, plan: RolloutPlan, policy: str) -> AsyncIterator[EpisodeRunner]:
+        """Yield what runs the episodes: this process, or the nodes of a Ray cluster."""
+        environment = require_one_environment(plan)
+        if not plan.owed or self.settings.rollout.executor != "ray":
+            acting = await self._acting(policy)
+            async with open_runner(self.run, self.settings, acting, environment) as local:
+                yield local
+            return
         from webgym_cli.jobs.ray_cluster import open_cluster
-        from webgym_cli.rollout.ray.driver import ScaleOut
-        from webgym_cli.rollout.ray.reachability import require_reachable, seen_from_afar
+        from webgym_cli.rollout.ray.driver import open_ray_runner
+        from webgym_cli.rollout.ray.reachability import external_url, require_reachable
 
         async with open_cluster(self.settings.rollout) as cluster:
             require_reachable(cluster, self.settings, policy)
             acting = await self._acting(policy)
             if policy == VLLM:
-                urls = tuple(seen_from_afar(url, self.settings.serve.host, cluster.here) for url in acting.base_urls)
+                urls = tuple(external_url(url, self.settings.serve.host, cluster.here) for url in acting.base_urls)
                 acting = acting.model_copy(update={"base_urls": urls})
-            environment = require_one_environment(plan)
-            rollout = ScaleOut(plan, self.run, self.settings, cluster, open_resources, acting, environment, self.sink)
-            return await rollout.execute(self._watch(policy), self._unjudged(plan))
+            remote = open_ray_runner(self.run, self.settings, cluster, acting, environment, self.sink)
+            async with remote as runner:
+                yield runner
 
     async def _acting(self, policy: str) -> PolicyEndpoint:
         """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""

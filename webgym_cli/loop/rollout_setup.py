@@ -19,10 +19,6 @@ from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
 from webgym_cli.rollout.resources import (
     ORACLE,
     VLLM,
-    PolicyEndpoint,
-    RolloutResources,
-    open_agent,
-    open_pool,
     policy_urls,
 )
 from webgym_cli.store.blocklist import Blocklist
@@ -83,20 +79,8 @@ def require_one_environment(plan: RolloutPlan) -> str:
 
 
 @asynccontextmanager
-async def open_resources(
-    run: RunDir, settings: Settings, acting: PolicyEndpoint, environment: str
-) -> AsyncIterator[RolloutResources]:
-    """Open what one engine works with; in this process, or in a rank's on another node."""
-    async with (
-        open_agent(run, settings, acting) as agent,
-        open_pool(settings, environment) as pool,
-        _open_judge(run, settings) as judge,
-    ):
-        yield RolloutResources(agent, pool, judge)
-
-
-@asynccontextmanager
-async def _open_judge(run: RunDir, settings: Settings) -> AsyncIterator[TrajectoryJudge | None]:
+async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[TrajectoryJudge | None]:
+    """Yield the function that judges trajectories; None where `judge.base_url` is empty."""
     if not settings.judge.base_url:
         yield None
         return

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections.abc import Awaitable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.webarena.site_scheduler import exclusive_sites
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
@@ -20,18 +17,15 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
-from webgym_cli.rollout.agents import Agent, servers_of
-from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
-from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
 from webgym_cli.rollout.monitoring.heartbeat import Heartbeat
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor, tally
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, LocalQueue
+from webgym_cli.rollout.runner import EpisodeRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, scan
-from webgym_cli.store.run import RunDir, now
-from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.site import site_of
 
 WATCH_GRACE = 3.0
@@ -45,23 +39,19 @@ class RolloutEngine:
     plan: RolloutPlan
     run: RunDir
     settings: Settings
-    agent: Agent
-    pool: EnvironmentPool | None
-    """Creates the environments; None: no episode is to run."""
+    runner: EpisodeRunner
+    """Runs the attempts, here or on other nodes."""
     sink: EventSink
     judge: TrajectoryJudge | None = None
     """Gives the rewards that the environment can't give; None: they stay unknown."""
-    rank: int = 0
-    """Names the part files that this engine writes."""
     queue: EpisodeQueue | None = None
     """Source of the episodes; None: all that the plan owes."""
     monitor: Monitor = field(init=False)
     _queue: EpisodeQueue = field(init=False)
-    _concurrency: int = field(init=False)
-    _memory: MemoryLimiter = field(init=False)
     _blocklist: Blocklist = field(init=False)
     _judge_queue: JudgeQueue | None = field(init=False)
-    _running: set[asyncio.Task[Any]] = field(default_factory=set)
+    _group: asyncio.TaskGroup | None = None
+    _loops: set[asyncio.Task[None]] = field(default_factory=set)
     _consecutive_failures: int = 0
     _retried: set[str] = field(default_factory=set)
     _watched: bool = False
@@ -71,14 +61,18 @@ class RolloutEngine:
 
     def __post_init__(self) -> None:
         """Create queue, monitor and limits."""
-        self._concurrency = default_concurrency(self.settings.rollout)
-        self.monitor = Monitor(self.plan, self._concurrency, self.rank, servers=servers_of(self.agent))
-        self._queue = self.queue or LocalQueue(self.plan.owed, partial(exclusive_sites, self.settings))
-        self._memory = MemoryLimiter(self.settings.browser.memory_reserve_mb)
-        self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
-        self._judge_queue = (
-            JudgeQueue(self.judge, self.run, self.monitor, self.rank, self._on_judged) if self.judge else None
+        runner = self.runner
+        self.monitor = Monitor(
+            self.plan,
+            runner.slots,
+            servers=runner.servers,
+            worker_timings=runner.worker_timings,
+            timer=runner.stages,
         )
+        runner.on_slots_added = self._add_slots
+        self._queue = self.queue or LocalQueue(self.plan.owed, partial(exclusive_sites, self.settings))
+        self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
+        self._judge_queue = JudgeQueue(self.judge, self.run, self.monitor, self._on_judged) if self.judge else None
 
     async def execute(
         self, watch: Awaitable[None] | None = None, unjudged: Iterable[Trajectory] = ()
@@ -88,11 +82,11 @@ class RolloutEngine:
         `watch` raises when a shared resource (the policy server) has died, which ends the rollout. `unjudged`:
         stored trajectories that still need a judgement. Raises `WebGymError` when nothing could be collected.
         """
-        await self.collect(watch, unjudged)
-        return summarize(self.run, self.plan, self.agent.name, self.monitor, self.judge_down)
+        await self._run_all(watch, unjudged)
+        summary = summarize(self.run, self.plan, self.runner.name, self.monitor, self.judge_down)
+        return {**summary, **self.runner.facts()}
 
-    async def collect(self, watch: Awaitable[None] | None = None, unjudged: Iterable[Trajectory] = ()) -> None:
-        """Run all episodes of the queue, as `execute` does, without a summary."""
+    async def _run_all(self, watch: Awaitable[None] | None, unjudged: Iterable[Trajectory]) -> None:
         self._watched = watch is not None
         heartbeat = Heartbeat(self.run, self.monitor, self.sink)
         try:
@@ -103,8 +97,10 @@ class RolloutEngine:
                         background.append(group.create_task(_watch(watch)))
                     if self.settings.rollout.completion_threshold < 1:
                         background.append(group.create_task(self._stop_early_after_threshold()))
-                    workers = self._concurrency if self.queue else min(self._concurrency, max(1, len(self.plan.owed)))
-                    await asyncio.gather(*(group.create_task(self._work_through_queue()) for _ in range(workers)))
+                    self._group = group
+                    self._start_loops(self.monitor.slots)
+                    while running := [loop for loop in self._loops if not loop.done()]:
+                        await asyncio.wait(running)
                     if self._judge_queue:
                         await self._judge_queue.drain()
                     for task in background:
@@ -119,6 +115,15 @@ class RolloutEngine:
             self._judge_queue.put(trajectory)
         return [group.create_task(self._judge_queue.work()) for _ in range(self.settings.judge.concurrency)]
 
+    def _add_slots(self, count: int) -> None:
+        self.monitor.slots += count
+        self._start_loops(count)
+
+    def _start_loops(self, count: int) -> None:
+        if self._group is not None:
+            count = count if self.queue else min(count, max(1, len(self.plan.owed)))
+            self._loops |= {self._group.create_task(self._work_through_queue()) for _ in range(count)}
+
     async def _work_through_queue(self) -> None:
         while not self._stopping.is_set() and (owed := await self._queue.take()):
             self.monitor.set_queue_depth("owed", self._queue.depth())
@@ -126,7 +131,8 @@ class RolloutEngine:
                 self.monitor.record_skipped(owed, f"{site} is on the blocklist")
                 await self._finish(owed)
                 continue
-            trajectory = await self._run_when_memory_allows(owed)
+            # A task of its own: the runner cancels it alone when the rollout stops early.
+            trajectory = await asyncio.create_task(self._run_attempt(owed))
             if trajectory is None:
                 return
             if self._too_many_failures(trajectory, again=owed.episode.id in self._retried):
@@ -152,56 +158,20 @@ class RolloutEngine:
         if self._done >= math.ceil(self.settings.rollout.completion_threshold * len(self.plan.owed)):
             self._threshold.set()
 
-    async def _run_when_memory_allows(self, owed: PendingEpisode) -> Trajectory | None:
-        """Run an episode once memory allows; None when the rollout was stopped early before that."""
-        with self.monitor.time_stage(owed.episode.id, EpisodeStage.ADMISSION):
-            await self._memory.enter()
-        try:
-            return await asyncio.create_task(self._run_attempt(owed))
-        finally:
-            self._memory.leave()
-
     async def _run_attempt(self, owed: PendingEpisode) -> Trajectory | None:
-        if self.pool is None:
-            raise RuntimeError("an episode without environments")
-        if self._stopping.is_set():
+        """Run one attempt and store its trajectory; None when the rollout was stopped before it began."""
+        if self._stopping.is_set() or (trajectory := await self.runner.run(owed)) is None:
             return None
-        self.monitor.begin_episode(owed)
-        environment = self.pool.new()
-        store = ScreenshotStore(self.run.screenshots)
-        episode = EpisodeRun(owed, self.agent, environment, store, self.settings, self.monitor)
-        started_at, start = now(), time.monotonic()
-        try:
-            with self._cancellable():
-                trajectory = await episode.run()
-        except asyncio.CancelledError:
-            trajectory = episode.cancelled(started_at, time.monotonic() - start)
-            self._store(trajectory)
-            if not self._stopping.is_set():
-                raise
+        self._store(trajectory)
+        if trajectory.outcome.failure is FailureKind.CANCELLED:
+            if not self._stopping.is_set():  # the command was interrupted: only the storing was still to do
+                raise asyncio.CancelledError
             self.monitor.record_stopped_early(trajectory)
-        else:
-            self._store(trajectory)
-        finally:
-            await environment.close()
         return trajectory
-
-    @contextmanager
-    def _cancellable(self) -> Iterator[None]:
-        """Allow `stop_early` to cancel the current task, but only inside this block."""
-        # Not while the trajectory is stored and the browser closed: those must complete.
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("an episode outside of a task")
-        self._running.add(task)
-        try:
-            yield
-        finally:
-            self._running.discard(task)
 
     def _store(self, trajectory: Trajectory) -> None:
         with self.monitor.time_stage(trajectory.episode, EpisodeStage.STORE):
-            append(self.run, trajectory, self.rank)
+            append(self.run, trajectory)
         self.sink(self.monitor.record_stored(trajectory))
         if trajectory.outcome.failure is FailureKind.SITE_BLOCKED:
             self._block_site(trajectory)
@@ -231,8 +201,7 @@ class RolloutEngine:
         """Stop now: running episodes are stored as cancelled, waiting ones stay owed."""
         self._stopping.set()
         self._queue.end()
-        for episode in tuple(self._running):
-            episode.cancel()
+        self.runner.stop()
 
     def _too_many_failures(self, trajectory: Trajectory, *, again: bool) -> bool:
         """Count consecutive failures and return whether the limit is reached."""
@@ -242,7 +211,7 @@ class RolloutEngine:
         if failure is not None and not failure.retryable:
             return False
         self._consecutive_failures = self._consecutive_failures + (not again) if failure else 0
-        return self._consecutive_failures >= max(MAX_CONSECUTIVE_FAILURES, self._concurrency)
+        return self._consecutive_failures >= max(MAX_CONSECUTIVE_FAILURES, self.monitor.slots)
 
     def _failure_error(self, last: Outcome) -> WebGymError:
         return WebGymError(

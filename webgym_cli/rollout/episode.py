@@ -31,7 +31,7 @@ from webgym_cli.records.trajectory import (
 )
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.rollout.agents import Agent
-from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -46,7 +46,7 @@ class EpisodeRun:
     environment: Environment
     screenshots: ScreenshotStore
     settings: Settings
-    monitor: Monitor
+    timer: StageTimer
     instruction: str = ""
     steps: list[Step] = field(default_factory=list)
     task: Task = field(init=False)
@@ -123,7 +123,7 @@ class EpisodeRun:
         self.task = self.environment.resolve_task(episode.task)
         for number in range(1, episode.max_steps + 1):
             action, step = await self._decide(view)
-            self.monitor.record_step(episode.id, number, episode.max_steps, view.url)
+            self.timer.record_step(episode.id, number, episode.max_steps, view.url)
             if action is None:
                 self._append_step(step, view, view, 0.0)
                 view = replace(view, results=())
@@ -199,7 +199,7 @@ class EpisodeRun:
         self.steps.append(step.model_copy(update={"page_changed": changed, "environment_seconds": round(seconds, 4)}))
 
     def _stage(self, stage: EpisodeStage) -> AbstractContextManager[None]:
-        return self.monitor.time_stage(self.owed.episode.id, stage)
+        return self.timer.time(self.owed.episode.id, stage)
 
     def _outcome(self, stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
         """Return the outcome of an episode that worked; its reward is not known where a judge gives it.

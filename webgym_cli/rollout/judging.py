@@ -27,7 +27,6 @@ class JudgeQueue:
     judge: TrajectoryJudge
     run: RunDir
     monitor: Monitor
-    rank: int
     on_judged: Callable[[Trajectory, Judgement], None]
     """Called with each judged trajectory once its judgement is stored."""
     down: str = ""
@@ -63,7 +62,7 @@ class JudgeQueue:
     async def _judge(self, trajectory: Trajectory) -> None:
         with self.monitor.time_stage(trajectory.episode, EpisodeStage.JUDGE):
             judgement = await self.judge(trajectory)
-        append_judgement(self.run, trajectory.split, trajectory.iteration, judgement, self.rank)
+        append_judgement(self.run, trajectory.split, trajectory.iteration, judgement)
         self.on_judged(with_verdict(trajectory, judgement), judgement)
         silent = judgement.failure is FailureKind.JUDGE_FAILED and judgement.unavailable
         self._consecutive_failures = self._consecutive_failures + 1 if silent else 0

@@ -1,11 +1,10 @@
-"""Resources of a rollout engine: agent, environment pool, judge. Opened in this process or in a Ray worker."""
+"""Resources of a rollout: agent and environment pool. Opened in this process or in a Ray worker."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,7 +15,6 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Logprobs
 from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
-from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -40,21 +38,6 @@ class PolicyEndpoint(Record):
     """Stands in the trajectories as `policy`."""
     logprobs: Logprobs | None = None
     """What the servers' log-probabilities are of; None: the servers are not ours, so it is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutResources:
-    """The opened resources of one engine."""
-
-    agent: Agent
-    pool: EnvironmentPool | None
-    """None: there is nothing to run."""
-    judge: TrajectoryJudge | None
-    """None: the settings name no judge."""
-
-
-ResourceFactory = Callable[[RunDir, Settings, PolicyEndpoint, str], AbstractAsyncContextManager[RolloutResources]]
-"""Opens an engine's resources, given the environment's name (empty: no pool); a context manager that closes them."""
 
 
 def policy_urls(policy: str) -> tuple[str, ...]:

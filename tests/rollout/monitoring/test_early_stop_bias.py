@@ -95,11 +95,11 @@ async def test_what_is_skipped_does_not_hold_the_round(world, stuck):
     async def roll():
         from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
         from webgym_cli.rollout.engine import RolloutEngine
+        from webgym_cli.rollout.runner import LocalRunner
 
         pool = ScriptedPool(Script(on_step=stuck.hold(2), steps=4))
-        return await RolloutEngine(
-            plan, world.run, world.settings, ScriptedAgent(), pool, world.events.append
-        ).execute()
+        runner = LocalRunner(world.run, world.settings, ScriptedAgent(), pool)
+        return await RolloutEngine(plan, world.run, world.settings, runner, world.events.append).execute()
 
     summary = await asyncio.wait_for(roll(), 30)
     assert (summary["episodes"], summary["skipped"], summary["cut"]) == (4, 2, 2)

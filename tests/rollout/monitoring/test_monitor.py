@@ -133,13 +133,13 @@ def test_a_rate_speaks_of_the_last_minute():
 
 
 def test_a_stage_is_timed_and_shown(monitor, clock):
-    monitor.begin_episode(owed(1, attempt=2))
+    monitor.stages.begin(owed(1, attempt=2))
     clock.seconds += 1
     with monitor.time_stage("train-0000-00001", EpisodeStage.POLICY):
         clock.seconds += 2
         (episode,) = monitor.snapshot()["episodes"]
         assert monitor.snapshot()["stages"]["policy"]["now"] == 1
-    monitor.record_step("train-0000-00001", 1, 10, "https://www.a.com/b")
+    monitor.stages.record_step("train-0000-00001", 1, 10, "https://www.a.com/b")
     assert (episode["stage"], episode["stage_seconds"], episode["age"]) == ("policy", 2.0, 3.0)
     (after,) = monitor.snapshot()["episodes"]
     assert after["id"] == "train-0000-00001.2"
@@ -151,7 +151,7 @@ def test_a_stage_is_timed_and_shown(monitor, clock):
 
 
 def test_a_stage_within_another_ends_in_it(monitor, clock):
-    monitor.begin_episode(owed(1))
+    monitor.stages.begin(owed(1))
     with monitor.time_stage("train-0000-00001", EpisodeStage.ACT):
         clock.seconds += 1
         with monitor.time_stage("train-0000-00001", EpisodeStage.STORE):
@@ -168,7 +168,7 @@ async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
             entered.set()
             await asyncio.Event().wait()
 
-    monitor.begin_episode(owed(1))
+    monitor.stages.begin(owed(1))
     entered = asyncio.Event()
     task = asyncio.create_task(work())
     await entered.wait()
@@ -185,7 +185,7 @@ async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
 def test_an_episode_without_a_slot_is_timed_all_the_same(monitor, clock):
     with monitor.time_stage("train-0000-00009", EpisodeStage.JUDGE):
         clock.seconds += 1
-    monitor.record_step("train-0000-00009", 1, 10, "https://a.com")
+    monitor.stages.record_step("train-0000-00009", 1, 10, "https://a.com")
     assert monitor.snapshot()["stages"]["judge"]["count"] == 1
     assert monitor.snapshot()["episodes"] == []
 
@@ -194,23 +194,23 @@ def test_the_oldest_episodes_are_told_first_and_not_all(clock):
     monitor = Monitor(planned_rollout(), 200, clock=clock)
     for number in range(RUNNING + 5):
         clock.seconds += 1
-        monitor.begin_episode(owed(number))
+        monitor.stages.begin(owed(number))
     snapshot = monitor.snapshot()
     assert snapshot["running"] == RUNNING + 5
     assert [episode["id"][-3:] for episode in snapshot["episodes"]] == [f"{number:03}" for number in range(RUNNING)]
 
 
 def test_steps_a_second_count_each_step_once(monitor, clock):
-    monitor.begin_episode(owed(1))
+    monitor.stages.begin(owed(1))
     for step in (1, 2, 2, 3):
-        monitor.record_step("train-0000-00001", step, 10, "https://a.com")
+        monitor.stages.record_step("train-0000-00001", step, 10, "https://a.com")
     clock.seconds += 10
     assert monitor.snapshot()["steps_per_second"] == 0.3
 
 
 def test_an_address_that_can_not_be_written_is_mended(monitor):
-    monitor.begin_episode(owed(1))
-    monitor.record_step("train-0000-00001", 1, 10, "https://a.com/\udcff" + "x" * 1000)
+    monitor.stages.begin(owed(1))
+    monitor.stages.record_step("train-0000-00001", 1, 10, "https://a.com/\udcff" + "x" * 1000)
     (episode,) = monitor.snapshot()["episodes"]
     assert json.dumps(episode, ensure_ascii=False).encode()
     assert episode["url"].startswith("https://a.com/?xxx")
@@ -222,7 +222,7 @@ def test_an_address_that_can_not_be_written_is_mended(monitor):
 
 def test_outcomes_are_counted(monitor, clock):
     for number in range(4):
-        monitor.begin_episode(owed(number))
+        monitor.stages.begin(owed(number))
     monitor.record_stored(made(0))
     monitor.record_stored(made(1, UNSOLVED))
     monitor.record_stored(made(2, CRASHED, site="b.co.uk"))
@@ -348,7 +348,7 @@ def test_when_all_were_cut_the_words_say_so():
 def test_ranks_add_up(clock):
     ranks = [Monitor(planned_rollout(numbers=range(rank, 8, 2)), 4, rank, clock) for rank in (0, 1)]
     for rank, monitor in enumerate(ranks):
-        monitor.begin_episode(owed(6 + rank))
+        monitor.stages.begin(owed(6 + rank))
         monitor.set_queue_depth("owed", 3 + rank)
         monitor.record_stored(made(rank))
         monitor.record_stored(made(2 + rank, CRASHED, site="b.com"))
@@ -379,7 +379,7 @@ def test_the_counters_of_servers_add_up_and_end(clock):
 
 
 def test_one_rank_merged_is_itself(monitor, clock):
-    monitor.begin_episode(owed(0))
+    monitor.stages.begin(owed(0))
     monitor.record_stored(made(1))
     monitor.set_queue_depth("judge", 2)
     with monitor.time_stage("train-0000-00000", EpisodeStage.OBSERVE):
@@ -388,7 +388,7 @@ def test_one_rank_merged_is_itself(monitor, clock):
 
 
 def test_after_the_end_nothing_runs(monitor, clock):
-    monitor.begin_episode(owed(0))
+    monitor.stages.begin(owed(0))
     monitor.record_stored(made(1, steps=30))
     monitor.set_queue_depth("owed", 2)
     clock.seconds += 10
@@ -415,7 +415,7 @@ def test_a_snapshot_can_be_taken_by_another_thread(clock):
         looking = threads.submit(look)
         try:
             for number in range(3000):
-                monitor.begin_episode(owed(number))
+                monitor.stages.begin(owed(number))
                 with monitor.time_stage(f"train-0000-{number:05d}", EpisodeStage.ACT):
                     clock.seconds += 1.01**number % 1000
                 monitor.record_stored(made(number, CRASHED, steps=0, site=f"s{number}.com"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 
 import pytest
@@ -12,13 +11,11 @@ from tests.rollout.in_process import InProcessCluster, Parting
 from tests.rollout.scripted import failing
 from webgym_cli.errors import BoundaryError, JobError, StoreError, UsageError, VenvError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.judgement import Judgement
-from webgym_cli.records.task import Split
-from webgym_cli.rollout.ray import driver as scale_out
-from webgym_cli.rollout.ray import worker as ray_rank
-from webgym_cli.rollout.ray.driver import ScaleOut
+from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.ray import driver as ray_driver
+from webgym_cli.rollout.ray import worker as ray_worker
+from webgym_cli.rollout.ray.driver import open_ray_runner
 from webgym_cli.rollout.resources import PolicyEndpoint
-from webgym_cli.store.run import now
 from webgym_cli.store.status import read_status
 
 ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", "text": "42"}}</tool_call>'
@@ -36,17 +33,11 @@ class Scaled:
         world = self.world
         if script:
             self.parting = Parting(**script)
-        driver = ScaleOut(
-            world.plan(episodes),
-            world.run,
-            world.settings,
-            self.cluster,
-            self.parting.open,
-            PolicyEndpoint(base_urls=("http://policy/v1",), name="scripted"),
-            "tools",
-            sink or world.events.append,
-        )
-        return await driver.execute(watch)
+        endpoint, sink = PolicyEndpoint(base_urls=("http://policy/v1",), name="scripted"), sink or world.events.append
+        plan = world.plan(episodes)
+        opened = open_ray_runner(world.run, world.settings, self.cluster, endpoint, "tools", sink)
+        async with opened as runner:
+            return await RolloutEngine(plan, world.run, world.settings, runner, sink).execute(watch)
 
     def told(self, name="trajectory"):
         return [event for event in self.world.events if event["event"] == name]
@@ -55,16 +46,13 @@ class Scaled:
     def finished(self):
         return Counter(found.episode for found in self.world.stored if found.outcome.failure is None)
 
-    def lines(self, rank):
-        part = self.world.run.part(Split.TRAIN, 0, rank)
-        return part.read_text().splitlines() if part.is_file() else []
-
 
 @pytest.fixture
 async def scaled(world, monkeypatch):
-    monkeypatch.setattr(ray_rank, "PULSE", 0.02)
-    monkeypatch.setattr(ray_rank, "MARKER_SECONDS", 1.0)
-    monkeypatch.setattr(scale_out, "NEW_NODES", 0.05)
+    monkeypatch.setattr(ray_worker, "MARKER_SECONDS", 1.0)
+    monkeypatch.setattr(ray_driver, "NEW_NODES_SECONDS", 0.05)
+    monkeypatch.setattr(ray_driver, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(ray_worker, "open_runner", lambda *opening: scaled.parting.open(*opening))
     scaled = Scaled(world)
     yield scaled
     await scaled.cluster.bury()
@@ -74,12 +62,13 @@ async def test_every_episode_is_run_once_by_one_of_the_ranks(scaled):
     scaled.cluster = InProcessCluster(3)
     summary = await scaled.roll(12)
     assert len(scaled.finished) == 12 and set(scaled.finished.values()) == {1}
-    assert sum(len(scaled.lines(rank)) for rank in range(3)) == 12
+    assert sum(len(pool.made) for pool in scaled.parting.pools.values()) == 12
+    assert all(pool.made for pool in scaled.parting.pools.values())
     assert [event["done"] for event in scaled.told()] == list(range(1, 13))
     assert (summary["episodes"], summary["owed"], summary["policy"], summary["steps"]) == (12, 0, "scripted", 24)
     assert (summary["ranks"], summary["ranks_lost"]) == (3, 0)
     assert summary["stages"]["store"]["count"] == 12
-    assert [status.rank for status in read_status(scaled.world.run)] == [0, 1, 2]
+    assert [status.rank for status in read_status(scaled.world.run)] == [0]
     assert sorted(scaled.cluster.killed) == ["n0", "n1", "n2"]
     assert not list(scaled.world.run.status().parent.glob("marker-*"))
 
@@ -109,52 +98,6 @@ async def test_answers_that_are_lost_change_nothing(scaled):
     assert sorted(told) == sorted(found.id for found in scaled.world.stored) and len(set(told)) == len(told)
 
 
-async def test_what_a_dead_rank_had_is_finished_by_the_others(scaled):
-    """Its first episode is on disk, but it dies before it tells; its second one hangs."""
-    dying = asyncio.Event()
-
-    async def hang(environment):
-        if scaled.parting.node(environment) == "n0" and len(scaled.lines(0)) == 1:
-            scaled.cluster.dead.add("n0")
-            dying.set()
-            await asyncio.sleep(60)
-
-    async def wait(environment):
-        if scaled.parting.node(environment) == "n1":
-            await dying.wait()
-
-    scaled.world.load("rollout.concurrency=1")
-    summary = await scaled.roll(6, on_step=hang, on_reset=wait)
-    assert len(scaled.finished) == 6 and set(scaled.finished.values()) == {1}
-    assert len(scaled.lines(0)) == 1 and "n0" in scaled.cluster.killed
-    (again,) = [found for found in scaled.world.stored if found.attempt]
-    assert again.attempt == 1
-    assert sorted(event["id"] for event in scaled.told()) == sorted(found.id for found in scaled.world.stored)
-    assert (summary["collected"], summary["owed"], summary["ranks_lost"]) == (6, 0, 1)
-    assert "its node died" in scaled.told("rank_lost")[0]["message"]
-    await scaled.cluster.bury()  # what the dead one writes late has an id of its own
-    assert len({found.id for found in scaled.world.stored}) == len(scaled.world.stored) == 7
-
-
-async def test_the_last_rank_that_dies_ends_the_command(scaled):
-    scaled.cluster = InProcessCluster(1)
-
-    async def die(environment):
-        if len(scaled.lines(0)) == 2:
-            scaled.cluster.dead.add("n0")
-            await asyncio.sleep(60)
-
-    scaled.world.load("rollout.concurrency=1")
-    with pytest.raises(JobError, match=r"rank 0 on host0 .* died; no rank is left, and 3 episodes are owed") as caught:
-        await scaled.roll(5, on_step=die)
-    assert caught.value.exit_code == 4 and "run the same command again" in caught.value.hint
-    assert sum(scaled.finished.values()) == 2
-    await scaled.cluster.bury()
-    scaled.cluster = InProcessCluster(1)
-    assert (await scaled.roll(5, steps=2))["owed"] == 0
-    assert set(scaled.finished.values()) == {1}
-
-
 async def test_a_node_that_joins_gets_a_rank(scaled):
     scaled.cluster = InProcessCluster(1)
     joined = asyncio.Event()
@@ -169,7 +112,7 @@ async def test_a_node_that_joins_gets_a_rank(scaled):
     late = InProcessCluster(2).known[1]
     asyncio.get_running_loop().call_later(0.1, scaled.cluster.known.append, late)
     summary = await scaled.roll(4, on_reset=wait)
-    assert (summary["ranks"], summary["owed"]) == (2, 0) and scaled.lines(1)
+    assert (summary["ranks"], summary["owed"]) == (2, 0) and scaled.parting.pools["n1"].made
 
 
 async def test_a_rank_that_can_not_work_leaves_it_to_the_others(scaled):
@@ -188,28 +131,6 @@ async def test_a_bug_on_a_rank_is_told(scaled):
     scaled.cluster = InProcessCluster(1)
     with pytest.raises(Exception, match=r"rank 0 .*: ZeroDivisionError: by 0; no rank is left"):
         await scaled.roll(4, broken=ZeroDivisionError("by 0"))
-
-
-async def test_a_folder_that_is_not_shared_is_refused(scaled, monkeypatch):
-    async def unseen(file, seconds):
-        return False
-
-    monkeypatch.setattr(ray_rank, "wait_for_file", unseen)
-    with pytest.raises(UsageError, match=r"host0 \(10.0.0.1\) does not see .*run as it is here") as caught:
-        await scaled.roll(2)
-    assert "every node mounts" in caught.value.hint
-
-
-async def test_another_version_is_refused(scaled, monkeypatch):
-    monkeypatch.setattr(ray_rank.webgym_cli, "__version__", "9.9")
-    arrive = ray_rank.RolloutRank.arrive
-
-    async def older(self, posting):
-        return (await arrive(self, posting)).replace('"9.9"', '"0.0"')
-
-    monkeypatch.setattr(ray_rank.RolloutRank, "arrive", older)
-    with pytest.raises(UsageError, match=r"host0 has webgym 0.0, this is 9.9"):
-        await scaled.roll(2)
 
 
 async def test_a_cluster_without_a_free_node_is_an_error(scaled):
@@ -279,42 +200,82 @@ async def test_what_all_ranks_need_may_die(scaled):
         await scaled.roll(4, on_step=hang, watch=dies())
 
 
-async def test_what_a_dead_rank_had_to_judge_is_judged(scaled):
-    first = asyncio.Event()
-
-    async def judge(trajectory):
-        if not first.is_set():
-            scaled.cluster.dead.add("n0" if f'"{trajectory.id}"' in "".join(scaled.lines(0)) else "n1")
-            first.set()
-            await asyncio.sleep(60)
-        return Judgement(
-            trajectory=trajectory.id, models={"verdict": "m"}, settings_digest="0", success=True, judged_at=now()
-        )
-
-    scaled.world.load("rollout.concurrency=1", "judge.base_url=http://judge/v1", "judge.concurrency=1")
-    summary = await scaled.roll(4, judge=judge, reply=ANSWER)
-    assert (summary["episodes"], summary["successes"], summary["ranks_lost"]) == (4, 4, 1)
-    assert summary["judged"] == 4
-
-
-async def test_a_rank_that_hears_nothing_ends_by_itself(scaled, monkeypatch):
-    ended = asyncio.Event()
-
-    def leave(code):
-        ended.set()
+async def test_what_a_dead_rank_had_is_finished_by_the_others(scaled):
+    """It dies in its second episode; what it finished later is stored by nobody."""
+    dying = asyncio.Event()
 
     async def hang(environment):
-        scaled.cluster.dead.add("n0")
-        await asyncio.sleep(60)
+        if scaled.parting.node(environment) == "n0" and len(scaled.parting.pools["n0"].made) == 2:
+            scaled.cluster.die("n0")
+            dying.set()
+            await asyncio.sleep(60)
 
-    monkeypatch.setattr(ray_rank, "LEASE", 0.1)
-    monkeypatch.setattr(os, "_exit", leave)
+    async def wait(environment):
+        if scaled.parting.node(environment) == "n1":
+            await dying.wait()
+
+    scaled.world.load("rollout.concurrency=1")
+    summary = await scaled.roll(6, on_step=hang, on_reset=wait)
+    assert len(scaled.finished) == 6 and set(scaled.finished.values()) == {1}
+    assert "n0" in scaled.cluster.killed
+    assert sorted(event["id"] for event in scaled.told()) == sorted(found.id for found in scaled.world.stored)
+    assert (summary["collected"], summary["owed"], summary["ranks_lost"]) == (6, 0, 1)
+    assert "its node died" in scaled.told("rank_lost")[0]["message"]
+    await scaled.cluster.bury()
+    assert len(scaled.world.stored) == 6
+
+
+async def test_a_rank_that_hangs_is_killed_and_its_episodes_go_to_the_others(scaled, monkeypatch):
+    monkeypatch.setattr(ray_driver, "SILENCE", 0.5)
+
+    async def hang(environment):
+        if scaled.parting.node(environment) == "n0":
+            scaled.cluster.hanging.add("n0")
+
+    summary = await scaled.roll(6, on_step=hang)
+    assert len(scaled.finished) == 6 and set(scaled.finished.values()) == {1}
+    assert (summary["owed"], summary["ranks_lost"]) == (0, 1)
+    assert "no answer for 0.5 s" in scaled.told("rank_lost")[0]["message"]
+
+
+async def test_the_last_rank_that_dies_ends_the_command(scaled):
     scaled.cluster = InProcessCluster(1)
-    with pytest.raises(JobError):
-        await scaled.roll(1, on_step=hang)
-    async with asyncio.timeout(30):
-        await ended.wait()
-    assert [found.outcome.failure for found in scaled.world.stored] == [FailureKind.CANCELLED]
+
+    async def die(environment):
+        if len(scaled.parting.pools["n0"].made) == 3:
+            scaled.cluster.die("n0")
+            await asyncio.sleep(60)
+
+    scaled.world.load("rollout.concurrency=1")
+    with pytest.raises(JobError, match=r"rank 0 on host0 .* died; no rank is left") as caught:
+        await scaled.roll(5, on_step=die)
+    assert caught.value.exit_code == 4 and "run the same command again" in caught.value.hint
+    assert sum(scaled.finished.values()) == 2
+    await scaled.cluster.bury()
+    scaled.cluster = InProcessCluster(1)
+    assert (await scaled.roll(5, steps=2))["owed"] == 0
+    assert set(scaled.finished.values()) == {1}
+
+
+async def test_a_folder_that_is_not_shared_is_refused(scaled, monkeypatch):
+    async def unseen(file, seconds):
+        return False
+
+    monkeypatch.setattr(ray_worker, "wait_for_file", unseen)
+    with pytest.raises(UsageError, match=r"host0 \(10.0.0.1\) does not see .*run as it is here") as caught:
+        await scaled.roll(2)
+    assert "every node mounts" in caught.value.hint
+
+
+async def test_another_version_is_refused(scaled, monkeypatch):
+    inspect = ray_worker.RolloutWorker.inspect
+
+    async def older(self, marker):
+        return {**await inspect(self, marker), "version": "0.0"}
+
+    monkeypatch.setattr(ray_worker.RolloutWorker, "inspect", older)
+    with pytest.raises(UsageError, match=r"host0 has webgym 0.0, this is "):
+        await scaled.roll(2)
 
 
 async def test_keys_travel_in_calls_only(scaled, monkeypatch, tmp_path):
@@ -323,13 +284,13 @@ async def test_keys_travel_in_calls_only(scaled, monkeypatch, tmp_path):
     monkeypatch.setenv("WEBARENA_REDDIT_PASSWORD", "of a site that is not there")
     scaled.world.load("webarena.gitlab.url=http://gitlab.test")
     given = []
-    begin = ray_rank.RolloutRank.begin
+    opened = ray_worker.RolloutWorker.open
 
-    async def noted(self, opener, secrets):
-        given.append(secrets)
-        await begin(self, opener, secrets)
+    async def noted(self, *arguments):
+        given.append(arguments[-1])
+        return await opened(self, *arguments)
 
-    monkeypatch.setattr(ray_rank.RolloutRank, "begin", noted)
+    monkeypatch.setattr(ray_worker.RolloutWorker, "open", noted)
     await scaled.roll(2)
     assert given == [{"OPENAI_API_KEY": "sk-secret", "WEBARENA_GITLAB_PASSWORD": "sk-secret too"}] * 2
     files = [file for file in tmp_path.rglob("*") if file.is_file()]

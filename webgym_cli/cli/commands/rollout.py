@@ -57,8 +57,7 @@ def rollout(
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
-    actor = policy or settings.rollout.policy
-    plan = plan_current_rollout(directory, settings, split, actor, episodes)
+    plan = plan_current_rollout(directory, settings, split, policy or settings.rollout.policy, episodes)
     if dry_run:
         output.show(plan.to_json())
         return
@@ -67,7 +66,7 @@ def rollout(
 
         async def work() -> dict[str, object]:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return await pipeline.rollout(split, actor, episodes)
+                return await pipeline.execute_rollout(plan)
 
         summary = run_async(work())
     require_success(summary, min_success)

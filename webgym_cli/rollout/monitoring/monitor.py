@@ -14,8 +14,8 @@ from webgym_cli.records.events import Event
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias, site
-from webgym_cli.rollout.monitoring.latency import Rate
-from webgym_cli.rollout.monitoring.snapshot import complete, top_sites
+from webgym_cli.rollout.monitoring.latency import Histogram, Rate
+from webgym_cli.rollout.monitoring.snapshot import complete, merge_timings, top_sites
 from webgym_cli.rollout.monitoring.stages import EpisodeStage as EpisodeStage
 from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
@@ -35,7 +35,12 @@ class Monitor:
     clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""
     servers: Callable[[], ServerCounters] = dict
-    """Tells the counters of the policy's servers, where there are several."""
+    """Returns the request counters of the policy's servers, where there are several."""
+    worker_timings: Callable[[], list[dict[str, Any]]] = list
+    """Returns the timings of workers in other processes."""
+    timer: StageTimer | None = None
+    """The `StageTimer` of this process's episodes; None: a new one."""
+    stages: StageTimer = field(init=False)
     started: float = field(init=False)
     started_at: str = field(default_factory=now)
     """ISO 8601, UTC."""
@@ -53,7 +58,6 @@ class Monitor:
     skipped_by_site: Counter[str] = field(default_factory=Counter)
     skip_reasons: Counter[str] = field(default_factory=Counter)
     queues: dict[str, int] = field(default_factory=dict)
-    _stages: StageTimer = field(init=False)
     _unjudged: set[str] = field(default_factory=set)
     _withdrawn: int = 0
     """Trajectories of earlier commands whose judgement now failed: their episodes are owed again."""
@@ -67,43 +71,35 @@ class Monitor:
         """Start the clock."""
         self.started = self.clock()
         self._acted = self.started
-        self._stages = StageTimer(self.clock)
+        self.stages = self.timer or StageTimer(self.clock)
         self._finishing = Rate(self.started, width=60.0, kept=5)
-
-    def begin_episode(self, owed: PendingEpisode) -> None:
-        """Note that an episode got a slot."""
-        self._stages.begin(owed)
 
     def time_stage(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
         """Time a stage of an episode (its planned id), also when it ends in an exception.
 
         An episode that has no slot (not yet, or no more: it is judged) is timed all the same.
         """
-        return self._stages.time(episode_id, stage)
-
-    def record_step(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
-        """Note that an episode has done `step` steps (1 after the first) and is at this address now."""
-        self._stages.record_step(episode_id, step, max_steps, url)
+        return self.stages.time(episode_id, stage)
 
     def set_queue_depth(self, name: str, depth: int) -> None:
         """Note how many wait in a queue."""
-        with self._stages.lock:
+        with self.stages.lock:
             self.queues[name] = depth
 
     def record_skipped(self, owed: PendingEpisode, reason: str) -> None:
         """Note that an episode is not run: its site is on the blocklist."""
-        with self._stages.lock:
+        with self.stages.lock:
             self.skipped_by_site[site(owed.episode.task)] += 1
             self.skip_reasons[reason] += 1
 
     def record_stopped_early(self, trajectory: Trajectory) -> None:
         """Note that the completion threshold cancelled an episode. Beside `take`, in either order."""
-        self._stages.end(trajectory.episode)
+        self.stages.end(trajectory.episode)
         self._cut.add(trajectory)
 
     def record_stored(self, trajectory: Trajectory) -> Event:
         """Count a stored trajectory, whose episode thereby gives its slot back, and return its event."""
-        self._stages.end(trajectory.episode)
+        self.stages.end(trajectory.episode)
         self._acted = self.clock()
         outcome = trajectory.outcome
         self.steps += len(trajectory.steps)
@@ -111,7 +107,7 @@ class Monitor:
             self._count_failure(trajectory)
         else:
             self.finished += 1
-            with self._stages.lock:
+            with self.stages.lock:
                 self._finishing.add(1, self.clock())
             self._done.add(trajectory)
             self._count_reward(trajectory)
@@ -141,7 +137,7 @@ class Monitor:
 
     def _count_failure(self, trajectory: Trajectory) -> None:
         kind = str(trajectory.outcome.failure)
-        with self._stages.lock:
+        with self.stages.lock:
             self.failures[kind] += 1
             self.failures_by_site.setdefault(site(trajectory.task), Counter())[kind] += 1
 
@@ -175,13 +171,13 @@ class Monitor:
         Times are in seconds. Each of `stages` has its latencies over all and, in `recent`, over the last minutes. May
         be called from another thread than the one that counts.
         """
-        with self._stages.lock:
+        with self.stages.lock:
             return complete(self._counted(self.clock()))
 
     def _counted(self, time_: float) -> dict[str, Any]:
         return {
             "rank": self.rank,
-            "ranks": 1,
+            "ranks": max(1, len(self.worker_timings())),
             "split": self.plan.split.value,
             "iteration": self.plan.iteration,
             "policy": self.plan.policy,
@@ -208,8 +204,12 @@ class Monitor:
             "servers": self.servers(),
             "failures": dict(sorted(self.failures.items())),
             "failures_by_site": top_sites(self.failures_by_site),
-            **self._stages.to_json(),
+            **merge_timings([self.stages.to_json(), *self.worker_timings()]),
         }
+
+    def _timings(self) -> dict[str, Any]:
+        with self.stages.lock:
+            return merge_timings([self.stages.to_json(), *self.worker_timings()])
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about this command's own episodes.
@@ -232,7 +232,7 @@ class Monitor:
             "judged": self.judgements,
             "judge_tail_seconds": round(end - self._acted, 2) if self.judgements else 0.0,
             **({"servers": servers} if (servers := self.servers()) else {}),
-            "stages": self._stages.facts(),
+            "stages": {name: Histogram.from_json(stage).facts() for name, stage in self._timings()["stages"].items()},
         }
 
 

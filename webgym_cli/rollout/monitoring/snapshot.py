@@ -17,7 +17,7 @@ SITES = 50
 
 _SUMS = (
     "slots", "owed", "collected", "withdrawn", "steps", "known", "successes", "judged", "unjudged", "skipped", "cut",
-    "running", "steps_per_second", "episodes_per_second",
+    "episodes_per_second",
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def merge(snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     The plan of each rank must name all episodes, and of the owed ones those that this rank runs.
     """
-    first = snapshots[0]
+    first, timings = snapshots[0], merge_timings(snapshots)
     return complete(
         {
             **first,
@@ -57,23 +57,37 @@ def merge(snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "started_at": min(snapshot["started_at"] for snapshot in snapshots),
             "elapsed": max(snapshot["elapsed"] for snapshot in snapshots),
             "queues": _added([snapshot["queues"] for snapshot in snapshots]),
-            "servers": _servers([snapshot["servers"] for snapshot in snapshots]),
+            "servers": merge_servers([snapshot["servers"] for snapshot in snapshots]),
             "failures": _added([snapshot["failures"] for snapshot in snapshots]),
             "failures_by_site": _sites([snapshot["failures_by_site"] for snapshot in snapshots]),
             "skipped_by_site": _added([snapshot["skipped_by_site"] for snapshot in snapshots]),
-            "stages": _stages([snapshot["stages"] for snapshot in snapshots]),
-            "episodes": oldest([episode for snapshot in snapshots for episode in snapshot["episodes"]]),
+            **timings,
         }
     )
 
 
+def merge_timings(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the timings (`StageTimer.to_json`) of several processes as one: exact quantiles over all of them."""
+    return {
+        "steps_per_second": round(sum(timing["steps_per_second"] for timing in timings), 5),
+        "stages": _stages([timing["stages"] for timing in timings]),
+        "running": sum(timing["running"] for timing in timings),
+        "episodes": oldest([episode for timing in timings for episode in timing["episodes"]]),
+    }
+
+
+def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
+    """Return the timings of a process that has ended: no running episodes, no rate, no open requests."""
+    stages = {name: {**stage, "now": 0} for name, stage in timings["stages"].items()}
+    servers = {address: {**facts, "outstanding": 0, "open": 0} for address, facts in timings["servers"].items()}
+    return {**timings, "running": 0, "episodes": [], "stages": stages, "servers": servers, "steps_per_second": 0.0}
+
+
 def ended(snapshot: dict[str, Any]) -> dict[str, Any]:
     """Return the last snapshot of a rank that does nothing any more: no episode runs, its pace is that over all."""
-    stages = {name: {**stage, "now": 0} for name, stage in snapshot["stages"].items()}
     pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
-    servers = {address: {**facts, "outstanding": 0, "open": 0} for address, facts in snapshot["servers"].items()}
-    still = {"running": 0, "episodes": [], "queues": {}, "stages": stages, "servers": servers}
-    return complete({**snapshot, **still, "episodes_per_second": 0.0, "steps_per_second": pace})
+    still = {"queues": {}, "episodes_per_second": 0.0, "steps_per_second": pace}
+    return complete({**idle_timings(snapshot), **still})
 
 
 def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +119,8 @@ def _added(counts: list[dict[str, int]]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
-def _servers(counts: list[ServerCounters]) -> ServerCounters:
+def merge_servers(counts: list[ServerCounters]) -> ServerCounters:
+    """Return the summed request counters of several processes, by server."""
     total: ServerCounters = {}
     for found in counts:
         for address, facts in found.items():

@@ -119,10 +119,6 @@ class StageTimer:
         episode.step, episode.max_steps = step, max_steps
         episode.url = url[:_URL_LENGTH].encode(errors="replace").decode()  # a lone surrogate can't be encoded as UTF-8
 
-    def facts(self) -> dict[str, dict[str, Any]]:
-        """Return count, p50, p95 and total of each stage, in seconds."""
-        return {stage.value: latency.overall.facts() for stage, latency in self._latencies.items()}
-
     def to_json(self) -> dict[str, Any]:
         """Return the stages, how many episodes run, and the oldest of them. Needs the lock."""
         now = self.clock()

@@ -1,4 +1,4 @@
-"""Which addresses the nodes of a Ray cluster can reach."""
+"""Checks that the nodes of a Ray cluster can reach the policy server."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> N
     if not far:
         return
     fix = "give an address of this machine that the other nodes can reach"
-    places = {"rollout.policy": policy, "judge.base_url": settings.judge.base_url}
+    places = {"rollout.policy": policy}
     if policy == "vllm":
         places["serve.host"] = f"http://{settings.serve.host}"
         fix = "-s serve.host=0.0.0.0, or an address that the other nodes can reach"
     for key, url in ((key, url.strip()) for key, urls in places.items() for url in urls.split(",")):
-        if loopback(url):
+        if is_loopback(url):
             raise UsageError(
                 f"{key}: {urlsplit(url).hostname} leads every node to itself, but {far[0].name} ({far[0].address}) is "
                 "another machine",
@@ -32,8 +32,8 @@ def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> N
             )
 
 
-def seen_from_afar(base_url: str, host: str, here: str) -> str:
-    """Return our server's base URL as other nodes reach it: `here` where it listens on every address of `host`."""
+def external_url(base_url: str, host: str, here: str) -> str:
+    """Return our server's base URL for other nodes: with the address `here` where `host` is a wildcard."""
     if host not in ("0.0.0.0", "::", ""):
         return base_url
     parts = urlsplit(base_url)
@@ -41,8 +41,8 @@ def seen_from_afar(base_url: str, host: str, here: str) -> str:
     return parts._replace(netloc=f"{name}:{parts.port}").geturl()
 
 
-def loopback(url: str) -> bool:
-    """Whether a URL leads to the machine that asks."""
+def is_loopback(url: str) -> bool:
+    """Whether a URL's host is a loopback address."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,204 +1,88 @@
-"""A rank of a scaled-out rollout: a Ray actor with a whole engine in it, its own browsers and connections included.
-
-It works as long as the driver talks to it. The talk is the lease: without a word for `LEASE` seconds it ends by itself,
-before the driver, which waits longer, gives its episodes to others.
-"""
+"""The Ray actor of a rollout over several nodes: runs episodes on its node and returns their trajectories."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import socket
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import webgym_cli
-from webgym_cli.errors import UsageError, VenvError, WebGymError
+from webgym_cli.config.model import Settings
 from webgym_cli.jobs.ray_cluster import wait_for_file
-from webgym_cli.records.events import Event
-from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.engine import RolloutEngine
-from webgym_cli.rollout.plan import RolloutPlan, read_plan
-from webgym_cli.rollout.ray.messages import Arrival, Fault, Item, Orders, Posting, Report, lean
-from webgym_cli.rollout.ray.queue import Outbox, RankQueue
-from webgym_cli.rollout.resources import ResourceFactory
+from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.rollout.resources import PolicyEndpoint
+from webgym_cli.rollout.runner import LocalRunner, open_runner
 from webgym_cli.store.run import RunDir
 
-LEASE = 60.0
-"""Seconds without a word of the driver after which a rank ends by itself."""
-PULSE = 0.5
-"""Longest time in seconds that the driver waits for an answer when there is nothing to tell."""
 MARKER_SECONDS = 15.0
-"""How long a marker file may take to be seen: network file systems show new files late."""
-_CLOSING = 25.0
-"""Seconds for the episodes to be stored as cancelled and the browsers to close."""
-_OWN_WORDS = ("status", "trajectory", "judged")
-"""Events of the engine that the driver makes itself, for all ranks together."""
+"""Deadline for a marker file to become visible: network file systems show new files late."""
 
 
-class RankEngine(RolloutEngine):
-    """An engine that also tells of each trajectory once it is on disk."""
+class RolloutWorker:
+    """One actor per node, with its own browsers and policy connections. It writes screenshots, no trajectories.
 
-    def __init__(self, *args: Any, tell: Callable[[Item], None], **others: Any) -> None:
-        super().__init__(*args, **others)
-        self._tell = tell
-
-    def _store(self, trajectory: Trajectory) -> None:
-        super()._store(trajectory)
-        self._tell(Item(kind="stored", trajectory=lean(trajectory)))
-
-    def _on_judged(self, trajectory: Trajectory, judgement: Judgement) -> None:
-        super()._on_judged(trajectory, judgement)
-        self._tell(Item(kind="judged", trajectory=lean(trajectory)))
-
-
-class RolloutRank:
-    """What Ray makes an actor of. Its methods are called by the driver only, with JSON."""
+    The driver stores a trajectory when the call returns. An actor that dies has therefore stored nothing of its running
+    episodes, and they can run elsewhere without duplicates.
+    """
 
     def __init__(self) -> None:
-        self._outbox: Outbox | None = None
-        self._queue: RankQueue | None = None
-        self._engine: RankEngine | None = None
-        self._work: asyncio.Task[None] | None = None
-        self._lease: asyncio.Task[None] | None = None
-        self._talking = asyncio.Lock()
-        self._followed = 0
-        self._heard_at = time.monotonic()
-        self._fault: Fault | None = None
+        self._runner: LocalRunner | None = None
+        self._closing = asyncio.Event()
+        self._holder: asyncio.Task[None] | None = None
 
-    async def arrive(self, posting: str) -> str:
-        """Say who and where this is, and whether the run's directory is the driver's."""
-        self._posting = Posting.model_validate_json(posting)
-        self._outbox = Outbox()
-        fault = None
-        if not await wait_for_file(Path(self._posting.marker), MARKER_SECONDS):
-            fault = Fault(name=UsageError.__name__, message=f"{self._posting.root} is not the driver's folder")
-        else:
-            await asyncio.to_thread(Path(f"{self._posting.marker}.{self._posting.rank}").touch)
-        arrival = Arrival(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=webgym_cli.__version__,
-            python=platform.python_version(),
-            fault=fault,
-        )
-        return arrival.model_dump_json()
+    async def inspect(self, marker: str) -> dict[str, Any]:
+        """Return host, pid and version of this process, and whether it sees the run's directory."""
+        visible = await wait_for_file(Path(marker), MARKER_SECONDS)
+        version = webgym_cli.__version__
+        return {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "visible": visible}
 
-    async def begin(self, opener: ResourceFactory, secrets: dict[str, str]) -> None:
-        """Start the engine. `secrets`: values of environment variables that this node may lack."""
+    async def open(
+        self, root: str, settings: Settings, endpoint: PolicyEndpoint, environment: str, secrets: dict[str, str]
+    ) -> int:
+        """Open agent and environments; return the number of slots. `secrets`: environment variables, where unset."""
         for name, value in secrets.items():
             os.environ.setdefault(name, value)
-        self._heard_at = time.monotonic()
-        self._work = asyncio.create_task(self._run(opener))
-        self._lease = asyncio.create_task(self._keep_lease())
+        ready: asyncio.Future[LocalRunner] = asyncio.get_running_loop().create_future()
+        self._holder = asyncio.create_task(self._hold(ready, RunDir(Path(root)), settings, endpoint, environment))
+        self._runner = await ready
+        return self._runner.slots
 
-    async def exchange(self, orders: str) -> str:
-        """Follow orders, once, and answer when there is something to tell, after `PULSE` seconds at the latest."""
-        self._heard_at = time.monotonic()
-        async with self._talking:
-            given, outbox = Orders.model_validate_json(orders), self._out
-            outbox.forget(given.heard)
-            if given.number > self._followed:
-                self._followed = given.number
-                self._follow(given)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0 if self._ended else PULSE):
-                    await outbox.news.wait()
-            self._heard_at = time.monotonic()
-            return self._report().model_dump_json(by_alias=True)
+    async def run_episode(self, owed: PendingEpisode) -> tuple[Trajectory | None, dict[str, Any]]:
+        """Run one attempt, as `EpisodeRunner.run`; return also the status after it."""
+        return await self._open_runner.run(owed), await self.status()
 
-    async def dismiss(self, heard: int) -> str:
-        """End the engine, if it still runs, and answer with all that was not heard."""
-        await self._stop()
-        self._out.forget(heard)
-        return self._report().model_dump_json(by_alias=True)
+    async def status(self) -> dict[str, Any]:
+        """Return timings, running episodes and server counters; that it answers is the liveness check."""
+        runner = self._open_runner
+        with runner.stages.lock:
+            return {**runner.stages.to_json(), "servers": runner.servers()}
 
-    @property
-    def _out(self) -> Outbox:
-        if self._outbox is None:
-            raise RuntimeError("this rank has not arrived")
-        return self._outbox
+    async def stop(self) -> None:
+        """Cancel the running episodes: their calls return what was done."""
+        self._open_runner.stop()
+
+    async def close(self) -> None:
+        """Close the browsers."""
+        self._closing.set()
+        if self._holder is not None:
+            await asyncio.wait((self._holder,))
 
     @property
-    def _ended(self) -> bool:
-        return self._work is not None and self._work.done()
+    def _open_runner(self) -> LocalRunner:
+        if self._runner is None:
+            raise RuntimeError("this worker has not been opened")
+        return self._runner
 
-    def _follow(self, orders: Orders) -> None:
-        if self._queue is not None:
-            self._queue.follow(orders)
-        if orders.cut and self._engine is not None:
-            self._engine.stop_early()
-
-    def _report(self) -> Report:
-        engine, wanting = self._engine, self._queue.wanting if self._queue else 0
-        if self._ended and engine:
-            self._out.status = engine.monitor.snapshot()
-        return self._out.report(
-            wanting=0 if self._ended else wanting,
-            ended=self._ended,
-            judge_down=engine.judge_down if engine else "",
-            fault=self._fault,
-        )
-
-    async def _run(self, opener: ResourceFactory) -> None:
-        posting, run = self._posting, RunDir(Path(self._posting.root))
+    async def _hold(self, ready: asyncio.Future[LocalRunner], *opening: Any) -> None:
+        # Each actor call is a task of its own, but what a task opens with `async with` it must close itself.
         try:
-            plan = await asyncio.to_thread(_plan, posting, run)
-            self._queue = RankQueue({episode.id: episode for episode in plan.episodes}, self._out)
-            async with opener(run, posting.settings, posting.acting, posting.environment) as parts:
-                self._engine = RankEngine(
-                    plan,
-                    run,
-                    posting.settings,
-                    parts.agent,
-                    parts.pool,
-                    self._note,
-                    parts.judge,
-                    posting.rank,
-                    self._queue,
-                    tell=self._out.put,
-                )
-                await self._engine.collect()
-        except WebGymError as error:
-            self._fault = Fault.of(error)
-        except Exception as error:  # noqa: BLE001 - the boundary to the driver: what nobody foresaw must be told there
-            self._fault = Fault(name=WebGymError.__name__, message=f"{type(error).__name__}: {error}")
-        finally:
-            self._out.news.set()
-
-    def _note(self, event: Event) -> None:
-        if event["event"] == "status":
-            self._out.status = {key: value for key, value in event.items() if key not in ("event", "transient")}
-        if event["event"] not in _OWN_WORDS:
-            self._out.put(Item(kind="event", event=event))
-
-    async def _stop(self) -> None:
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait((self._work,), timeout=_CLOSING)
-
-    async def _keep_lease(self) -> None:
-        # Nobody tells that nothing was heard.
-        while not self._ended and time.monotonic() - self._heard_at < LEASE:  # noqa: ASYNC110
-            await asyncio.sleep(1)
-        if not self._ended:
-            await self._stop()
-            os._exit(VenvError.exit_code)
-
-
-def _plan(posting: Posting, run: RunDir) -> RolloutPlan:
-    episodes = read_plan(run, posting.split, posting.iteration)
-    known = {episode.id: episode for episode in episodes}
-    return RolloutPlan(
-        split=posting.split,
-        iteration=posting.iteration,
-        policy=posting.policy,
-        episodes=episodes,
-        owed=tuple(ticket.owed(known) for ticket in posting.share),
-        given_up=posting.given_up,
-    )
+            async with open_runner(*opening) as runner:
+                ready.set_result(runner)
+                await self._closing.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)

@@ -133,7 +133,7 @@ class RayCrew(LedCrew):
                 hint="ray status; start Ray on the missing nodes, or set train.nodes",
             )
         return [
-            Member(rank, node, cluster.hire(TrainNode, node, cpus=0.0, gpus=gpus))
+            Member(rank, node, cluster.create_actor(TrainNode, node, cpus=0.0, gpus=gpus))
             for rank, node in enumerate(found[:wanted], 1)
         ]
 
@@ -234,7 +234,7 @@ class RayCrew(LedCrew):
 
     async def _ask(self, member: Member, method: str, *arguments: object, seconds: float = 0.0) -> Any:
         """Call a node's method, with `train.node_timeout` as the deadline unless another is given."""
-        return await self._cluster.ask(getattr(member.handle, method), *arguments, seconds=seconds or self.timeout)
+        return await self._cluster.call(getattr(member.handle, method), *arguments, seconds=seconds or self.timeout)
 
     async def _silence(self) -> None:
         """End the talks."""

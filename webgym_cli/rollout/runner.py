@@ -1,0 +1,139 @@
+"""Runs single attempts of episodes: in this process, also inside each Ray worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from webgym_cli.agent.reply import ServerCounters
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import EnvironmentPool
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rollout.agents import Agent, servers_of
+from webgym_cli.rollout.episode import EpisodeRun
+from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
+from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
+from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.rollout.resources import PolicyEndpoint, open_agent, open_pool
+from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.screenshots import ScreenshotStore
+
+
+class EpisodeRunner(Protocol):
+    """Runs attempts for a rollout engine, which stores what they return."""
+
+    name: str
+    """Name of the policy, as in the trajectories."""
+    stages: StageTimer
+    """Times the stages of this process."""
+    on_slots_added: Callable[[int], None] | None
+    """Called when more episodes can run at once: a node has joined."""
+
+    @property
+    def slots(self) -> int:
+        """Number of episodes that can run at once."""
+        ...
+
+    async def run(self, owed: PendingEpisode) -> Trajectory | None:
+        """Run one attempt to its end; cancelled, it returns the steps so far. None when stopped before its start."""
+        ...
+
+    def stop(self) -> None:
+        """Cancel the running attempts and start no more."""
+        ...
+
+    def servers(self) -> ServerCounters:
+        """Return the request counters of the policy's servers."""
+        ...
+
+    def worker_timings(self) -> list[dict[str, Any]]:
+        """Return the timings (`StageTimer.to_json`) of workers in other processes."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return additional fields of the summary."""
+        ...
+
+
+@dataclass(slots=True)
+class LocalRunner:
+    """Runs attempts in this process."""
+
+    directory: RunDir
+    settings: Settings
+    agent: Agent
+    pool: EnvironmentPool | None
+    """None: no episode is to run."""
+    stages: StageTimer = field(default_factory=lambda: StageTimer(time.monotonic))
+    on_slots_added: Callable[[int], None] | None = None
+    name: str = field(init=False)
+    slots: int = field(init=False)
+    _memory: MemoryLimiter = field(init=False)
+    _playing: set[asyncio.Task[Any]] = field(default_factory=set)
+    _stopped: bool = False
+
+    def __post_init__(self) -> None:
+        """Derive the limits of this machine."""
+        self.name = self.agent.name
+        self.slots = default_concurrency(self.settings.rollout)
+        self._memory = MemoryLimiter(self.settings.browser.memory_reserve_mb)
+
+    async def run(self, owed: PendingEpisode) -> Trajectory | None:
+        """Run one attempt once memory allows."""
+        with self.stages.time(owed.episode.id, EpisodeStage.ADMISSION):
+            await self._memory.enter()
+        try:
+            return None if self._stopped else await self._play(owed)
+        finally:
+            self._memory.leave()
+
+    def stop(self) -> None:
+        """Cancel the running attempts and start no more."""
+        self._stopped = True
+        for task in tuple(self._playing):
+            task.cancel()
+
+    def servers(self) -> ServerCounters:
+        """Return the request counters of the policy's servers."""
+        return servers_of(self.agent)()
+
+    def worker_timings(self) -> list[dict[str, Any]]:
+        """Return nothing: there are no other processes."""
+        return []
+
+    def facts(self) -> dict[str, Any]:
+        """Return nothing beside the summary."""
+        return {}
+
+    async def _play(self, owed: PendingEpisode) -> Trajectory:
+        task = asyncio.current_task()
+        if self.pool is None or task is None:
+            raise RuntimeError("an episode without environments, or outside of a task")
+        environment = self.pool.new()
+        store = ScreenshotStore(self.directory.screenshots)
+        episode = EpisodeRun(owed, self.agent, environment, store, self.settings, self.stages)
+        started_at, start = now(), time.monotonic()
+        self.stages.begin(owed)
+        self._playing.add(task)
+        try:
+            return await episode.run()
+        except asyncio.CancelledError:
+            return episode.cancelled(started_at, time.monotonic() - start)
+        finally:
+            # From here on `stop` leaves the task alone: the browser must close.
+            self._playing.discard(task)
+            await environment.close()
+            self.stages.end(owed.episode.id)
+
+
+@asynccontextmanager
+async def open_runner(
+    run: RunDir, settings: Settings, endpoint: PolicyEndpoint, environment: str
+) -> AsyncIterator[LocalRunner]:
+    """Yield a runner with its agent and environment pool. `environment`: its registered name; empty: no pool."""
+    async with open_agent(run, settings, endpoint) as agent, open_pool(settings, environment) as pool:
+        yield LocalRunner(run, settings, agent, pool)
