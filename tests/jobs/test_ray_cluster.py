@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.errors import VenvError, StoreError, UsageError
+from webgym_cli.errors import StoreError, UsageError, VenvError
 from webgym_cli.jobs.ray_cluster import Node, as_own_error, open_cluster
 from webgym_cli.jobs.ray_connection import one_line
 from webgym_cli.rollout.ray.reachability import external_url, is_loopback, require_reachable

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.rollout import RolloutSettings
-from webgym_cli.errors import VenvError, UsageError, WebGymError
+from webgym_cli.errors import UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
 
 _ASK_AGAIN = 0.5

@@ -14,7 +14,7 @@ from uuid import uuid4
 import webgym_cli
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import JobError, VenvError, StoreError, UsageError, WebGymError
+from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_cluster import ActorLostError, Node, RayCluster
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.trajectory import Trajectory
