@@ -13,7 +13,6 @@ from webgym_cli.config.model import Settings
 from webgym_cli.loop import preparation
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
-    require_one_environment,
     open_judge,
     plan_current_rollout,
     plan_in_words,
