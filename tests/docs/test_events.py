@@ -4,8 +4,7 @@ import ast
 import json
 import re
 from collections import defaultdict
-
-import pytest
+from functools import cache
 
 from tests.cli.runs import filled
 from tests.docs.pages import ROOT
@@ -41,13 +40,15 @@ def documented():
     return dict(found)
 
 
+@cache
 def sent():
-    """Yield file, event and literal keys of each event in the source."""
+    """Return file, event and literal keys of each event in the source."""
+    events = []
     for file in sorted((ROOT / "webgym_cli").rglob("*.py")):
+        where = str(file.relative_to(ROOT))
         for node in ast.walk(ast.parse(file.read_text())):
-            where = str(file.relative_to(ROOT))
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in NAMED_BY_CALL:
-                yield from ((where, name.value, set()) for name in node.args[:1] if isinstance(name, ast.Constant))
+                events += [(where, name.value, set()) for name in node.args[:1] if isinstance(name, ast.Constant)]
             if isinstance(node, ast.Dict):
                 values = {
                     key.value: value
@@ -55,25 +56,21 @@ def sent():
                     if isinstance(key, ast.Constant)
                 }
                 if isinstance(values.get("event"), ast.Constant):
-                    yield where, values["event"].value, set(values)
+                    events.append((where, values["event"].value, set(values)))
+    return events
 
 
-SENT = list(sent())
-
-
-@pytest.mark.parametrize(("file", "name", "keys"), SENT, ids=[f"{name} {file}" for file, name, _ in SENT])
-def test_an_event_of_the_source_is_on_the_page_with_its_keys(file, name, keys):
+def test_every_event_of_the_source_is_on_the_page_with_its_keys():
     page = documented()
-    assert name in page, f"{file}: docs/events.md lacks the event {name}"
-    assert keys - EVERYWHERE - page[name] == set(), f"{file}: docs/events.md lacks keys of {name}"
+    assert [(file, name) for file, name, _ in sent() if name not in page] == []
+    lacking = [(file, name, keys - EVERYWHERE - page[name]) for file, name, keys in sent()]
+    assert [line for line in lacking if line[-1]] == []
 
 
 def test_every_event_of_the_page_is_sent():
-    assert set(documented()) == {name for _, name, _ in SENT}
-
-
-def test_a_source_that_sends_is_found():
-    assert {name for _, name, _ in SENT} >= {"plan", "trajectory", "judged", "judgement", "train", "prepare", "import"}
+    names = {name for _, name, _ in sent()}
+    assert set(documented()) == names
+    assert names >= {"plan", "trajectory", "judged", "judgement", "train", "prepare", "import"}
 
 
 def test_the_events_of_a_command_have_the_keys_of_the_page(tmp_path):
