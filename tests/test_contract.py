@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,10 @@ def name(file: Path) -> str:
     return str(file.relative_to(PACKAGE))
 
 
-TREES = {name(file): ast.parse(file.read_text()) for file in FILES}
-"""Each file of the package, parsed once."""
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return each file of the package, parsed once."""
+    return {name(file): ast.parse(file.read_text()) for file in FILES}
 
 
 def imports(tree: ast.Module) -> set[str]:
@@ -69,7 +72,10 @@ def imports(tree: ast.Module) -> set[str]:
     return found
 
 
-IMPORTS = {file: imports(tree) for file, tree in TREES.items()}
+@cache
+def all_imports() -> dict[str, set[str]]:
+    """Return what each file imports."""
+    return {file: imports(tree) for file, tree in trees().items()}
 
 
 def room(file: str) -> str:
@@ -77,7 +83,7 @@ def room(file: str) -> str:
 
 
 def rooms_imported(file: str) -> set[str]:
-    parts = (found.split(".") for found in IMPORTS[file])
+    parts = (found.split(".") for found in all_imports()[file])
     return {part[1] for part in parts if part[0] == "webgym_cli" and len(part) > 1}
 
 
@@ -92,18 +98,18 @@ def modules(files: list[str]) -> set[str]:
 def calls(file: str, function: str) -> list[str]:
     return [
         f"{file}:{node.lineno}"
-        for node in ast.walk(TREES[file])
+        for node in ast.walk(trees()[file])
         if isinstance(node, ast.Call) and ast.unparse(node.func) == function
     ]
 
 
 def test_every_room_has_its_floor():
-    assert set(map(room, TREES)) <= set().union(*LAYERS)
+    assert set(map(room, trees())) <= set().union(*LAYERS)
 
 
 def test_imports_go_one_way():
     offenders = {}
-    for file in TREES:
+    for file in trees():
         mine, found = room(file), rooms_imported(file)
         above = {other for other in found if floor(other) > floor(mine)}
         sideways = {other for other in found if mine in STAGES and other in STAGES | {"testing"} and other != mine}
@@ -113,20 +119,20 @@ def test_imports_go_one_way():
 
 
 def test_no_import_is_relative():
-    assert not [file for file, found in IMPORTS.items() if any(module.startswith(".") for module in found)]
+    assert not [file for file, found in all_imports().items() if any(module.startswith(".") for module in found)]
 
 
 @pytest.mark.parametrize("file", ALONE)
 def test_what_runs_elsewhere_imports_nothing_of_ours(file):
-    assert not {found for found in IMPORTS[file] if found.startswith("webgym")}
+    assert not {found for found in all_imports()[file] if found.startswith("webgym")}
 
 
 def test_what_trains_elsewhere_imports_only_its_own_room():
     allowed = modules(SHARED)
     offenders = {}
-    for file in TREES:
+    for file in trees():
         if file.startswith("train/rl/"):
-            ours = {found for found in IMPORTS[file] if found.startswith("webgym")}
+            ours = {found for found in all_imports()[file] if found.startswith("webgym")}
             if more := {found for found in ours if not found.startswith("webgym_cli.train.rl.")} - allowed:
                 offenders[file] = sorted(more)
     assert not offenders
@@ -134,32 +140,35 @@ def test_what_trains_elsewhere_imports_only_its_own_room():
 
 @pytest.mark.parametrize("file", SHARED)
 def test_what_is_shared_with_it_needs_pydantic_alone(file):
-    assert {found for found in IMPORTS[file] if found.startswith("webgym")} <= modules(SHARED)
-    assert {found.split(".")[0] for found in IMPORTS[file]} <= sys.stdlib_module_names | {"pydantic", "webgym_cli"}
+    assert {found for found in all_imports()[file] if found.startswith("webgym")} <= modules(SHARED)
+    assert {found.split(".")[0] for found in all_imports()[file]} <= sys.stdlib_module_names | {
+        "pydantic",
+        "webgym_cli",
+    }
 
 
 @pytest.mark.parametrize("file", STANDARD_ONLY)
 def test_what_must_start_at_once_imports_only_the_standard_library(file):
-    assert {found.split(".")[0] for found in IMPORTS[file]} <= sys.stdlib_module_names
+    assert {found.split(".")[0] for found in all_imports()[file]} <= sys.stdlib_module_names
 
 
 def test_only_the_output_prints():
-    assert not [place for file in TREES if file not in {"cli/output.py", *ALONE} for place in calls(file, "print")]
+    assert not [place for file in trees() if file not in {"cli/output.py", *ALONE} for place in calls(file, "print")]
 
 
 def test_nobody_pickles_and_one_file_reads_pickles_as_data():
     banned = {"pickle", "dill", "cloudpickle", "shelve", "marshal"}
-    users = {file for file, found in IMPORTS.items() if {module.split(".")[0] for module in found} & banned}
+    users = {file for file, found in all_imports().items() if {module.split(".")[0] for module in found} & banned}
     assert users == {"imports/pickled.py"}
     # what loads, and what makes an unpickler that would import what it is told to
     for function in ("pickle.load", "pickle.loads", "pickle.Unpickler", "pickle._Unpickler"):
-        assert not [place for file in TREES for place in calls(file, function)]
+        assert not [place for file in trees() for place in calls(file, function)]
 
 
 def test_no_except_is_bare():
     assert not [
         f"{file}:{node.lineno}"
-        for file, tree in TREES.items()
+        for file, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ExceptHandler) and node.type is None
     ]
@@ -167,7 +176,7 @@ def test_no_except_is_bare():
 
 def test_torch_loads_nothing_but_weights():
     offenders = []
-    for file, tree in TREES.items():
+    for file, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
                 given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
@@ -177,7 +186,7 @@ def test_torch_loads_nothing_but_weights():
 
 def test_files_are_small_and_folders_flat():
     assert not {name(file) for file in FILES if len(file.read_text().splitlines()) > 300}
-    assert not {file for file in TREES if file.count("/") > 2}
+    assert not {file for file in trees() if file.count("/") > 2}
 
 
 def commands() -> list[str]:
