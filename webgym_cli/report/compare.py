@@ -9,7 +9,7 @@ from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
 from webgym_cli.records.statistics import difference
 from webgym_cli.report.facts import describe_run
-from webgym_cli.report.success import SERIES, read_failures, read_points
+from webgym_cli.report.success import SERIES, SuccessPoint, read_failures, read_points
 from webgym_cli.store.index.paired import Change, compute_p_value, count_changes, join_cases, read_cases
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
@@ -51,7 +51,7 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
     }
 
 
-def _points(index: Index) -> dict[tuple[str, int], dict[str, Any]]:
+def _points(index: Index) -> dict[tuple[str, int], SuccessPoint]:
     found = read_points(index)
     return {(point["series"], point["iteration"]): point for point in found if point["band"] is None}
 
@@ -88,9 +88,9 @@ def _row(sides: _Runs, counted: list[Any], series: str, iterations: tuple[int, i
     return {**row, "method": "independent", **_apart(tallies[0], tallies[1])}
 
 
-def _told(point: dict[str, Any] | None) -> dict[str, Any] | None:
+def _told(point: SuccessPoint | None) -> dict[str, Any] | None:
     names = ("trajectories", "scored", "successes", "success_rate", "interval", "failures", "mean_steps")
-    return None if point is None else {name: point[name] for name in names}
+    return None if point is None else {name: value for name, value in point.items() if name in names}
 
 
 def _paired(sides: _Runs, iterations: tuple[int, int]) -> dict[str, Any] | None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import DatasetEvent, PhaseEvent, TrainingEvent
-from webgym_cli.report.success import DEMONSTRATIONS, read_failures, read_points, read_verdicts
-from webgym_cli.report.timing import compute_cost, measure_timing, read_timed_events
+from webgym_cli.report.success import (
+    DEMONSTRATIONS,
+    FailureFacts,
+    SuccessPoint,
+    VerdictFacts,
+    read_failures,
+    read_points,
+    read_verdicts,
+)
+from webgym_cli.report.timing import Cost, Timing, compute_cost, measure_timing, read_timed_events
 from webgym_cli.store.checkpoints import current
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
@@ -31,12 +39,52 @@ FROM trajectories
 """
 
 
-def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> dict[str, Any]:
+class RunIdentity(TypedDict):
+    """Which run it is."""
+
+    run: str
+    policy_version: int
+    policy: str
+    base_model: str
+    provenance: dict[str, Any]
+    """Who made it with which versions."""
+
+
+class ReportFacts(RunIdentity):
+    """All that a report has of a run: its page is drawn from it, and `--json` prints it."""
+
+    trajectories: int
+    steps: int
+    first_started: str | None
+    last_started: str | None
+    damaged_lines: int
+    points: list[SuccessPoint]
+    pass_at_k: dict[str, dict[str, Any]]
+    failures: FailureFacts
+    verdicts: list[VerdictFacts]
+    timing: Timing
+    cost: Cost
+    datasets: list[dict[str, Any]]
+    """`DatasetEvent`s."""
+    samples_by_iteration: dict[str, int]
+    trainings: list[dict[str, Any]]
+    """`TrainingEvent`s."""
+    phases: list[dict[str, Any]]
+    """`PhaseEvent`s."""
+    settings: dict[str, dict[str, Any]]
+    """Those that differ from their defaults: `value` and `default`."""
+
+
+def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> ReportFacts:
     """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
-    settings, times = saved_settings(run), measure_timing(read_timed_events(run))
+    settings, counts, times = saved_settings(run), index.one(_COUNTS), measure_timing(read_timed_events(run))
     return {
         **describe_run(run, settings),
-        **index.one(_COUNTS),
+        "trajectories": counts["trajectories"],
+        "steps": counts["steps"],
+        "first_started": counts["first_started"],
+        "last_started": counts["last_started"],
+        "damaged_lines": counts["damaged_lines"],
         "points": read_points(index),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
         "failures": read_failures(index),
@@ -51,7 +99,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> d
     }
 
 
-def describe_run(run: RunDir, settings: Settings) -> dict[str, Any]:
+def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
     """Return which run it is: its folder, its policy and who made it with which versions. Raises `StoreError`."""
     newest = current(run)
     return {
@@ -69,7 +117,7 @@ def list_changed_settings(settings: Settings) -> dict[str, dict[str, Any]]:
     return {key: {"value": chosen[key], "default": usual.get(key)} for key in chosen if chosen[key] != usual.get(key)}
 
 
-def find_newest_test(facts: dict[str, Any]) -> dict[str, Any] | None:
+def find_newest_test(facts: ReportFacts) -> SuccessPoint | None:
     """Return the newest scored point over all bands: of the test split, else of the training split; or None."""
     scored = [point for point in facts["points"] if point["band"] is None and point["scored"]]
     policies = [point for point in scored if point["series"] != DEMONSTRATIONS]

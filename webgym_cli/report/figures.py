@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ BARS = 20
 """Rows that a chart of bars has at most."""
 NONE = "-"
 """Stands where nothing is known."""
+
+Row = Mapping[str, Any]
+"""One row of the facts: a point of a curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,8 @@ class ReportSection:
 def make_curve(
     title: str,
     y: str,
-    groups: dict[str, list[dict[str, Any]]],
-    mark: Callable[[dict[str, Any]], ChartPoint],
+    groups: Mapping[str, Sequence[Row]],
+    mark: Callable[[Row], ChartPoint],
     *,
     share: bool,
 ) -> Figure:
@@ -81,7 +84,7 @@ def make_curve(
 
 
 def make_bars(
-    title: str, rows: Sequence[tuple[str, dict[str, float]]], kinds: Sequence[str], show: NumberFormat
+    title: str, rows: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], show: NumberFormat
 ) -> Figure:
     """Return a figure with a bar a row, of many the last, and the table of all; `kinds` names the parts."""
     kinds = [kind for kind in kinds if any(kind in parts for _, parts in rows)]
@@ -94,15 +97,15 @@ def make_bars(
     return Figure(title, svg, tuple(kinds), False, Table(("", *kinds, "all"), told), note)
 
 
-def group_rows(rows: Iterable[dict[str, Any]], key: str) -> dict[str, list[dict[str, Any]]]:
+def group_rows(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
     """Return rows by the value of a key, in the order in which the values come."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(str(row[key]), []).append(row)
     return found
 
 
-def make_success_point(row: dict[str, Any]) -> ChartPoint:
+def make_success_point(row: Row) -> ChartPoint:
     """Return the point of a success rate; the row must have scored trajectories."""
     low, high = row["interval"]
     tip = f"{row['successes']} of {row['scored']} solved"

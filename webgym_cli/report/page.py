@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.report.charts import draw_swatch, format_percent
-from webgym_cli.report.facts import find_newest_test
+from webgym_cli.report.facts import ReportFacts, find_newest_test
 from webgym_cli.report.figures import NONE, ReportSection, format_duration, format_interval
 from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
@@ -21,7 +21,7 @@ _LONGEST = 400
 """Characters of a setting's value that are shown."""
 
 
-def render_report(facts: dict[str, Any], cards: Sequence[Card]) -> bytes:
+def render_report(facts: ReportFacts, cards: Sequence[Card]) -> bytes:
     """Return a report's page in UTF-8."""
     values = {name: sorted({card.facts[name] for card in cards}) for name in _FILTERS}
     return _render(
@@ -41,10 +41,11 @@ def render_comparison(found: dict[str, Any], shown: Sequence[ReportSection]) -> 
     return _render("compare.html", found=found, sections=shown, settings=differ)
 
 
-def _tiles(facts: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
     """Return what stands at the top: a name, a number, and what it is of."""
     tiles = []
-    if newest := find_newest_test(facts):
+    newest = find_newest_test(facts)
+    if newest and newest["success_rate"] is not None:
         name = f"success, {newest['series']} {newest['iteration']}"
         tiles.append(
             (name, format_percent(newest["success_rate"]), format_interval(newest["interval"], format_percent))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from webgym_cli.report.charts import format_percent
+from webgym_cli.report.facts import ReportFacts
 from webgym_cli.report.figures import NONE, Figure, ReportSection, Table
+from webgym_cli.report.success import SuccessPoint
 
 _COLUMNS = ("phase", "new tasks", "turned down", "episodes", "solved", "policy version", "success of that policy, test")
 _NOTE = (
@@ -14,7 +16,7 @@ _NOTE = (
 )
 
 
-def build_phase_sections(facts: dict[str, Any]) -> list[ReportSection]:
+def build_phase_sections(facts: ReportFacts) -> list[ReportSection]:
     """Return the section of the phases; none where the run has none."""
     if not facts["phases"]:
         return []
@@ -23,8 +25,8 @@ def build_phase_sections(facts: dict[str, Any]) -> list[ReportSection]:
     return [ReportSection("phases", "Phases", (Figure("Phases", "", (), False, Table(_COLUMNS, rows)),), _NOTE)]
 
 
-def _row(phase: dict[str, Any], test: dict[str, Any] | None) -> tuple[str, ...]:
+def _row(phase: dict[str, Any], test: SuccessPoint | None) -> tuple[str, ...]:
     known = (NONE if phase[name] is None else f"{phase[name]:,}" for name in ("new_tasks", "turned_down", "episodes"))
     solved = f"{phase['successes']} of {phase['scored']} scored"
-    rate = format_percent(test["success_rate"]) if test and test["scored"] else NONE
+    rate = format_percent(test["success_rate"]) if test and test["success_rate"] is not None else NONE
     return str(phase["phase"]), *known, solved, str(phase["version"]), rate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from webgym_cli.records.statistics import wilson
 from webgym_cli.store.index.query import Index
@@ -13,6 +13,71 @@ SERIES = ("test", "train", DEMONSTRATIONS)
 """The series of points, in their order: the splits, as policies acted in them, and the demonstrations."""
 SITES = 20
 """Sites whose failures are told, those with the most."""
+
+
+class SuccessPoint(TypedDict):
+    """Success and steps of a series' iteration, over all bands or in one."""
+
+    series: str
+    iteration: int
+    band: str | None
+    """None: all bands."""
+    trajectories: int
+    scored: int
+    successes: int
+    failures: int
+    mean_steps: float | None
+    """Over the trajectories that did not fail."""
+    mean_steps_solved: float | None
+    policy_seconds: float | None
+    environment_seconds: float | None
+    success_rate: float | None
+    """None without a scored trajectory."""
+    interval: list[float] | None
+    """Wilson, 95 %."""
+
+
+class SiteFailures(TypedDict):
+    """The failures of a site."""
+
+    trajectories: int
+    failed: int
+    kinds: dict[str, int]
+
+
+class StopCounts(TypedDict):
+    """The episodes that ended in one way."""
+
+    count: int
+    successes: int
+
+
+class FailureFacts(TypedDict):
+    """Failures by kind and by site, and how the other episodes ended."""
+
+    by_kind: dict[str, int]
+    by_site: dict[str, SiteFailures]
+    """The worst."""
+    sites: int
+    """All sites that have any."""
+    stops: dict[str, StopCounts]
+
+
+class VerdictFacts(TypedDict):
+    """The judge's verdicts on an iteration."""
+
+    split: str
+    iteration: int
+    judged: int
+    agreement: float | None
+    """Mean share of votes that went with the decision."""
+    unanimous: int
+    voted: int
+    both: int
+    """Trajectories that the environment scored too."""
+    same: int
+    same_rate: float | None
+
 
 _SERIES = f"CASE WHEN policy = 'oracle' THEN '{DEMONSTRATIONS}' ELSE split END"
 
@@ -56,7 +121,7 @@ GROUP BY split, iteration ORDER BY split = 'train', iteration
 """
 
 
-def read_points(index: Index) -> list[dict[str, Any]]:
+def read_points(index: Index) -> list[SuccessPoint]:
     """Return success and steps by series, iteration and band; a band of None is all of them. Raises `StoreError`.
 
     Steps are means over the trajectories that didn't fail, seconds over all of them.
@@ -64,28 +129,25 @@ def read_points(index: Index) -> list[dict[str, Any]]:
     return [add_success_rate(row) for row in index.rows(_POINTS)]
 
 
-def add_success_rate(row: dict[str, Any]) -> dict[str, Any]:
+def add_success_rate(row: dict[str, Any]) -> SuccessPoint:
     """Return a row's tallies with the success rate and its Wilson interval; None without a scored trajectory."""
     scored, successes = row["scored"], row["successes"]
     low, high = wilson(successes, scored)
     rounded = {key: None if row[key] is None else round(row[key], 3) for key in _MEANS}
-    return {
-        **row,
-        **rounded,
-        "success_rate": round(successes / scored, 4) if scored else None,
-        "interval": [round(low, 4), round(high, 4)] if scored else None,
-    }
+    rate = round(successes / scored, 4) if scored else None
+    interval = [round(low, 4), round(high, 4)] if scored else None
+    return cast("SuccessPoint", {**row, **rounded, "success_rate": rate, "interval": interval})
 
 
 _MEANS = ("mean_steps", "mean_steps_solved", "policy_seconds", "environment_seconds")
 
 
-def read_failures(index: Index) -> dict[str, Any]:
+def read_failures(index: Index) -> FailureFacts:
     """Return failures by kind and by site (the worst), and how the other episodes ended. Raises `StoreError`.
 
     `sites` is the number of all sites that have any.
     """
-    sites: dict[str, dict[str, Any]] = {}
+    sites: dict[str, SiteFailures] = {}
     count = 0
     for row in index.rows(_BY_SITE, [SITES]):
         count = row["sites"]
@@ -103,16 +165,14 @@ def read_failures(index: Index) -> dict[str, Any]:
     }
 
 
-def read_verdicts(index: Index) -> list[dict[str, Any]]:
+def read_verdicts(index: Index) -> list[VerdictFacts]:
     """Return, by split and iteration, how far the judge's votes agreed, and the judge with the environment.
 
     Of each trajectory the judge's newest judgement counts, if it is a verdict. Raises `StoreError`.
     """
-    return [
-        {
-            **row,
-            "agreement": None if row["agreement"] is None else round(row["agreement"], 4),
-            "same_rate": round(row["same"] / row["both"], 4) if row["both"] else None,
-        }
-        for row in index.rows(_JUDGED)
-    ]
+    verdicts = []
+    for row in index.rows(_JUDGED):
+        agreement = None if row["agreement"] is None else round(row["agreement"], 4)
+        same_rate = round(row["same"] / row["both"], 4) if row["both"] else None
+        verdicts.append(cast("VerdictFacts", {**row, "agreement": agreement, "same_rate": same_rate}))
+    return verdicts

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypedDict
 
 from webgym_cli.records.events import TimedEvent
 from webgym_cli.store.metrics import read_events
@@ -24,6 +24,57 @@ START, WEIGHTS = ("serve",), ("swap", "wake", "sleep", "stop")
 EXPERT = "oracle"
 """The policy that is none."""
 HOUR = 3600
+
+
+class StageTime(TypedDict):
+    """What one stage took."""
+
+    times: int
+    seconds: float | None
+    """None: its events have no durations."""
+
+
+class GpuTime(TypedDict):
+    """How long the GPUs worked, and why they did not."""
+
+    busy_seconds: float
+    idle_seconds: float
+    idle_share: float | None
+    causes: dict[str, float]
+    """Idle seconds by cause."""
+
+
+class Timing(TypedDict):
+    """Where the time from the first event to the last went."""
+
+    first: str | None
+    last: str | None
+    wall_seconds: float
+    idle_seconds: float
+    idle_share: float | None
+    gpu: GpuTime
+    stages: dict[str, StageTime]
+    by_iteration: dict[str, dict[str, float]]
+    episode_seconds: dict[str, float]
+
+
+class CostShare(TypedDict):
+    """What one stage cost."""
+
+    hours: float
+    gpu_hours: float
+    cost: float | None
+    """None without a price."""
+
+
+class Cost(TypedDict):
+    """What the run cost."""
+
+    gpus: int
+    gpu_hour_price: float | None
+    stages: dict[str, CostShare]
+    idle: CostShare
+    total: CostShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +116,7 @@ def find_spans(found: Sequence[TimedEvent]) -> list[TimeSpan]:
     return spans
 
 
-def measure_timing(found: Sequence[TimedEvent]) -> dict[str, Any]:
+def measure_timing(found: Sequence[TimedEvent]) -> Timing:
     """Return how long each stage took, and how much of the time from the first to the last no stage covers.
 
     Times in seconds. A stage whose events don't tell has None; what it took then counts as idle.
@@ -91,7 +142,7 @@ def measure_timing(found: Sequence[TimedEvent]) -> dict[str, Any]:
     }
 
 
-def measure_gpu_idle(found: Sequence[TimedEvent], wall: float) -> dict[str, Any]:
+def measure_gpu_idle(found: Sequence[TimedEvent], wall: float) -> GpuTime:
     """Return for how many of the `wall` seconds the GPUs had nothing to do, and why.
 
     Busy is an acting policy, up to its last episode, and a training. Of what is left, each cause takes what those
@@ -126,10 +177,10 @@ def measure_gpu_idle(found: Sequence[TimedEvent], wall: float) -> dict[str, Any]
     }
 
 
-def compute_cost(times: dict[str, Any], gpus: int, price: float | None) -> dict[str, Any]:
+def compute_cost(times: Timing, gpus: int, price: float | None) -> Cost:
     """Return hours, GPU hours and, given the price of a GPU hour, the cost of each stage, of idle time and of all."""
 
-    def of(seconds: float) -> dict[str, float | None]:
+    def of(seconds: float) -> CostShare:
         hours = seconds / HOUR
         spent = None if price is None else round(hours * gpus * price, 2)
         return {"hours": round(hours, 4), "gpu_hours": round(hours * gpus, 4), "cost": spent}
@@ -156,7 +207,7 @@ def _rollouts(found: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSpa
     return acting, experts, tails
 
 
-def _stage(stage: str, found: Sequence[TimedEvent], told: Sequence[TimeSpan]) -> dict[str, Any]:
+def _stage(stage: str, found: Sequence[TimedEvent], told: Sequence[TimeSpan]) -> StageTime:
     mine = [span.seconds for span in told if span.stage == stage]
     return {
         "times": sum(event.event == stage for event in found),

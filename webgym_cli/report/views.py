@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from webgym_cli.report.charts import ChartPoint, format_number, format_percent
+from webgym_cli.report.facts import ReportFacts
 from webgym_cli.report.figures import (
     NONE,
     Figure,
     ReportSection,
+    Row,
     Table,
     format_duration,
     group_rows,
@@ -18,15 +20,16 @@ from webgym_cli.report.figures import (
     make_success_point,
 )
 from webgym_cli.report.success import SERIES
+from webgym_cli.report.timing import Cost, CostShare, GpuTime
 
 
-def build_sections(facts: dict[str, Any]) -> list[ReportSection]:
+def build_sections(facts: ReportFacts) -> list[ReportSection]:
     """Return the sections that have something to tell."""
     every = (_success, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
     return [section for made in every if (section := made(facts)).figures]
 
 
-def _success(facts: dict[str, Any]) -> ReportSection:
+def _success(facts: ReportFacts) -> ReportSection:
     scored = [row for row in facts["points"] if row["scored"]]
     whole = group_rows((row for row in scored if row["band"] is None), "series")
     figures = [make_curve("Success by split", "success", whole, make_success_point, share=True)] if whole else []
@@ -47,10 +50,10 @@ def _by_band(item: tuple[str, Any]) -> int:
     return ["easy", "medium", "hard"].index(item[0])
 
 
-def _pass_at_k(facts: dict[str, Any]) -> ReportSection:
+def _pass_at_k(facts: ReportFacts) -> ReportSection:
     figures = []
     for split in SERIES[:2]:
-        lines: dict[str, list[dict[str, Any]]] = {}
+        lines: dict[str, list[Row]] = {}
         for key, found in facts["pass_at_k"].items():
             of_split, _, iteration = key.partition(" ")
             for k, chance in found["k"].items() if of_split == split else ():
@@ -64,13 +67,13 @@ def _pass_at_k(facts: dict[str, Any]) -> ReportSection:
     return ReportSection("pass-at-k", "pass@k", tuple(figures), note)
 
 
-def _make_chance_point(row: dict[str, Any]) -> ChartPoint:
+def _make_chance_point(row: Row) -> ChartPoint:
     return ChartPoint(row["iteration"], row["rate"], tip=f"{row['tasks']} tasks")
 
 
-def _steps(facts: dict[str, Any]) -> ReportSection:
+def _steps(facts: ReportFacts) -> ReportSection:
     figures = []
-    whole = [row for row in facts["points"] if row["band"] is None]
+    whole: list[Row] = [row for row in facts["points"] if row["band"] is None]
     for title, key in (("Steps per episode", "mean_steps"), ("Steps of a solved episode", "mean_steps_solved")):
         rows = group_rows((row for row in whole if row[key] is not None), "series")
         if rows:
@@ -78,12 +81,12 @@ def _steps(facts: dict[str, Any]) -> ReportSection:
     return ReportSection("steps", "Steps", tuple(figures))
 
 
-def _make_steps_point(key: str) -> Callable[[dict[str, Any]], ChartPoint]:
+def _make_steps_point(key: str) -> Callable[[Row], ChartPoint]:
     count = "successes" if key == "mean_steps_solved" else "trajectories"
     return lambda row: ChartPoint(row["iteration"], row[key], tip=f"{row[count]} episodes")
 
 
-def _failures(facts: dict[str, Any]) -> ReportSection:
+def _failures(facts: ReportFacts) -> ReportSection:
     found, figures = facts["failures"], []
     kinds = list(found["by_kind"])
     if kinds:
@@ -105,7 +108,7 @@ def _failures(facts: dict[str, Any]) -> ReportSection:
     return ReportSection("failures", "Failures", tuple(figures), note)
 
 
-def _verdicts(facts: dict[str, Any]) -> ReportSection:
+def _verdicts(facts: ReportFacts) -> ReportSection:
     def share(of: float | None) -> str:
         return NONE if of is None else format_percent(of)
 
@@ -128,7 +131,7 @@ def _verdicts(facts: dict[str, Any]) -> ReportSection:
     return ReportSection("judge", "Judge", figures, note)
 
 
-def _time(facts: dict[str, Any]) -> ReportSection:
+def _time(facts: ReportFacts) -> ReportSection:
     times, figures = facts["timing"], []
     if times["by_iteration"]:
         rows = [(f"iteration {name}", stages) for name, stages in times["by_iteration"].items()]
@@ -150,28 +153,28 @@ def _time(facts: dict[str, Any]) -> ReportSection:
     return ReportSection("time", "Time", tuple(figures), note)
 
 
-def _cost_table(facts: dict[str, Any]) -> Table:
-    spent, stages = facts["cost"], facts["timing"]["stages"]
-    wall = facts["timing"]["wall_seconds"]
-    lines = [(name, stages[name]["times"], spent["stages"].get(name), stages[name]["seconds"]) for name in stages]
-    lines += [("idle", None, spent["idle"], facts["timing"]["idle_seconds"]), ("all", None, spent["total"], wall)]
+def _cost_table(facts: ReportFacts) -> Table:
+    spent, times = facts["cost"], facts["timing"]
+    wall = times["wall_seconds"]
+    lines: list[tuple[str, int | None, CostShare | None, float | None]] = [
+        (name, stage["times"], spent["stages"].get(name), stage["seconds"]) for name, stage in times["stages"].items()
+    ]
+    lines += [("idle", None, spent["idle"], times["idle_seconds"]), ("all", None, spent["total"], wall)]
     rows = []
-    for name, times, of, seconds in lines:
-        known = of is not None and seconds is not None
-        rows.append(
-            (
-                name,
-                NONE if times is None else str(times),
-                format_duration(seconds) if known else "not told",
-                format_percent(seconds / wall) if known and wall else NONE,
-                format_number(of["gpu_hours"]) if known else NONE,
-                NONE if not known or of["cost"] is None else f"{of['cost']:,.2f}",
-            )
-        )
+    for name, count, share, seconds in lines:
+        cells = ["not told", NONE, NONE, NONE]
+        if share is not None and seconds is not None:
+            cells = [
+                format_duration(seconds),
+                format_percent(seconds / wall) if wall else NONE,
+                format_number(share["gpu_hours"]),
+                NONE if share["cost"] is None else f"{share['cost']:,.2f}",
+            ]
+        rows.append((name, NONE if count is None else str(count), *cells))
     return Table(("", "times", "time", "share", "GPU hours", "cost"), tuple(rows))
 
 
-def _idle_table(gpu: dict[str, Any], wall: float) -> Table:
+def _idle_table(gpu: GpuTime, wall: float) -> Table:
     causes = {f"idle: {name.replace('_', ' ')}": seconds for name, seconds in gpu["causes"].items()}
     lines = {"at work": gpu["busy_seconds"], "idle": gpu["idle_seconds"], **causes}
     rows = (
@@ -181,14 +184,14 @@ def _idle_table(gpu: dict[str, Any], wall: float) -> Table:
     return Table(("", "time", "share"), tuple(rows))
 
 
-def _cost_note(spent: dict[str, Any]) -> str:
+def _cost_note(spent: Cost) -> str:
     gpus = "1 GPU" if spent["gpus"] == 1 else f"{spent['gpus']} GPUs"
     if spent["gpu_hour_price"] is None:
         return f"Counted for {gpus}, all the time. No price is known: --gpu-hour-price gives the cost."
     return f"Counted for {gpus}, all the time, at {spent['gpu_hour_price']:g} an hour each."
 
 
-def _learning(facts: dict[str, Any]) -> ReportSection:
+def _learning(facts: ReportFacts) -> ReportSection:
     figures = []
     losses = [row for row in facts["trainings"] if row["loss"] is not None]
     if losses:
@@ -205,5 +208,5 @@ def _learning(facts: dict[str, Any]) -> ReportSection:
     return ReportSection("learning", "Data and training", tuple(figures))
 
 
-def _make_loss_point(row: dict[str, Any]) -> ChartPoint:
+def _make_loss_point(row: Row) -> ChartPoint:
     return ChartPoint(row["version"], row["loss"], tip=f"{row['steps']} optimizer steps")
