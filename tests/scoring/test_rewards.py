@@ -70,6 +70,16 @@ def test_string_equality_is_as_documented(response, answer, used, value):
         ("It was (B)", "it was (b)"),
         ("\\boxed{(3, 4)}", "(3,4)"),
         ("9", ["8", "9"]),
+        ("\\boxed{\\left(1,2\\right)}", "(1,2)"),
+        ("\\boxed{\\text{Monday}}", "Monday"),
+        ("\\boxed{(C)}", "C"),
+        ("\\boxed{x+1}", "1+x"),
+        ("\\boxed{\\frac{a}{b}}", "a/b"),
+        ("\\boxed{x^2-1}", "(x-1)(x+1)"),
+        ("\\boxed{\\{1,2\\}}", "\\{2,1\\}"),
+        ("\\boxed{x \\le 3}", "x\\leq 3"),
+        ("\\boxed{(3,4)\\cup(1,2)}", "(1,2)\\cup(3,4)"),
+        ("\\boxed{\\begin{pmatrix}1\\\\2\\end{pmatrix}}", "\\begin{pmatrix}1 \\\\ 2\\end{pmatrix}"),
     ],
 )
 def test_numbers_are_equal_however_they_are_written(response, answer):
@@ -93,6 +103,13 @@ def test_numbers_are_equal_however_they_are_written(response, answer):
         ("It was (C)", "(B)"),
         ("9^9^9^9^9", "72"),
         ("__import__('os')", "72"),
+        ("\\boxed{x+2}", "x+1"),
+        ("\\boxed{[1,2]}", "(1,2)"),
+        ("\\boxed{(2,1)}", "(1,2)"),
+        ("\\boxed{\\text{Tuesday}}", "Monday"),
+        ("\\boxed{god}", "dog"),
+        ("\\boxed{\\text{yes}}", "\\text{no}"),
+        ("\\boxed{y=2x}", "y=3x"),
     ],
 )
 def test_other_answers_are_not_equal(response, answer):

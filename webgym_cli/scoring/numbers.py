@@ -6,6 +6,7 @@ import math
 import re
 from fractions import Fraction
 
+from webgym_cli.scoring.latex import is_equal_latex
 from webgym_cli.tools.arithmetic import BadExpressionError, Number, evaluate
 
 TOLERANCE = 1e-6
@@ -28,6 +29,9 @@ _NOISE = re.compile(
     r"\\(?:left|right|displaystyle|quad|qquad|,|;|!|:| )|\{,\}(?=\d{3})|[$€£~]|\\[$%]|\^\s*\{?\\circ\}?"
 )
 _TEXT = re.compile(r"\\(?:text|mathrm|textbf|mbox|operatorname)\s*\{[^{}]*\}")
+_WORDS = re.compile(r"\\(?:text|mathrm|textbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_ENVIRONMENT = re.compile(r"\\(?:begin|end)\{\w+\*?\}")
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _GROUP = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<=\d)\s*\\[dtc]?frac\s*" + _GROUP + r"\s*" + _GROUP), r"+((\1)/(\2))"),
@@ -111,16 +115,18 @@ def parse_number(text: str) -> Number | None:
 
 
 def answers_equal(given: str, wanted: str) -> bool:
-    """Tell whether two texts give the same number, or else the same text but for case and spaces.
+    """Tell whether two texts give the same number, text (but for case, spaces and dressing) or expression.
 
     A percentage equals both its number and its share: `50%` is 50 and 0.5. A sum or product that was left to the
-    reader (`48+24`) is no number, unless the other one is such a thing too.
+    reader (`48+24`) is no number, unless the other one is such a thing too. Expressions are compared by math-verify.
     """
-    if _UNDONE.search(given) and not _UNDONE.search(wanted):
-        return False
     ours, theirs = parse_number(given), parse_number(wanted)
+    if theirs is not None and _UNDONE.search(given) and not _UNDONE.search(wanted):
+        return False
     if ours is None or theirs is None:
-        return ours is theirs and _loose(given) == _loose(wanted)
+        return _loose(given) == _loose(wanted) or (
+            _is_expression(given) and _is_expression(wanted) and is_equal_latex(given, wanted)
+        )
     if _close(ours, theirs):
         return True
     one, other = "%" in given, "%" in wanted
@@ -157,4 +163,9 @@ def _repeated(pattern: re.Pattern[str], written: str, text: str) -> str:
 
 
 def _loose(text: str) -> str:
-    return re.sub(r"\s+", "", text).casefold()
+    return re.sub(r"\s+", "", _WORDS.sub(r"\1", _NOISE.sub(_kept, text))).casefold()
+
+
+def _is_expression(text: str) -> bool:
+    """Whether a text may be mathematics: a word is none, which math-verify would take for a product of its letters."""
+    return 0 < len(text) <= _MAX_CHARACTERS and not _WORD.search(_ENVIRONMENT.sub("", _WORDS.sub(r" \1 ", text)))

@@ -1,0 +1,65 @@
+"""The comparison of expressions: it survives what they can do, and runs nothing that they say."""
+
+import os
+import threading
+import time
+
+import psutil
+import pytest
+
+from webgym_cli.errors import WebGymError
+from webgym_cli.scoring import latex, latex_script
+from webgym_cli.scoring.latex import LatexComparer, is_equal_latex
+
+
+@pytest.fixture
+def comparer():
+    made = LatexComparer()
+    yield made
+    made._stop()
+
+
+@pytest.mark.parametrize(
+    "text", ["9^{9^{9^{9^9}}}", "100000!!", "(" * 140 + "1" + ")" * 140, "{" * 300, "$$", "\\frac"]
+)
+def test_what_can_not_be_computed_is_not_equal_and_others_are_compared_after_it(text):
+    begun = time.monotonic()
+    assert not is_equal_latex(text, "x+72")
+    assert time.monotonic() - begun < latex.ANSWER_SECONDS + latex.START_SECONDS
+    assert is_equal_latex("x+1", "1+x")
+
+
+def test_nothing_that_an_answer_says_is_run(tmp_path, comparer):
+    made = tmp_path / "made"
+    for text in (f"__import__('os').system('touch {made}')", f"\\text{{open('{made}', 'w')}}", "exec('1')"):
+        assert not comparer.is_equal(text, "x")
+    assert not made.exists()
+
+
+def test_it_works_in_threads(comparer):
+    said = []
+    ask = [threading.Thread(target=lambda: said.append(comparer.is_equal("a+b", "b+a"))) for _ in range(8)]
+    for thread in ask:
+        thread.start()
+    for thread in ask:
+        thread.join()
+    assert said == [True] * 8
+
+
+def test_a_process_that_dies_or_hangs_is_replaced(comparer, monkeypatch):
+    assert comparer.is_equal("x+1", "1+x")
+    comparer._process.kill()
+    assert not comparer.is_equal("x+1", "1+x")
+    assert comparer.is_equal("x+1", "1+x")
+    hanging = psutil.Process(comparer._process.pid)
+    hanging.suspend()
+    monkeypatch.setattr(latex, "ANSWER_SECONDS", 0.5)
+    assert not comparer.is_equal("x+1", "1+x")
+    assert not hanging.is_running()
+
+
+def test_a_library_that_is_not_there_is_told(comparer, tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text("raise SystemExit(1)")
+    monkeypatch.setattr(latex_script, "__file__", os.fspath(tmp_path / "broken.py"))
+    with pytest.raises(WebGymError, match="math-verify does not start"):
+        comparer.is_equal("x", "x")

@@ -1,0 +1,80 @@
+"""Equality of two expressions in LaTeX (`x+1` and `1+x`, intervals, sets, matrices), by `math-verify`."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from contextlib import suppress
+from threading import Lock
+
+from webgym_cli.errors import WebGymError
+from webgym_cli.scoring import latex_script
+
+START_SECONDS = 120.0
+"""Deadline of the process's start, which imports sympy: a second, or many on a busy machine."""
+ANSWER_SECONDS = 45.0
+"""Deadline of one comparison; its own are shorter."""
+
+
+class LatexComparer:
+    """The process that compares, started when it is first needed and again when a comparison has ended it.
+
+    It ends with this one, whose end closes its stdin. Safe in threads, one comparison at a time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def is_equal(self, given: str, wanted: str) -> bool:
+        """Whether two expressions are equal; False where one can't be read, or not within the limits.
+
+        Raises `WebGymError` where math-verify can't be started.
+        """
+        with self._lock:
+            process = self._process or self._start()
+            answer = _ask(process, json.dumps([given, wanted]), ANSWER_SECONDS)
+            if not answer:  # beyond a limit: the text is to blame, not this machine
+                self._stop()
+            return answer == b"true\n"
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", latex_script.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for the command, which closes its stdin
+        )
+        if _ask(self._process, "", START_SECONDS) != b"ready\n":
+            self._stop()
+            raise WebGymError(
+                "answers in LaTeX can't be compared: math-verify does not start",
+                hint=f"{sys.executable} -c 'import math_verify'",
+            )
+        return self._process
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def _ask(process: subprocess.Popen[bytes], line: str, seconds: float) -> bytes:
+    """Write a line, if there is one, and return the next one of the process; empty where none comes in time."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(OSError):  # it has ended
+        if line:
+            process.stdin.write(f"{line}\n".encode())
+        if select.select([process.stdout], [], [], seconds)[0]:
+            return process.stdout.readline()
+    return b""
+
+
+_COMPARER = LatexComparer()
+is_equal_latex = _COMPARER.is_equal
