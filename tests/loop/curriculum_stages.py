@@ -81,10 +81,11 @@ class Told(Pipeline):
 
     async def judge(self, query: Any) -> dict[str, Any]:
         """Judge what is owed: only the task that is known is done."""
-        from webgym_cli.rewards.judge.plan import load_owed, plan_judging
+        from webgym_cli.rewards.judge.scorer import JudgeScorer
+        from webgym_cli.rewards.selection import load_pending, plan_scoring
 
-        owed = plan_judging(self.run, self.settings.judge, query).owed
-        for number, (one, trajectory) in enumerate(load_owed(self.run, owed)):
+        owed = plan_scoring(self.run, JudgeScorer(self.settings.judge), query).pending
+        for number, (one, trajectory) in enumerate(load_pending(self.run, owed)):
             verdict = {"success": KNOWN in trajectory.instruction, "models": {"verdict": "told"}, "judged_at": now()}
             judgement = Judgement(trajectory=one.id, source="judge", settings_digest="0" * 64, **verdict)
             append_judgement(self.run, one.split, one.iteration, judgement)

@@ -15,8 +15,8 @@ from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.judge.plan import JudgeQuery
 from webgym_cli.rewards.orm.client import OrmClient, query_served_model
+from webgym_cli.rewards.selection import ScoringQuery
 from webgym_cli.store.buffer import append, read_judgements
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -49,7 +49,7 @@ async def test_a_folder_is_served_scored_and_stopped(tiny_model_dir, tmp_path):
     append(run, answered(1))
     events = []
     async with Pipeline(run, settings, tmp_path, events.append) as pipeline:
-        summary = await score(pipeline, JudgeQuery())
+        summary = await score(pipeline, ScoringQuery())
     assert (summary["scored"], summary["model"]) == (2, str(tiny_model_dir))
     found = read_judgements(run, Split.TRAIN, 0)
     assert {one.source for of_one in found.values() for one in of_one} == {"orm"}

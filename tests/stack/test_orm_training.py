@@ -12,7 +12,7 @@ from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.judge.plan import JudgeQuery
+from webgym_cli.rewards.selection import ScoringQuery
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open
@@ -60,7 +60,7 @@ async def test_it_learns_how_often_the_judge_says_yes_and_the_run_keeps_its_poli
     trained, events = str(judged.orm.model(settings).resolve()), []
     asked = settings.model_copy(update={"orm": settings.orm.model_copy(update={"model": trained})})
     async with Pipeline(judged, asked, logs, events.append) as pipeline:
-        summary = await score(pipeline, JudgeQuery())
+        summary = await score(pipeline, ScoringQuery())
     assert (summary["scored"], summary["model"], summary["cut"]) == (COUNT, trained, 0)
     told = [event for event in events if event["event"] == "scored"]
     assert min(event["mass"] for event in told) > 0.3  # before, it hardly ever said YES or NO

@@ -23,7 +23,6 @@ from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer, compute_k
 from webgym_cli.curriculum.plan import GenerationPlan
 from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibility_chat, build_generation_chat
 from webgym_cli.curriculum.seeds import SeedRequest, build_task
-from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.rewards.judge.client import JudgeReply
@@ -119,16 +118,11 @@ class TaskGeneration:
     async def _run_all(self, things: Sequence[Any], work: Work, names: str) -> None:
         """See to all of them, so many at once. Raises `WebGymError` when too many in a row failed."""
         failures = Failures(min(self.settings.concurrency, len(things)), len(things))
+        hint = f"check {names}, then run the same command again: what was answered stays"
 
         async def worker(waiting: Iterator[Any]) -> None:
             for thing in waiting:
-                problem = await work(thing)
-                if failures.is_too_many(failed=bool(problem)):
-                    raise WebGymError(
-                        f"{failures.limit} {'answer' if failures.limit == 1 else 'answers in a row'} can't be used: "
-                        f"{problem}",
-                        hint=f"check {names}, then run the same command again: what was answered stays",
-                    )
+                failures.record(await work(thing), hint)
 
         waiting = iter(things)
         await run_workers(failures.workers, lambda: worker(waiting))

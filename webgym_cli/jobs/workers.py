@@ -38,7 +38,9 @@ class Failures:
         """Consecutive failures that abort the command: max(8, workers), or all items where there are fewer."""
         return min(max(MAX_CONSECUTIVE_FAILURES, self.workers), self.owed)
 
-    def is_too_many(self, *, failed: bool) -> bool:
-        """Count one result; return whether the limit of consecutive failures is reached."""
-        self.in_a_row = self.in_a_row + 1 if failed else 0
-        return self.in_a_row >= self.limit
+    def record(self, problem: str, hint: str) -> None:
+        """Count one result; `problem` is empty for a good one. Raises `WebGymError` at the limit."""
+        self.in_a_row = self.in_a_row + 1 if problem else 0
+        if self.in_a_row >= self.limit:
+            count = f"{self.limit} answers in a row" if self.limit > 1 else "the answer"
+            raise WebGymError(f"{count} can't be used: {problem}", hint=hint)

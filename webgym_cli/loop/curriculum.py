@@ -17,7 +17,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.rewards.judge.client import require_judge
 from webgym_cli.rewards.judge.scripted import SCRIPTED
-from webgym_cli.rewards.orm.plan import require_orm
+from webgym_cli.rewards.orm.scorer import require_orm
 from webgym_cli.rollout.plan import plan_rollout
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import open_tasks

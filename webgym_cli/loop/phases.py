@@ -16,8 +16,9 @@ from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.judge.plan import JudgeQuery, plan_judging
-from webgym_cli.rewards.orm.plan import plan_scoring
+from webgym_cli.rewards.judge.scorer import JudgeScorer
+from webgym_cli.rewards.orm.scorer import OrmScorer
+from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.rollout.plan import usual_episodes
 from webgym_cli.store.checkpoints import checkpoints, policy_path
 from webgym_cli.store.index.query import open_index
@@ -131,11 +132,11 @@ def survey_episodes(settings: Settings) -> int:
 async def _score(pipeline: Pipeline, iteration: int) -> None:
     """Have an iteration's episodes scored that nobody has scored yet."""
     run, settings = pipeline.run, pipeline.settings
-    query = JudgeQuery(split=Split.TRAIN, iteration=iteration)
-    if settings.curriculum.score == "orm" and plan_scoring(run, settings.orm, query).owed:
+    query = ScoringQuery(split=Split.TRAIN, iteration=iteration)
+    if settings.curriculum.score == "orm" and plan_scoring(run, OrmScorer(settings.orm), query).pending:
         await pipeline.serving.release_gpus()
         await score(pipeline, query)
-    elif settings.curriculum.score == "judge" and plan_judging(run, settings.judge, query).owed:
+    elif settings.curriculum.score == "judge" and plan_scoring(run, JudgeScorer(settings.judge), query).pending:
         await pipeline.judge(query)
 
 

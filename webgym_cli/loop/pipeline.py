@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,9 +26,10 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.judge.execute import Judging, judge_in_words
-from webgym_cli.rewards.judge.plan import JudgeQuery, plan_judging
+from webgym_cli.rewards.engine import Scorer, ScoringEngine
+from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
 from webgym_cli.rewards.judge.scripted import judge_settings
+from webgym_cli.rewards.selection import ScoringPlan, ScoringQuery, plan_scoring
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, policy_urls
@@ -86,7 +87,7 @@ class Pipeline:
         """Run the pending episodes of a plan and return the summary."""
         split, policy = plan.split, plan.policy
         write_plan(self.run, plan)
-        self._announce(plan)
+        self._announce(plan.to_json(), plan_in_words(plan), plan.damaged)
         await enter_sites(plan, self.settings, self.sink)
         # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
         acting = policy if plan.owed else ORACLE
@@ -101,15 +102,26 @@ class Pipeline:
         refresh_index(self.run, self.sink)
         return summary
 
-    async def judge(self, query: JudgeQuery) -> Event:
-        """Judge the stored trajectories that are asked for and return the summary."""
+    async def judge(self, query: ScoringQuery) -> Event:
+        """Judge the stored trajectories that the query selects and return the summary."""
         async with judge_settings(self.settings.judge) as settings:
-            plan = plan_judging(self.run, settings, query)
-            self.sink({**plan.to_json(), "message": f"{len(plan.owed)} trajectories to judge, {plan.to_skip} skipped"})
-            for line in plan.damaged:
-                self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
-            summary = await Judging(plan, self.run, settings, self.sink).execute()
-        self.record(summary, judge_in_words(summary))
+            scorer = JudgeScorer(settings)
+            plan = plan_scoring(self.run, scorer, query)
+            return await self.score(plan, nullcontext(scorer), format_judge_summary)
+
+    async def score(
+        self,
+        plan: ScoringPlan,
+        opened: AbstractAsyncContextManager[Scorer],
+        format_summary: Callable[[Event], str],
+    ) -> Event:
+        """Score what is planned and return the summary. `opened`: the scorer, and what runs as long as it does."""
+        skipped = sum(plan.skipped.values())
+        message = f"{len(plan.pending)} trajectories to {plan.stage}, {skipped} skipped"
+        self._announce(plan.to_json(), message, plan.damaged)
+        async with opened as scorer:
+            summary = await ScoringEngine(plan, self.run, scorer, self.sink).execute()
+        self.record(summary, format_summary(summary))
         refresh_index(self.run, self.sink)
         return summary
 
@@ -182,11 +194,12 @@ class Pipeline:
         if waiting:
             yield from (found for found in scan_stored(self.run, plan.split, plan.iteration) if found.id in waiting)
 
-    def _announce(self, plan: RolloutPlan) -> None:
-        self.sink({**plan.to_json(), "message": plan_in_words(plan)})
-        for note in plan.notes:
+    def _announce(self, plan: Event, message: str, damaged: Sequence[str]) -> None:
+        """Emit a plan, its notes and the stored lines that can't be read."""
+        self.sink({**plan, "message": message})
+        for note in plan.get("notes", ()):
             self.sink({"event": "note", "message": note})
-        for line in plan.damaged:
+        for line in damaged:
             self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
 
     def _note_trainings(self) -> None:

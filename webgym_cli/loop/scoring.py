@@ -10,28 +10,24 @@ from webgym_cli.config.model_defaults import NONE
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.events import Event
-from webgym_cli.rewards.judge.plan import JudgeQuery
 from webgym_cli.rewards.orm.client import query_served_model
-from webgym_cli.rewards.orm.execute import Scoring, score_in_words
-from webgym_cli.rewards.orm.plan import plan_scoring, require_orm
+from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
+from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import ANY_PORT, plan_servers
-from webgym_cli.store.index.query import refresh_index
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 
-async def score(pipeline: Pipeline, query: JudgeQuery) -> Event:
-    """Score the stored trajectories that are asked for and return the summary."""
-    run, sink = pipeline.run, pipeline.sink
-    plan = plan_scoring(run, pipeline.settings.orm, query)
-    sink({**plan.to_json(), "message": f"{len(plan.owed)} trajectories to score, {plan.to_skip} skipped"})
-    for line in plan.damaged:
-        sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
-    async with reachable_orm(pipeline, needed=plan.to_ask > 0) as settings:
-        summary = await Scoring(plan, run, settings, sink).execute()
-    pipeline.record(summary, score_in_words(summary))
-    refresh_index(run, sink)
-    return summary
+async def score(pipeline: Pipeline, query: ScoringQuery) -> Event:
+    """Score the stored trajectories that the query selects and return the summary."""
+    plan = plan_scoring(pipeline.run, OrmScorer(pipeline.settings.orm), query)
+    return await pipeline.score(plan, _open_scorer(pipeline, needed=plan.to_ask > 0), format_score_summary)
+
+
+@asynccontextmanager
+async def _open_scorer(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[OrmScorer]:
+    async with reachable_orm(pipeline, needed=needed) as settings:
+        yield OrmScorer(settings)
 
 
 @asynccontextmanager

@@ -128,7 +128,7 @@ async def test_a_judge_that_is_down_is_1_with_a_hint(webgym, run, server):
     code, events, said = await webgym("judge", run.root)
     assert (code, verdicts(run)) == (1, {FIRST: [None], SECOND: [None]})
     assert events[-1]["event"] == "judgement"
-    assert "2 judgements in a row failed" in said
+    assert "2 answers in a row can't be used" in said
     assert "next: check judge.base_url" in said
     assert "Traceback" not in said
 

@@ -13,7 +13,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
-    from webgym_cli.rewards.judge.plan import JudgeQuery
+    from webgym_cli.rewards.selection import ScoringQuery
 
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
 IterationOpt = Annotated[str, typer.Option("--iteration", metavar="N|all", help="Only this iteration.")]
@@ -55,8 +55,9 @@ def judge(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.rewards.judge.client import require_judge
-    from webgym_cli.rewards.judge.plan import plan_judging
+    from webgym_cli.rewards.judge.scorer import JudgeScorer
     from webgym_cli.rewards.judge.scripted import SCRIPTED
+    from webgym_cli.rewards.selection import plan_scoring
     from webgym_cli.store.run import open_run
 
     open_run(run)
@@ -67,7 +68,7 @@ def judge(
     output = Output.for_events(json)
     if settings.judge.base_url != SCRIPTED:
         require_judge(settings.judge)
-    plan = plan_judging(directory, settings.judge, query)
+    plan = plan_scoring(directory, JudgeScorer(settings.judge), query)
     if dry_run:
         output.show(plan.to_json())
         return
@@ -81,18 +82,18 @@ def judge(
     output.next_step(f"webgym judge {run} --failed" if summary["judge_failed"] else f"webgym inspect-buffer {run}")
 
 
-def query_of(options: dict[str, Any]) -> JudgeQuery:
+def query_of(options: dict[str, Any]) -> ScoringQuery:
     """Return what the options ask for. Raises `UsageError` where they make no sense."""
-    from webgym_cli.rewards.judge.plan import JudgeQuery, Selection
+    from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection
 
     iteration = options["iteration"]
     if iteration != "all" and not iteration.isdecimal():
         raise UsageError(f"--iteration takes a number or all, got {iteration!r}")
-    flags = {"unjudged": Selection.UNJUDGED, "failed": Selection.FAILED, "all_": Selection.ALL}
+    flags = {"unjudged": ScoringSelection.UNJUDGED, "failed": ScoringSelection.FAILED, "all_": ScoringSelection.ALL}
     given = [name for name in flags if options[name]]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(f'--{flags[name]}' for name in given)} exclude each other")
-    return JudgeQuery(
+    return ScoringQuery(
         split=Split(options["split"]) if options["split"] else None,
         iteration=None if iteration == "all" else int(iteration),
         selection=flags[given[0]] if given else None,

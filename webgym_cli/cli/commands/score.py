@@ -60,7 +60,8 @@ def score(
     from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.loop.scoring import resolve_orm_model
     from webgym_cli.loop.scoring import score as score_run
-    from webgym_cli.rewards.orm.plan import plan_scoring
+    from webgym_cli.rewards.orm.scorer import OrmScorer
+    from webgym_cli.rewards.selection import plan_scoring
     from webgym_cli.store.run import open_run
 
     open_run(run)
@@ -72,7 +73,7 @@ def score(
     directory, settings = resolve(run, config, [*(set_ or ()), *_named(orm)])
     settings = resolve_orm_model(settings)
     output = Output.for_events(json)
-    plan = plan_scoring(directory, settings.orm, query)
+    plan = plan_scoring(directory, OrmScorer(settings.orm), query)
     if dry_run:
         output.show(plan.to_json())
         return

@@ -13,7 +13,8 @@ from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.judge import compute_settings_digest
-from webgym_cli.rewards.judge.plan import JudgeQuery, Selection, load_owed, plan_judging
+from webgym_cli.rewards.judge.scorer import JudgeScorer
+from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, load_pending, plan_scoring
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -46,12 +47,12 @@ def run(tmp_path):
 
 
 def owed(run, **query):
-    return [found.id for found in plan_judging(run, SETTINGS, JudgeQuery(**query)).owed]
+    return [found.id for found in plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(**query)).pending]
 
 
 def test_what_has_no_verdict_is_owed(run):
-    plan = plan_judging(run, SETTINGS, JudgeQuery())
-    assert [found.id for found in plan.owed] == ["new", "failed", "later", "held-out"]
+    plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery())
+    assert [found.id for found in plan.pending] == ["new", "failed", "later", "held-out"]
     assert plan.skipped == {
         "judged_with_these_settings": 2,
         "not_selected": 1,
@@ -73,17 +74,17 @@ def test_what_has_no_verdict_is_owed(run):
 
 
 def test_only_what_failed(run):
-    assert owed(run, selection=Selection.FAILED) == ["failed"]
+    assert owed(run, selection=ScoringSelection.FAILED) == ["failed"]
 
 
 def test_everything_but_what_these_settings_judged(run):
-    assert owed(run, selection=Selection.ALL) == ["new", "other", "failed", "scored", "later", "held-out"]
+    assert owed(run, selection=ScoringSelection.ALL) == ["new", "other", "failed", "scored", "later", "held-out"]
 
 
 def test_with_other_settings_everything_is_owed(run):
     votes = SETTINGS.model_copy(update={"votes": 3})
-    plan = plan_judging(run, votes, JudgeQuery(selection=Selection.ALL))
-    assert [found.id for found in plan.owed][:5] == ["new", "same", "other", "failed", "blocked"]
+    plan = plan_scoring(run, JudgeScorer(votes), ScoringQuery(selection=ScoringSelection.ALL))
+    assert [found.id for found in plan.pending][:5] == ["new", "same", "other", "failed", "blocked"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_with_other_settings_everything_is_owed(run):
         ({"split": Split.TRAIN, "iteration": 1}, ["later"]),
         ({"iteration": 0}, ["new", "failed", "held-out"]),
         ({"ids": ("other", "scored", "same", "crashed")}, ["other", "scored"]),
-        ({"ids": ("other", "failed"), "selection": Selection.FAILED}, ["failed"]),
+        ({"ids": ("other", "failed"), "selection": ScoringSelection.FAILED}, ["failed"]),
         ({"ids": ()}, []),
     ],
     ids=str,
@@ -103,8 +104,8 @@ def test_a_part_can_be_asked_for(run, query, names):
 
 
 def test_what_was_said_before_is_known(run):
-    plan = plan_judging(run, SETTINGS, JudgeQuery(selection=Selection.ALL))
-    facts = {found.id: (found.known, found.previous, found.environment) for found in plan.owed}
+    plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(selection=ScoringSelection.ALL))
+    facts = {found.id: (found.known, found.previous, found.environment) for found in plan.pending}
     assert facts["new"] == (False, None, None)
     assert facts["other"] == (True, True, None)
     assert facts["failed"] == (True, None, None)
@@ -127,12 +128,12 @@ def test_nothing_to_look_at_names_the_next_command(run):
 def test_damaged_lines_are_told(run):
     with run.part(Split.TRAIN, 0).open("a") as file:
         file.write("{}\n")
-    (line,) = plan_judging(run, SETTINGS, JudgeQuery()).damaged
+    (line,) = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery()).damaged
     assert line.startswith(f"{run.part(Split.TRAIN, 0)}:10: ")
 
 
 def test_what_is_owed_is_loaded_as_it_was_stored(run):
-    plan = plan_judging(run, SETTINGS, JudgeQuery(selection=Selection.ALL))
-    loaded = list(load_owed(run, plan.owed))
-    assert [(found.id, made.id) for found, made in loaded] == [(found.id, found.id) for found in plan.owed]
+    plan = plan_scoring(run, JudgeScorer(SETTINGS), ScoringQuery(selection=ScoringSelection.ALL))
+    loaded = list(load_pending(run, plan.pending))
+    assert [(found.id, made.id) for found, made in loaded] == [(found.id, found.id) for found in plan.pending]
     assert all(made.outcome.scores in ((), SCORED.scores) for _, made in loaded)

@@ -13,9 +13,10 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.judge.execute import Judging, judge_in_words
-from webgym_cli.rewards.judge.plan import JudgeQuery, Selection, plan_judging
+from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
 from webgym_cli.rewards.judge.scripted_server import ScriptedReply
+from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -41,8 +42,8 @@ def judge_run(run, server):
     async def work(selection=None, **settings):
         events.clear()
         judging = judge_settings(server, **settings)
-        plan = plan_judging(run, judging, JudgeQuery(selection=selection))
-        return await Judging(plan, run, judging, events.append).execute()
+        plan = plan_scoring(run, JudgeScorer(judging), ScoringQuery(selection=selection))
+        return await ScoringEngine(plan, run, JudgeScorer(judging), events.append).execute()
 
     work.events = events
     return work
@@ -67,14 +68,14 @@ async def test_each_verdict_is_stored_and_counted(run, judge_run):
     assert summary["calls"] == 6 + 5  # blocking, two key points, claims, and both facts or the first that fails
     done = [(event["done"], event["total"], event["event"]) for event in judge_run.events]
     assert done == [(1, 2, "judgement"), (2, 2, "judgement")]
-    assert "1 of 2 solved" in judge_in_words(summary)
+    assert "1 of 2 solved" in format_judge_summary(summary)
 
 
 async def test_the_same_again_asks_nothing(run, judge_run, server):
     fill(run, answered(0))
-    await judge_run(Selection.ALL)
+    await judge_run(ScoringSelection.ALL)
     asked = len(server.asked)
-    summary = await judge_run(Selection.ALL)
+    summary = await judge_run(ScoringSelection.ALL)
     assert (summary["judged"], len(server.asked), said(run)) == (0, asked, {"train-0000-00000": [True]})
 
 
@@ -82,12 +83,12 @@ async def test_other_settings_judge_anew_and_agreement_is_told(run, judge_run, s
     fill(run, answered(0), answered(1), answered(2, answer=WRONG), answered(3, outcome=SCORED))
     await judge_run()
     server.script(NO, job="fact")
-    summary = await judge_run(Selection.ALL, check_claims=False, concurrency=1)
+    summary = await judge_run(ScoringSelection.ALL, check_claims=False, concurrency=1)
     assert said(run)["train-0000-00000"] == [True, False]
     assert summary["agreement_with_previous"] == {"both": 3, "same": 2, "rate": 0.6667}
     assert summary["agreement_with_environment"] == {"both": 1, "same": 1, "rate": 1.0}
     assert [found.outcome.reward for found in scan(run, TRAIN, 0)] == [0.0, 1.0, 0.0, 0.0]
-    assert "2 of 3 as judged before, 1 of 1 as their environment says" in judge_in_words(summary)
+    assert "2 of 3 as judged before, 1 of 1 as their environment says" in format_judge_summary(summary)
 
 
 async def test_what_can_not_be_read_is_stored_and_owed_again(run, judge_run, server):
@@ -104,7 +105,7 @@ async def test_what_can_not_be_read_is_stored_and_owed_again(run, judge_run, ser
 async def test_a_judge_that_is_down_ends_it_and_what_was_judged_stays(run, judge_run, server):
     fill(run, *(answered(number) for number in range(20)))
     server.script(*[NO] * 2, *[DOWN] * 18, job="blocking")
-    with pytest.raises(WebGymError, match=r"8 judgements in a row failed: .*500") as caught:
+    with pytest.raises(WebGymError, match=r"8 answers in a row can't be used: .*500") as caught:
         await judge_run(concurrency=1)
     assert "judge.base_url" in caught.value.hint
     assert list(said(run).values()) == [[True]] * 2 + [[None]] * 8
@@ -113,7 +114,9 @@ async def test_a_judge_that_is_down_ends_it_and_what_was_judged_stays(run, judge
 async def test_a_few_that_all_fail_are_an_error_too(run, judge_run, server):
     fill(run, answered(0), answered(1))
     server.script(GARBAGE, GARBAGE, job="blocking")
-    with pytest.raises(WebGymError, match="2 judgements in a row failed: blocking: the answer is not one JSON object"):
+    with pytest.raises(
+        WebGymError, match="2 answers in a row can't be used: blocking: the answer is not one JSON object"
+    ):
         await judge_run()
 
 
@@ -121,10 +124,10 @@ async def test_a_judge_that_is_down_takes_no_older_verdict_away(run, judge_run, 
     fill(run, answered(0), answered(1))
     await judge_run()
     server.script(DOWN, DOWN, job="blocking")
-    with pytest.raises(WebGymError, match="in a row failed"):
-        await judge_run(Selection.ALL, votes=1, temperature=0.5)
+    with pytest.raises(WebGymError, match="in a row can't be used"):
+        await judge_run(ScoringSelection.ALL, votes=1, temperature=0.5)
     assert said(run) == {"train-0000-00000": [True], "train-0000-00001": [True]}
-    assert (await judge_run(Selection.ALL, temperature=0.5))["judged"] == 2
+    assert (await judge_run(ScoringSelection.ALL, temperature=0.5))["judged"] == 2
 
 
 async def test_a_lost_screenshot_fails_its_own_trajectory_only(run, judge_run):

@@ -12,9 +12,9 @@ from webgym_cli.config.load import load
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, WebGymError
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.judge.plan import JudgeQuery, Selection
-from webgym_cli.rewards.orm.execute import Scoring, score_in_words
-from webgym_cli.rewards.orm.plan import plan_scoring, require_orm
+from webgym_cli.rewards.engine import ScoringEngine
+from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
+from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -44,8 +44,8 @@ def score(run, server):
         events.clear()
         values = {"base_url": server.base_url, "model": MODEL, "retries": 0, "concurrency": 1}
         orm = OrmSettings.model_validate({**values, **settings})
-        plan = plan_scoring(run, orm, JudgeQuery(selection=selection, ids=ids))
-        return await Scoring(plan, run, orm, events.append).execute()
+        plan = plan_scoring(run, OrmScorer(orm), ScoringQuery(selection=selection, ids=ids))
+        return await ScoringEngine(plan, run, OrmScorer(orm), events.append).execute()
 
     work.events = events
     return work
@@ -76,13 +76,13 @@ async def test_each_probability_is_stored_beside_the_decision_and_counted(run, s
     assert [(event["event"], event["done"], event["total"]) for event in score.events] == [
         ("scored", number, 3) for number in (1, 2, 3)
     ]
-    assert "scored 3: 2 solved from 0.5 on" in score_in_words(summary)
+    assert "scored 3: 2 solved from 0.5 on" in format_score_summary(summary)
 
 
 async def test_what_the_model_has_scored_is_not_asked_again(run, server, score):
     fill(run, answered(0))
     await score()
-    for selection in (None, Selection.ALL):
+    for selection in (None, ScoringSelection.ALL):
         assert (await score(selection))["scored"] == 0
     assert (len(server.asked), said(run)) == (1, {FIRST: [(0.75, True)]})
 
@@ -95,7 +95,7 @@ async def test_what_can_not_be_read_is_no_success_and_is_asked_again(run, server
     assert said(run) == {SECOND: [(0.75, True)]}
     assert next(iter(scan(run, Split.TRAIN, 0))).outcome.reward is None
     assert "neither YES nor NO" in score.events[0]["failure_detail"]
-    assert "1 without an answer" in score_in_words(summary)
+    assert "1 without an answer" in format_score_summary(summary)
     assert (await score())["scored"] == 1
     assert said(run)[FIRST] == [(0.75, True)]
 
@@ -108,7 +108,7 @@ async def test_another_threshold_decides_anew_without_asking(run, server, score)
     assert (summary["scored"], summary["asked"], len(server.asked)) == (1, 0, 2)
     assert said(run) == {FIRST: [(0.75, True), (0.75, False)], SECOND: [(0.25, False)]}
     assert [found.outcome.reward for found in scan(run, Split.TRAIN, 0)] == [0.0, 0.0]
-    assert "1 decided anew" in score_in_words(summary)
+    assert "1 decided anew" in format_score_summary(summary)
 
 
 async def test_another_model_scores_only_what_is_asked_for(run, server, score):
@@ -122,7 +122,7 @@ async def test_another_model_scores_only_what_is_asked_for(run, server, score):
 
 async def test_a_failure_and_an_empty_episode_are_not_scored(run, score, server):
     fill(run, answered(0, outcome=CRASHED), answered(1, steps=()))
-    plan = plan_scoring(run, OrmSettings(model=MODEL), JudgeQuery())
+    plan = plan_scoring(run, OrmScorer(OrmSettings(model=MODEL)), ScoringQuery())
     assert plan.skipped == {"infrastructure_failure": 1, "no_steps": 1}
     assert (await score())["scored"] == 0
     assert server.tokenized == 0
@@ -155,9 +155,9 @@ async def test_several_at_once_score_each_once(run, server, score):
 
 def test_what_is_not_there_is_named(run):
     with pytest.raises(MissingStageError):
-        plan_scoring(run, OrmSettings(model=MODEL), JudgeQuery())
+        plan_scoring(run, OrmScorer(OrmSettings(model=MODEL)), ScoringQuery())
     fill(run, answered(0))
     with pytest.raises(UsageError, match="no trajectory 'nosuch'"):
-        plan_scoring(run, OrmSettings(model=MODEL), JudgeQuery(ids=("nosuch",)))
+        plan_scoring(run, OrmScorer(OrmSettings(model=MODEL)), ScoringQuery(ids=("nosuch",)))
     with pytest.raises(SettingsError, match="no model to ask"):
         require_orm(OrmSettings())

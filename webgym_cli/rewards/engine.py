@@ -1,0 +1,194 @@
+"""The scoring engine: queries a scorer about stored trajectories, several at once, and stores each judgement."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from webgym_cli.jobs.workers import Failures, run_workers
+from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.statistics import wilson
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rewards.selection import PendingTrajectory, ScoringPlan, ScoringSelection, ScoringSkip, load_pending
+from webgym_cli.store.buffer import append_judgement
+from webgym_cli.store.run import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreResult:
+    """What a scorer returns for one trajectory."""
+
+    judgement: Judgement | None
+    """The line to store; None where nothing is stored, so that the trajectory stays pending."""
+    success: bool | None
+    problem: str = ""
+    """Why there is no verdict; counts towards the limit of consecutive failures."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the trajectory's event."""
+    counts: Mapping[str, float] = field(default_factory=dict)
+    """Added to the scorer's own counters."""
+
+
+@dataclass(slots=True)
+class Agreement:
+    """How often two sources give the same verdict on the same trajectories."""
+
+    both: int = 0
+    """Trajectories with both verdicts."""
+    same: int = 0
+
+    def add(self, ours: bool | None, theirs: bool | None) -> None:
+        """Count a trajectory; one without either verdict is left out."""
+        if ours is not None and theirs is not None:
+            self.both += 1
+            self.same += ours is theirs
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts and the share."""
+        return {"both": self.both, "same": self.same, "rate": round(self.same / self.both, 4) if self.both else None}
+
+
+@dataclass(slots=True)
+class ScoringCounts:
+    """The counters of one command."""
+
+    done: int = 0
+    verdicts: int = 0
+    """Trajectories with a verdict."""
+    successes: int = 0
+    failed: int = 0
+    """Trajectories without one because the model failed."""
+    own: Counter[str] = field(default_factory=Counter)
+    """The scorer's own counters."""
+    with_previous: Agreement = field(default_factory=Agreement)
+    with_environment: Agreement = field(default_factory=Agreement)
+
+    def add(self, pending: PendingTrajectory, result: ScoreResult) -> None:
+        """Count one result."""
+        self.done += 1
+        self.verdicts += result.success is not None
+        self.successes += bool(result.success)
+        self.failed += bool(result.problem)
+        self.own.update(result.counts)
+        self.with_previous.add(result.success, pending.previous)
+        self.with_environment.add(result.success, pending.environment)
+
+    def rates(self) -> dict[str, Any]:
+        """Return successes, their rate and its 95 % interval; what has no verdict is left out."""
+        low, high = wilson(self.successes, self.verdicts)
+        return {
+            "successes": self.successes,
+            "success_rate": round(self.successes / self.verdicts, 4) if self.verdicts else None,
+            "interval": [round(low, 4), round(high, 4)],
+        }
+
+
+class Scorer(Protocol):
+    """A source of verdicts on stored trajectories: the rubric judge, or an outcome reward model."""
+
+    stage: str
+    """The command and the summary event."""
+    event: str
+    """The event of one trajectory."""
+    source: Literal["judge", "orm"]
+    noun: str
+    """A result in words: `verdict`."""
+    failure: str
+    """A failed result in words: `judge_failed`."""
+    hint: str
+    """What to check when it fails again and again."""
+    skip_reasons: tuple[ScoringSkip, ...]
+    settings_digest: str
+    """SHA-256 of all that decides a verdict but the trajectory."""
+    concurrency: int
+    """Trajectories at once."""
+
+    def find_skip_reason(
+        self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
+    ) -> ScoringSkip | None:
+        """Return why a trajectory is not scored; None when it is. `last`: the newest judgement of this source."""
+        ...
+
+    def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
+        """Return the scorer's own part of a plan."""
+        ...
+
+    def open(self, run: RunDir) -> None:
+        """Prepare the client; nothing is connected yet. Raises `SettingsError`."""
+        ...
+
+    async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
+        """Return the result for a trajectory. A failure of the model is a result, not an exception."""
+        ...
+
+    def summarize(self, counts: ScoringCounts) -> dict[str, Any]:
+        """Return the fields of the summary."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+@dataclass(slots=True)
+class ScoringEngine:
+    """One `webgym judge` or `webgym score` at work."""
+
+    plan: ScoringPlan
+    run: RunDir
+    scorer: Scorer
+    sink: EventSink
+    counts: ScoringCounts = field(default_factory=ScoringCounts)
+    _failures: Failures = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Bound the concurrency by the settings and by what is pending."""
+        pending = len(self.plan.pending)
+        self._failures = Failures(min(self.scorer.concurrency, pending), pending)
+
+    async def execute(self) -> Event:
+        """Score everything that is pending and return the summary event.
+
+        Raises `WebGymError` after too many consecutive failures; what was scored before is stored.
+        """
+        start = time.monotonic()
+        self.scorer.open(self.run)
+        waiting = load_pending(self.run, self.plan.pending)
+        try:
+            await run_workers(self._failures.workers, lambda: self._work(waiting))
+        finally:
+            await self.scorer.close()
+        seconds = round(time.monotonic() - start, 2)
+        return {"event": self.scorer.stage, **self.scorer.summarize(self.counts), "seconds": seconds}
+
+    async def _work(self, waiting: Iterator[tuple[PendingTrajectory, Trajectory]]) -> None:
+        for pending, trajectory in waiting:
+            result = await self.scorer.score(pending, trajectory)
+            if result.judgement is not None:
+                append_judgement(self.run, pending.split, pending.iteration, result.judgement)
+            self.counts.add(pending, result)
+            self.sink(self._describe(pending, trajectory, result))
+            self._failures.record(result.problem, self.scorer.hint)
+
+    def _describe(self, pending: PendingTrajectory, trajectory: Trajectory, result: ScoreResult) -> Event:
+        """Return the event of one trajectory."""
+        counts = self.counts
+        rate = f"{counts.successes / counts.verdicts:.0%} success" if counts.verdicts else f"no {self.scorer.noun} yet"
+        failed = f"  {self.scorer.failure} {counts.failed}" if counts.failed else ""
+        return {
+            "event": self.scorer.event,
+            "id": pending.id,
+            "task": trajectory.task.id,
+            "success": result.success,
+            "failure_detail": result.problem or None,
+            "environment": pending.environment,
+            **result.facts,
+            "bar": self.scorer.stage,
+            "done": counts.done,
+            "total": len(self.plan.pending),
+            "facts": f"{rate}{failed}",
+        }

@@ -1,0 +1,122 @@
+"""The judge as a scorer of stored trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.records.events import Event
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.judgement import Judgement, needs_judge
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rewards.engine import ScoreResult, ScoringCounts
+from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest, name_models
+from webgym_cli.rewards.selection import PendingTrajectory, ScoringSelection, ScoringSkip
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+
+class JudgeScorer:
+    """Scores trajectories by the judge of the settings."""
+
+    stage, event, noun, failure = "judge", "judgement", "verdict", "judge_failed"
+    source: Literal["judge", "orm"] = "judge"
+    hint = "check judge.base_url, judge.model and the key, then run the same command again: what was judged stays"
+    skip_reasons: tuple[ScoringSkip, ...] = (
+        ScoringSkip.INFRASTRUCTURE,
+        ScoringSkip.ENVIRONMENT,
+        ScoringSkip.SAME_SETTINGS,
+        ScoringSkip.NOT_SELECTED,
+    )
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        self._settings = settings
+        self.settings_digest = compute_settings_digest(settings)
+        self.concurrency = settings.concurrency
+        self._judge: Judge | None = None
+
+    def find_skip_reason(
+        self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
+    ) -> ScoringSkip | None:
+        """Return why a trajectory is not judged; None when it is."""
+        outcome = trajectory.outcome
+        if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
+            return ScoringSkip.INFRASTRUCTURE
+        if trajectory.prompt.tools is not None:
+            return ScoringSkip.ENVIRONMENT  # an episode of tool calls has no screenshots to judge by
+        if not needs_judge(trajectory) and not (selection is ScoringSelection.ALL and outcome.stop is Stop.ANSWERED):
+            return ScoringSkip.ENVIRONMENT
+        failed = (last.failure if last else outcome.failure) is FailureKind.JUDGE_FAILED
+        has_verdict = last is not None and not failed
+        if last is not None and has_verdict and last.settings_digest == self.settings_digest:
+            return ScoringSkip.SAME_SETTINGS
+        unselected = {
+            ScoringSelection.UNJUDGED: has_verdict,
+            ScoringSelection.FAILED: not failed,
+            ScoringSelection.ALL: False,
+        }
+        return ScoringSkip.NOT_SELECTED if unselected[selection] else None
+
+    def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
+        """Return which model answers which question."""
+        return {"models": name_models(self._settings)}
+
+    def open(self, run: RunDir) -> None:
+        """Prepare the judge. Raises `SettingsError` without a usable `judge.base_url`."""
+        self._judge = Judge(self._settings, ScreenshotStore(run.screenshots).get)
+
+    async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
+        """Judge a trajectory."""
+        if self._judge is None:
+            raise RuntimeError("open() comes first")
+        judgement = await self._judge.judge(trajectory)
+        failed = judgement.failure is FailureKind.JUDGE_FAILED
+        # A judge that was down must not replace an older verdict.
+        is_stored = not (judgement.unavailable and pending.known)
+        return ScoreResult(
+            judgement if is_stored else None,
+            judgement.success,
+            problem=judgement.failure_detail if failed else "",
+            facts={
+                "failure": judgement.failure,
+                "failure_detail": judgement.failure_detail or None,
+                "previous": pending.previous,
+                "calls": judgement.calls,
+                "seconds": judgement.seconds,
+            },
+            counts={"calls": judgement.calls, "site_blocked": judgement.failure is FailureKind.SITE_BLOCKED},
+        )
+
+    def summarize(self, counts: ScoringCounts) -> dict[str, Any]:
+        """Return the fields of the summary."""
+        return {
+            "judged": counts.done,
+            "verdicts": counts.verdicts,
+            **counts.rates(),
+            "judge_failed": counts.failed,
+            "site_blocked": counts.own["site_blocked"],
+            "calls": counts.own["calls"],
+            "agreement_with_previous": counts.with_previous.to_json(),
+            "agreement_with_environment": counts.with_environment.to_json(),
+            "models": name_models(self._settings),
+        }
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._judge is not None:
+            await self._judge.close()
+
+
+def format_judge_summary(summary: Event) -> str:
+    """Return the summary in one line."""
+    parts = [f"judged {summary['judged']}: {summary['successes']} of {summary['verdicts']} solved"]
+    if blocked := summary["site_blocked"]:
+        parts.append(f"{blocked} blocked by their sites")
+    if failed := summary["judge_failed"]:
+        parts.append(f"{failed} judge_failed (neither solved nor not)")
+    for name, words in (("previous", "as judged before"), ("environment", "as their environment says")):
+        agreement = summary[f"agreement_with_{name}"]
+        if agreement["both"]:
+            parts.append(f"{agreement['same']} of {agreement['both']} {words}")
+    return ", ".join([*parts, f"{summary['calls']} calls in {summary['seconds']:g} s"])

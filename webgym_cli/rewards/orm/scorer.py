@@ -1,0 +1,146 @@
+"""The outcome reward model as a scorer of stored trajectories."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from webgym_cli.agent.orm_prompt import build_orm_prompt, compute_prompt_digest
+from webgym_cli.agent.orm_tokens import OrmError
+from webgym_cli.config.orm import OrmSettings
+from webgym_cli.errors import SettingsError
+from webgym_cli.records.events import Event
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rewards.engine import ScoreResult, ScoringCounts
+from webgym_cli.rewards.orm.client import OrmClient, OrmReply
+from webgym_cli.rewards.selection import PendingTrajectory, ScoringSelection, ScoringSkip
+from webgym_cli.store.run import RunDir, now
+
+
+class OrmScorer:
+    """Scores trajectories by the outcome reward model of the settings."""
+
+    stage, event, noun, failure = "score", "scored", "score", "unreadable"
+    source: Literal["judge", "orm"] = "orm"
+    hint = "check orm.base_url, orm.model and the key, then run the same command again: what is scored stays"
+    skip_reasons: tuple[ScoringSkip, ...] = (
+        ScoringSkip.INFRASTRUCTURE,
+        ScoringSkip.NO_STEPS,
+        ScoringSkip.SAME_MODEL,
+        ScoringSkip.OTHER_MODEL,
+    )
+
+    def __init__(self, settings: OrmSettings) -> None:
+        """Connect to nothing: a plan needs no server, `base_url` is read when a trajectory is scored."""
+        self._settings = settings
+        self.settings_digest = compute_prompt_digest(settings)
+        self.concurrency = settings.concurrency
+        self._client: OrmClient | None = None
+
+    def find_skip_reason(
+        self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
+    ) -> ScoringSkip | None:
+        """Return why a trajectory is not scored; None when it is."""
+        if trajectory.outcome.failure not in (None, FailureKind.JUDGE_FAILED):
+            return ScoringSkip.INFRASTRUCTURE
+        if not trajectory.steps:
+            return ScoringSkip.NO_STEPS
+        if last is None:
+            return None
+        if last.probability is not None and last.settings_digest == self.settings_digest:
+            return ScoringSkip.SAME_MODEL if last.success is self._is_success(last.probability) else None
+        return ScoringSkip.OTHER_MODEL if selection is ScoringSelection.UNJUDGED else None
+
+    def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
+        """Return the model, the threshold, and for how many trajectories the model is queried."""
+        to_ask = sum(one.probability is None for one in pending)
+        return {"to_ask": to_ask, "model": self._settings.model, "threshold": self._settings.threshold}
+
+    def open(self, run: RunDir) -> None:
+        """Do nothing: where only the threshold changed, no server is needed."""
+
+    async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
+        """Query the model, unless its probability is stored already. Without a probability nothing is stored."""
+        began = time.monotonic()
+        reply, problem = None, ""
+        if pending.probability is None:
+            self._client = self._client or OrmClient(self._settings)
+            try:
+                reply = await self._client.ask(build_orm_prompt(trajectory))
+            except OrmError as error:
+                problem = str(error)
+        probability = reply.probability.yes if reply else pending.probability
+        success = None if probability is None else self._is_success(probability)
+        facts = {
+            "probability": probability,
+            "mass": round(reply.probability.mass, 6) if reply else None,
+            "prompt_tokens": reply.prompt_tokens if reply else None,
+            "cut_tokens": reply.cut if reply else None,
+        }
+        if probability is None:
+            return ScoreResult(None, None, problem=problem, facts=facts)
+        judgement = self._build_judgement(pending.id, probability, reply, seconds=time.monotonic() - began)
+        counts = {"asked": reply is not None, "cut": bool(reply and reply.cut), "probability": probability}
+        return ScoreResult(judgement, success, facts=facts, counts=counts)
+
+    def summarize(self, counts: ScoringCounts) -> dict[str, Any]:
+        """Return the fields of the summary."""
+        return {
+            "scored": counts.verdicts,
+            "asked": counts.own["asked"],
+            **counts.rates(),
+            "mean_probability": round(counts.own["probability"] / counts.verdicts, 4) if counts.verdicts else None,
+            "unreadable": counts.failed,
+            "cut": counts.own["cut"],
+            "agreement_with_environment": counts.with_environment.to_json(),
+            "model": self._settings.model,
+            "threshold": self._settings.threshold,
+        }
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.close()
+
+    def _is_success(self, probability: float) -> bool:
+        return probability >= self._settings.threshold
+
+    def _build_judgement(self, id_: str, probability: float, reply: OrmReply | None, *, seconds: float) -> Judgement:
+        return Judgement(
+            trajectory=id_,
+            source="orm",
+            models={"verdict": self._settings.model},
+            settings_digest=self.settings_digest,
+            probability=probability,
+            success=self._is_success(probability),
+            calls=int(reply is not None),
+            seconds=round(seconds, 3),
+            judged_at=now(),
+        )
+
+
+def require_orm(settings: OrmSettings) -> None:
+    """Raise `SettingsError` unless the settings name a model or a server."""
+    if not (settings.base_url or settings.model):
+        raise SettingsError(
+            "orm.base_url and orm.model are empty: there is no model to ask",
+            hint="webgym score RUN --orm FOLDER, or --orm http://HOST:PORT/v1",
+        )
+
+
+def format_score_summary(summary: Event) -> str:
+    """Return the summary in one line."""
+    parts = [f"scored {summary['scored']}: {summary['successes']} solved from {summary['threshold']:g} on"]
+    if again := summary["scored"] - summary["asked"]:
+        parts.append(f"{again} decided anew by the probability that was known")
+    if unreadable := summary["unreadable"]:
+        parts.append(f"{unreadable} without an answer (neither solved nor not)")
+    if cut := summary["cut"]:
+        parts.append(f"{cut} prompts cut")
+    agreement = summary["agreement_with_environment"]
+    if agreement["both"]:
+        parts.append(f"{agreement['same']} of {agreement['both']} as their environment says")
+    return ", ".join([*parts, f"in {summary['seconds']:g} s"])

@@ -1,0 +1,186 @@
+"""Plan of a scoring command: the stored trajectories that a scorer still has to score."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from webgym_cli.errors import MissingStageError, UsageError
+from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.store.buffer import CorruptLines, list_iterations, read_judgements, scan_stored
+from webgym_cli.store.run import RunDir
+
+if TYPE_CHECKING:
+    from webgym_cli.rewards.engine import Scorer
+
+
+class ScoringSelection(StrEnum):
+    """Which of the scorable trajectories are scored."""
+
+    UNJUDGED = "unjudged"
+    """Those without a verdict: never scored, or the judge failed."""
+    FAILED = "failed"
+    """Only those at which the judge failed."""
+    ALL = "all"
+    """Everything, also what has a verdict by other settings or a score of its environment."""
+
+
+class ScoringSkip(StrEnum):
+    """Why a selected trajectory is not scored."""
+
+    INFRASTRUCTURE = "infrastructure_failure"
+    """Its episode failed: there is nothing to score."""
+    ENVIRONMENT = "scored_by_environment"
+    """Its environment gave the reward."""
+    SAME_SETTINGS = "judged_with_these_settings"
+    """Its newest verdict was given by these settings: the same would come out."""
+    NOT_SELECTED = "not_selected"
+    """It has a verdict by other settings, or, with `failed`, its judge did not fail."""
+    NO_STEPS = "no_steps"
+    """It has no action."""
+    SAME_MODEL = "scored_with_this_model"
+    """The model has scored it, with the same prompt and threshold: the same would come out."""
+    OTHER_MODEL = "scored_otherwise"
+    """Another model has scored it, or the same with another prompt; `--all` scores it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringQuery:
+    """Filter over the stored trajectories; None: no restriction."""
+
+    split: Split | None = None
+    iteration: int | None = None
+    selection: ScoringSelection | None = None
+    """None: `all` with ids, else `unjudged`."""
+    ids: tuple[str, ...] | None = None
+    """Ids of trajectories."""
+
+    @property
+    def effective_selection(self) -> ScoringSelection:
+        """The selection, its default resolved."""
+        return self.selection or (ScoringSelection.UNJUDGED if self.ids is None else ScoringSelection.ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTrajectory:
+    """One trajectory that will be scored."""
+
+    id: str
+    split: Split
+    iteration: int
+    previous: bool | None = None
+    """The scorer's verdict so far; None without one."""
+    known: bool = False
+    """Whether any judgement of the scorer's source is stored."""
+    environment: bool | None = None
+    """The environment's own verdict; None when it has none."""
+    probability: float | None = None
+    """A reward model's stored probability where only the threshold changed: the model is not queried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringPlan:
+    """What `webgym judge` or `webgym score` will do."""
+
+    stage: str
+    pending: tuple[PendingTrajectory, ...]
+    skipped: dict[str, int]
+    """Number of trajectories by `ScoringSkip`."""
+    skip_reasons: tuple[ScoringSkip, ...]
+    """The reasons that this scorer can have."""
+    settings_digest: str
+    facts: dict[str, object] = field(default_factory=dict)
+    """The scorer's own part of the plan, for `--dry-run`."""
+    damaged: tuple[str, ...] = ()
+    """Stored lines that can't be read."""
+
+    @property
+    def to_ask(self) -> int:
+        """Number of trajectories for which a model is queried."""
+        return sum(one.probability is None for one in self.pending)
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `--dry-run` prints."""
+        return {
+            "event": "plan",
+            "stage": self.stage,
+            "owed": len(self.pending),
+            **{f"skipped_{reason}": self.skipped.get(reason, 0) for reason in self.skip_reasons},
+            "owed_by_iteration": dict(Counter(f"{one.split} {one.iteration}" for one in self.pending)),
+            **self.facts,
+            "settings_digest": self.settings_digest,
+        }
+
+
+def plan_scoring(run: RunDir, scorer: Scorer, query: ScoringQuery) -> ScoringPlan:
+    """Return the plan. Raises `UsageError` for an unknown id, `MissingStageError` without trajectories."""
+    corrupt = CorruptLines()
+    pending: list[PendingTrajectory] = []
+    skipped: Counter[str] = Counter()
+    ids: set[str] = set()
+    for trajectory, said in _iter_selected(run, query, corrupt):
+        ids.add(trajectory.id)
+        last = newest_judgement(said, scorer.source)
+        reason = scorer.find_skip_reason(trajectory, last, query.effective_selection)
+        if reason is None:
+            pending.append(_build_pending(trajectory, last, scorer.settings_digest))
+        else:
+            skipped[reason.value] += 1
+    _require_any(run, query, ids)
+    facts, lines = scorer.describe_plan(pending), tuple(corrupt.lines)
+    reasons, digest = scorer.skip_reasons, scorer.settings_digest
+    return ScoringPlan(scorer.stage, tuple(pending), dict(skipped), reasons, digest, facts, lines)
+
+
+def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[tuple[PendingTrajectory, Trajectory]]:
+    """Yield what is pending with its trajectory."""
+    # Read one after the other: all at once might not fit into memory.
+    parts: dict[tuple[Split, int], dict[str, PendingTrajectory]] = {}
+    for one in pending:
+        parts.setdefault((one.split, one.iteration), {})[one.id] = one
+    for (split, iteration), wanted in parts.items():
+        for trajectory in scan_stored(run, split, iteration):
+            if (one_pending := wanted.get(trajectory.id)) is not None:
+                yield one_pending, trajectory
+
+
+def _iter_selected(
+    run: RunDir, query: ScoringQuery, corrupt: CorruptLines
+) -> Iterator[tuple[Trajectory, list[Judgement]]]:
+    """Yield the queried trajectories as stored, each with its judgements, oldest first."""
+    for split in Split if query.split is None else (query.split,):
+        for iteration in list_iterations(run, split):
+            if query.iteration not in (None, iteration):
+                continue
+            said = read_judgements(run, split, iteration, corrupt)
+            for trajectory in scan_stored(run, split, iteration, corrupt):
+                if query.ids is None or trajectory.id in query.ids:
+                    yield trajectory, said.get(trajectory.id, [])
+
+
+def _build_pending(trajectory: Trajectory, last: Judgement | None, digest: str) -> PendingTrajectory:
+    return PendingTrajectory(
+        id=trajectory.id,
+        split=trajectory.split,
+        iteration=trajectory.iteration,
+        previous=last.success if last else None,
+        known=last is not None,
+        environment=environment_verdict(trajectory),
+        probability=last.probability if last and last.settings_digest == digest else None,
+    )
+
+
+def _require_any(run: RunDir, query: ScoringQuery, ids: set[str]) -> None:
+    """Raise `UsageError` for an unknown id, `MissingStageError` where no trajectory matches at all."""
+    if missing := [name for name in query.ids or () if name not in ids]:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise UsageError(f"{run.root}: no trajectory {missing[0]!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
+    if not ids and query.ids is None:
+        of = "" if query.iteration is None else f" of iteration {query.iteration}"
+        split = f"{query.split} " if query.split else ""
+        raise MissingStageError(f"{run.root}: no {split}trajectories{of} to judge", hint=f"webgym rollout {run.root}")
