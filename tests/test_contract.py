@@ -39,7 +39,8 @@ ALONE = [
 """Files that run where webgym is not installed."""
 SHARED = [
     *("__init__.py", "config/__init__.py", "config/suggest.py", "config/rl.py", "config/section.py"),
-    *("records/__init__.py", "records/base.py", "records/checkpoint.py"),
+    *("errors.py", "records/__init__.py", "records/base.py", "records/failure.py"),
+    *("util/__init__.py", "util/registry.py"),
 ]
 """Files that `train/rl` imports there: pydantic is all that they may need."""
 STANDARD_ONLY = [

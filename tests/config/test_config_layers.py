@@ -205,12 +205,6 @@ def test_a_prompt_must_fit_beside_the_response():
         load(overrides=["policy_config.max_new_tokens=100", "serve.max_model_len=100"])
 
 
-def test_remax_needs_the_episode_that_it_compares_with():
-    with pytest.raises(SettingsError, match=r"it needs agent\.greedy_chain=true"):
-        load(overrides=["train.algorithm=remax"])
-    assert load(overrides=["train.algorithm=remax", "agent.greedy_chain=true"]).train.algorithm == "remax"
-
-
 def test_settings_can_not_be_changed():
     with pytest.raises(ValidationError):
         Settings().seed = 3

@@ -29,7 +29,6 @@ def test_a_run_imitates_as_it_comes():
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("train.algorithm=ppo", "'sft', 'grpo', 'rloo', 'reinforce_plus_plus', 'remax', 'gae' or 'webrl'"),
         ("rl.data.last_n_iterations=0", "greater than or equal to 1"),
         ("rl.data.max_row_tokens=1", "greater than or equal to 2"),
         ("rl.data.group_by=site", "'chain', 'task' or 'start'"),

@@ -76,7 +76,7 @@ def second_phase(run: RunDir, model: Path, *overrides: str) -> Settings:
 async def prepared(run: RunDir, with_: Settings, scorer: Scorer) -> RlData:
     """Prepare the run's batch."""
     with open_index(run) as index:
-        plan = plan_batch(run, with_, index)
+        plan = plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl")
         assert plan.replay is not None
         tokens = ModelTokens(str(policy_path(run, with_)))
         limit = with_.rl.data.max_row_tokens

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -174,22 +175,22 @@ def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, sile
 
 
 def test_a_trainer_stays_offline_where_the_server_did_not_answer(run, silent, monkeypatch):
-    seen = []
+    seen, planned = [], SimpleNamespace(iteration=0)
 
-    def plan(run, settings, environ):
-        seen.append(environ)
+    def report_offline(plan):
+        seen.append(plan)
         raise WebGymError("planned")
 
     async def train():
         async with Pipeline(run, settings("log_config.wait_seconds=3"), new_attempt(run), seen.append) as pipeline:
-            await pipeline.train()
+            await pipeline.train(planned)
 
-    monkeypatch.setattr("webgym_cli.loop.pipeline.plan_training", plan)
+    monkeypatch.setattr("webgym_cli.loop.pipeline.report_offline", report_offline)
     with pytest.raises(WebGymError, match="planned"):
         run_async(train())
-    failed, environ = seen
+    failed, plan = seen
     assert failed["event"] == "tracking_failed"
-    assert (environ["WANDB_MODE"], environ["WANDB_API_KEY"]) == ("offline", KEY)
+    assert plan is planned
 
 
 def test_a_key_that_is_no_key_is_told_once(run, monkeypatch):

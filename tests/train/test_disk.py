@@ -106,14 +106,10 @@ def test_measures_the_model_that_is_trained(tmp_path):
 def test_what_policy_gradients_take(tmp_path, how, wanted):
     rl = RlSettings.model_validate({"trainer": {"save_freq": 0}} | how).model_dump(exclude={"webrl"})
     rl["model"]["path"] = str(model_of(tmp_path / "model", MODEL))
-    rl["algorithm"]["adv_estimator"] = "grpo"
-    assert disk.needed_for_rl(rl, 8) == wanted
-    rl["algorithm"]["adv_estimator"] = "gae"
-    assert disk.needed_for_rl(rl, 8) == 2 * wanted
-    del rl["algorithm"]["adv_estimator"]
-    assert disk.needed_for_rl(rl | {"webrl": {}}, 8) == 2 * wanted
+    assert disk.needed_for_rl(rl, 8, networks=1) == wanted
+    assert disk.needed_for_rl(rl, 8, networks=2) == 2 * wanted
     rl["model"]["path"] = str(tmp_path / "none")
-    assert disk.needed_for_rl(rl, 8) is None
+    assert disk.needed_for_rl(rl, 8, networks=1) is None
 
 
 def test_a_model_of_the_hub_is_measured_in_its_cache(tmp_path, monkeypatch):

@@ -13,10 +13,9 @@ from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.train import working_dir
-from webgym_cli.train.command import START
 from webgym_cli.train.nodes.topology import Place
 from webgym_cli.train.plan import plan_training
-from webgym_cli.train.rl_backend import total_steps
+from webgym_cli.train.rl_backend import START, total_steps
 from webgym_cli.util.files import read_json, write_json
 
 NAME = "model_20260109_000000"
@@ -95,11 +94,11 @@ def test_several_processes_are_torchrun_s(planned, run):
 
 def test_the_steps_are_those_of_the_trainer():
     found, divided = RlData.model_construct(trained=9, rows=14), {"actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 2}}
-    assert total_steps(RlSettings(), "grpo", found) == 1
-    assert total_steps(RlSettings.model_validate(divided), "grpo", found) == 6
-    assert total_steps(RlSettings(), "webrl", found) == 2
+    assert total_steps(RlSettings(), found) == 1
+    assert total_steps(RlSettings.model_validate(divided), found) == 6
+    assert total_steps(RlSettings(), found, webrl=True) == 2
     critic = {"webrl": {"critic_epochs": 3}}
-    assert total_steps(RlSettings.model_validate(divided | critic), "webrl", found) == 4 * (3 + 2)
+    assert total_steps(RlSettings.model_validate(divided | critic), found, webrl=True) == 4 * (3 + 2)
 
 
 def test_what_is_missing_or_of_another_policy_is_named(planned, run, role):

@@ -18,6 +18,7 @@ from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now, refuse_changes
 from webgym_cli.store.state import begin, finish
 from webgym_cli.train.nodes.coordinator import heading
+from webgym_cli.train.registry import check_algorithm
 
 _FOLLOWED = ("train", "loop", "curriculum")
 """The commands that several nodes run together."""
@@ -40,6 +41,7 @@ def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tupl
     directory = RunDir(run)
     settings = load(config or (), set_ or (), run_config=directory.config)
     refuse_changes(directory, settings)
+    check_algorithm(settings)
     return directory, settings
 
 

@@ -72,12 +72,6 @@ class Settings(ConfigSection):
             )
         return self
 
-    @model_validator(mode="after")
-    def _remax_has_a_baseline(self) -> Settings:
-        if self.train.algorithm == "remax" and not self.agent.greedy_chain:
-            raise ValueError("train.algorithm remax compares with a greedy episode: it needs agent.greedy_chain=true")
-        return self
-
 
 FROZEN_FOR_A_RUN = (
     "seed",

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
-from webgym_cli.records.checkpoint import Algorithm
 from webgym_cli.records.task import DifficultyBand
 
 
@@ -223,10 +222,11 @@ class FilterSettings(ConfigSection):
 class TrainSettings(ConfigSection):
     """How the trainer is run."""
 
-    algorithm: Algorithm = "sft"
+    algorithm: str = "sft"
     """How a policy learns. `sft`: it imitates chosen episodes, with LLaMA-Factory (`algorithm_config`). The others:
-    policy gradients on all episodes of an iteration (`rl`), by the estimator of their advantages that is named, or
-    `webrl`: WebRL's critic and actor (`rl.webrl`). The iterations of demonstrations are always `sft`."""
+    policy gradients on all episodes of an iteration (`rl`), by the advantage estimator that is named: `grpo`, `rloo`,
+    `reinforce_plus_plus`, `remax`, `gae`; `webrl`: WebRL's critic and actor (`rl.webrl`); or a training backend or
+    estimator of yours (`plugins`). Iterations of demonstrations have `loop.demonstration_algorithm`."""
     nproc_per_node: int | None = Field(default=None, ge=1)
     """Processes on this machine; null: one for each GPU that `CUDA_VISIBLE_DEVICES` leaves, one on CPU."""
     keep_optimizer_state: bool = True
@@ -276,6 +276,8 @@ class LoopSettings(ConfigSection):
     demonstration_iterations: int = Field(default=0, ge=0)
     """So many first iterations collect the expert's demonstrations (the SFT baseline) in place of the policy's own, or
     take those that were imported there (`webgym import`)."""
+    demonstration_algorithm: str = "sft"
+    """How such an iteration is trained on, as `train.algorithm`: by a backend that imitates steps."""
     demonstration_episodes: int | None = Field(default=None, ge=1)
     """Episodes of such an iteration; null: as many as of any other (rollout.episodes)."""
     eval_every: int = Field(default=1, ge=0)

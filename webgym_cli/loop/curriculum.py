@@ -21,6 +21,7 @@ from webgym_cli.rewards.orm.scorer import require_orm
 from webgym_cli.rollout.plan import plan_rollout
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import open_tasks
+from webgym_cli.train.registry import find_backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +125,9 @@ def _require(run: RunDir, settings: Settings) -> None:
     elif how.score == "judge" and settings.judge.base_url != SCRIPTED:
         require_judge(settings.judge)
     shown = settings.context_config.prompt_version is not PromptVersion.WEBRL and environment != "tools"
-    if settings.train.algorithm == "webrl" and shown:
+    if shown and find_backend(settings.train.algorithm).reads_text_only:
         raise SettingsError(
-            "train.algorithm: webrl learns from pages as text, and the policy would be shown pictures",
+            f"train.algorithm: {settings.train.algorithm} learns from text, the policy would be shown pictures",
             hint="-s context_config.prompt_version=webrl with tasks of webarena, or another algorithm",
         )
     _refuse_begun(run, settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
+from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
@@ -36,14 +36,15 @@ from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, policy_ur
 from webgym_cli.rollout.runner import EpisodeRunner, open_runner
 from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
-from webgym_cli.store.checkpoints import checkpoints, current, repair_link
-from webgym_cli.store.current_algorithm import algorithm
+from webgym_cli.store.checkpoints import checkpoints, current, repair_link, version
 from webgym_cli.store.index.query import refresh_index
 from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.tracking.execute import Tracker
 from webgym_cli.train.execute import execute as execute_training
-from webgym_cli.train.plan import plan_training
+from webgym_cli.train.process_env import report_offline
+from webgym_cli.train.registry import current_backend
+from webgym_cli.train.training_plan import TrainPlan
 
 
 @dataclass(slots=True)
@@ -136,13 +137,16 @@ class Pipeline:
             self.tracker.note()
         return made
 
-    async def train(self) -> None:
-        """Train on what was prepared; the new policy is served from the next rollout on."""
-        if algorithm(self.run, self.settings) == "sft":
+    async def train(self, plan: TrainPlan | None = None) -> None:
+        """Train as planned, by `plan_current_training` unless given; the new policy is served from then on."""
+        plan = plan or preparation.plan_current_training(self.run, self.settings)
+        if plan.iteration != version(self.run):  # planned before this process held the run
+            raise UsageError(f"{self.run.root}: another command has trained it meanwhile", hint="run the command again")
+        if current_backend(self.run, self.settings).data == "dataset":
             refresh_train_config(self.run, self.settings, self.sink)
         reached = await self.tracker.make_way()
-        plan = plan_training(self.run, self.settings, None if reached else {**os.environ, "WANDB_MODE": "offline"})
         await self.serving.release_gpus()
+        plan = plan if reached else report_offline(plan)
         await execute_training(plan, self.run, self.settings, self.logs, self.sink)
         self._note_trainings()
 

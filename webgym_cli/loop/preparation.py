@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 
 from webgym_cli.agent.chat import read_api_key, require_address
 from webgym_cli.agent.prompt_logprobs import PromptLogprobs
@@ -15,24 +16,36 @@ from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan
 from webgym_cli.prepare.rl.score import ClientFactory, LogprobScoring, ScoringResult
 from webgym_cli.prepare.sft import execute as imitation
+from webgym_cli.prepare.sft.execute import renewed_train_config
 from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.store.checkpoints import policy_path
-from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.run import RunDir
+from webgym_cli.train.backend import PreparedData
+from webgym_cli.train.plan import plan_training
+from webgym_cli.train.registry import current_backend
+from webgym_cli.train.training_plan import TrainPlan
 
+_PLANNERS: dict[PreparedData, Callable[[RunDir, Settings, Index], PreparePlan | RlPlan]] = {
+    "dataset": plan_dataset,
+    "batch": partial(plan_batch, transitions=False),
+    "transitions": partial(plan_batch, transitions=True),
+}
 Served = Callable[[], Awaitable[tuple[str, ...]]]
 """Serves the current policy and returns the base URLs."""
 
 
 def plan_preparation(run: RunDir, settings: Settings, index: Index) -> PreparePlan | RlPlan:
     """Return what the current iteration would be trained on. Raises what `plan_dataset` and `plan_batch` raise."""
-    if algorithm(run, settings) == "sft":
-        return plan_dataset(run, settings, index)
-    return plan_batch(run, settings, index)
+    return _PLANNERS[current_backend(run, settings).data](run, settings, index)
+
+
+def plan_current_training(run: RunDir, settings: Settings) -> TrainPlan:
+    """Return how the current iteration is trained on; writes nothing. Raises what `plan_training` raises."""
+    return plan_training(run, settings, train_config=renewed_train_config(run, settings))
 
 
 async def prepare(

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from webgym_cli.records.base import Record
-
-Estimator = Literal["grpo", "rloo", "reinforce_plus_plus", "remax", "gae"]
-"""How advantages are estimated: `gae` needs a critic, `remax` a greedy rollout of each group."""
-Algorithm = Literal["sft", Estimator, "webrl"]
-"""How a policy learns: it imitates chosen steps, follows a policy gradient, named by the advantages' estimator, or goes
-through a phase of WebRL's actor-critic."""
 
 
 class Checkpoint(Record):
@@ -26,8 +18,8 @@ class Checkpoint(Record):
     """The iteration whose data it was trained on."""
     parent: str
     """The model it started from: a checkpoint's name, or the base model."""
-    algorithm: Algorithm = "sft"
-    """How it learned."""
+    algorithm: str = "sft"
+    """The training backend or advantage estimator that trained it (`train.algorithm`)."""
     objective: dict[str, str | float] = Field(default_factory=dict)
     """The settings `rl.webrl` that decided what `webrl` learned; empty for the others."""
     data_digest: str

@@ -12,9 +12,8 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.command import START
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.rl_backend import CRITIC
+from webgym_cli.train.rl_backend import CRITIC, START
 from webgym_cli.venvs.locate import role_python
 
 HEADS = "outcome_heads.safetensors"

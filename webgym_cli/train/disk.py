@@ -90,7 +90,7 @@ def needed_for_sft(config: dict[str, Any], zero_stage: int | None, steps: int, *
     return peak_bytes(estimate_sizes(model, config, zero_stage), config, steps, carried=carried) if model else None
 
 
-def needed_for_rl(config: dict[str, Any], steps: int) -> int | None:
+def needed_for_rl(config: dict[str, Any], steps: int, *, networks: int) -> int | None:
     """Return the bytes that our own trainer will take, or None where the model's files are not on this machine.
 
     A state holds what is trained in fp32 with Adam's two moments, for policy and critic; there are two while one is
@@ -104,7 +104,6 @@ def needed_for_rl(config: dict[str, Any], steps: int) -> int | None:
     learning = sum(math.prod(shape) for name, _, shape in model if _learns(name, layout))
     trained = _adapter(model, layout) if config["model"]["lora_rank"] else learning
     stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in model)
-    networks = 2 if "webrl" in config or config["algorithm"]["adv_estimator"] == "gae" else 1
     states = 2 if 0 < config["trainer"]["save_freq"] < steps else 1
     return networks * (states * trained * 12 + stored)
 

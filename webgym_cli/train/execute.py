@@ -18,12 +18,12 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import cpu_adam, disk, publish, working_dir
 from webgym_cli.train.failure import is_peer_loss, trainer_error
-from webgym_cli.train.llamafactory import lora_merge, optimizer_carryover
 from webgym_cli.train.nodes.coordinator import SharedCrew
 from webgym_cli.train.nodes.peers import Crew
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.progress import TRAINER_LOG, TrainerLogTail, trim_log
-from webgym_cli.train.training_plan import TrainPlan, without_states
+from webgym_cli.train.registry import find_backend
+from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic, write_json
 
 POLL_SECONDS = 0.2
@@ -45,7 +45,8 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     _require_space(plan, settings, sink)
     with disk.disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
-    plan = await _build_start(plan, settings, log_dir, sink)
+    backend = find_backend(plan.algorithm)
+    plan = await backend.build_start(plan, settings, log_dir / LOG, sink)
     with disk.disk_errors(plan.folder):
         write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))
         write_atomic(plan.folder / plan.launch_file, plan.launch_text())
@@ -54,8 +55,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
         await cpu_adam.require_optimizer(plan, settings, log_dir / LOG, sink)
         await _train(plan, run, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)
-    if plan.lora:
-        weights = await lora_merge.merge(plan, weights, settings, log_dir / LOG, sink)
+    weights = await backend.export(plan, weights, settings, log_dir / LOG, sink)
     checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir, began)
     sink({"event": "train_done", "mode": plan.mode} | checkpoint.model_dump(mode="json"))
     return checkpoint
@@ -101,28 +101,6 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
             if checkpoint != plan.source:  # torn, or older
                 shutil.rmtree(checkpoint)
         trim_log(plan.folder / TRAINER_LOG, working_dir.step_of(plan.source))
-
-
-async def _build_start(plan: TrainPlan, settings: Settings, log_dir: Path, sink: EventSink) -> TrainPlan:
-    """Lay out the state to start from, if one is; where that can't be done the training starts with a new optimizer."""
-    if plan.source is None or plan.start is None:
-        return plan
-    options = {"learning_rate": plan.launch["learning_rate"]}
-    options |= optimizer_carryover.steps_for(plan.launch, plan.total_steps)
-    reason = await optimizer_carryover.build_start(
-        plan.python,
-        plan.source,
-        plan.start,
-        options,
-        child_environment(plan.env, settings, plan.python),
-        log_dir / LOG,
-    )
-    if not reason:
-        sink({"event": "train_note", "message": f"the optimizer goes on from {plan.source.name}"})
-        return plan
-    plan = without_states(plan, reason)
-    sink({"event": "train_note", "message": plan.notes[-1]})
-    return plan
 
 
 async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.jobs import devices
+from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
 
 DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -76,6 +78,14 @@ def plan_reporting(
     env = {**wandb_env, **wandb_environment(mode, environ)}
     env["WANDB_FINISH_TIMEOUT"] = f"{settings.log_config.wait_seconds:g}"
     return env, {}, "" if mode == "online" else f"{reason}: Weights & Biases is kept offline, in the logs"
+
+
+def report_offline(plan: TrainPlan) -> TrainPlan:
+    """Return the plan with Weights & Biases offline: its server does not answer, and the trainer would wait for it."""
+    if plan.env.get("WANDB_MODE") != "online":
+        return plan
+    note = "Weights & Biases does not answer: it is kept offline, in the logs"
+    return replace(plan, env=plan.env | wandb_environment("offline", plan.env), notes=(*plan.notes, note))
 
 
 def child_environment(env: Mapping[str, str], settings: Settings, python: Path) -> dict[str, str]:

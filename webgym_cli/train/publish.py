@@ -84,14 +84,14 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
     """Return the record of finished weights."""
     state: dict[str, Any] = working_dir.trainer_state(weights) or {}
     log = plan.folder / TRAINER_LOG
-    metrics = {} if plan.algorithm == "sft" else last_metrics(log)
+    metrics = last_metrics(log) if log.is_file() else {}
     return Checkpoint(
         name=plan.name,
         version=plan.iteration + 1,
         iteration=plan.iteration,
         parent=plan.parent,
         algorithm=plan.algorithm,
-        objective=plan.config.get("webrl") or {},
+        objective=plan.objective,
         data_digest=plan.training.data_digest,
         resumable=has_optimizer_states(weights),
         steps=int(state.get("global_step", plan.total_steps)),

@@ -1,7 +1,8 @@
-"""Decides how our own trainer (`train/rl/`) improves the policy on a batch of its episodes: by gradients, or WebRL."""
+"""The training backends of our own trainer (`train/rl/`): policy gradients, and WebRL's actor-critic."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -13,42 +14,63 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file
-from webgym_cli.errors import MissingStageError
-from webgym_cli.records.checkpoint import Algorithm, Checkpoint
+from webgym_cli.errors import MissingStageError, SettingsError
+from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.rl_data import SUMMARY, RlData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
-from webgym_cli.train.command import trainer_command
+from webgym_cli.train.backend import PlanInputs, TrainingBackend
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.nodes.topology import place_in
+from webgym_cli.train.registry import BACKENDS
+from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
+from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 LAUNCH_FILE = "launch.json"
-WITH_CRITIC = ("gae", "webrl")
+START = Path(__file__).resolve().parent / "rl" / "launch.py"
+MODULE = "webgym_cli.train.rl.main"
 CRITIC = "critic"
 """The critic's folder in a checkpoint."""
-PLACES = ("data", "trainer.output_dir", "trainer.save_freq", "trainer.carry_state")
+PLACES = ("data", "plugins", "trainer.output_dir", "trainer.save_freq", "trainer.carry_state")
 """Keys that don't change what is learned, or that `Training.carried` tells of."""
 
 
-def plan_rl(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
+def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     """Return how the prepared batch will be trained on.
 
     Raises `MissingStageError` without a batch of the current policy, `VenvError` without the train role, `UsageError`
     for damaged files.
     """
-    kind = algorithm(run, settings)
-    batch = read_batch(run, kind)
+    run, settings = inputs.run, inputs.settings
+    batch = read_batch(run, settings, webrl=webrl)
     newest = checkpoints.current(run)
-    plan = _fresh(run, settings, batch, kind, environ)
+    plan = _fresh(run, settings, batch, inputs.environ, webrl=webrl)
     plan = _carried(run, settings, plan, newest)
     return _continued(run, plan)
 
 
-def read_batch(run: RunDir, kind: Algorithm) -> RlData:
+def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
+    """Return the command of a node: torchrun where there are several processes in all."""
+    alone = ("--standalone", "--nproc_per_node", str(processes)) if nodes == 1 else ()
+    several = ("-m", "torch.distributed.run", *alone) if processes * nodes > 1 else ()
+    return (str(python), *several, str(START), MODULE, launch_file)
+
+
+def check_greedy_chain(settings: Settings) -> None:
+    """Raise `SettingsError` for an estimator whose baseline would never be rolled out."""
+    name = settings.train.algorithm
+    if ESTIMATORS.find(name).needs_greedy and not settings.agent.greedy_chain:
+        raise SettingsError(
+            f"train.algorithm {name} compares with a greedy episode: it needs agent.greedy_chain=true",
+            hint="-s agent.greedy_chain=true",
+        )
+
+
+def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
     """Return what the batch says of itself. Raises `MissingStageError` unless it is the current policy's, and fits."""
     file, hint = run.rl_data / SUMMARY, f"webgym prepare {run.root}"
     if not file.is_file():
@@ -62,16 +84,16 @@ def read_batch(run: RunDir, kind: Algorithm) -> RlData:
             f"policy is {newest.name if newest else 'the base model'}, version {version}",
             hint=f"webgym rollout {run.root}, then {hint}",
         )
-    if (batch.replayed_rows is not None) != (kind == "webrl"):
-        others = f"was prepared for train.algorithm=webrl, not for {kind}"
-        raise MissingStageError(
-            f"{run.rl_data}: the batch {'was not prepared for train.algorithm=webrl' if kind == 'webrl' else others}",
-            hint=f"{hint} -s train.algorithm={kind}",
-        )
+    if (batch.replayed_rows is not None) != webrl:
+        kind = algorithm(run, settings)
+        fault = f"was not prepared for train.algorithm={kind}"
+        if not webrl:
+            fault = f"was prepared for train.algorithm=webrl, not for {kind}"
+        raise MissingStageError(f"{run.rl_data}: the batch {fault}", hint=f"{hint} -s train.algorithm={kind}")
     return batch
 
 
-def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, environ: Mapping[str, str]) -> TrainPlan:
+def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str, str], *, webrl: bool) -> TrainPlan:
     """Return the plan of a training with a new optimizer."""
     python, device = role_python(settings, "train"), resolve_device(settings.venvs.device)
     local = process_env.count_processes(settings, device, environ)
@@ -79,7 +101,8 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, envi
     nodes = place.count if place else 1
     world = local * nodes
     folder = working_dir.partial_folder(run, batch.model_name)
-    config = trainer_config(run, settings, batch, kind, folder)
+    kind = algorithm(run, settings)
+    config = trainer_config(run, settings, batch, folder, webrl=webrl)
     deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
     env = process_env.trainer_env(
         python=python,
@@ -89,7 +112,7 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, envi
         local_model=Path(batch.model).is_dir(),
         datasets_cache=folder / "datasets_cache",
     )
-    steps = total_steps(settings.rl, kind, batch)
+    steps = total_steps(settings.rl, batch, webrl=webrl)
     return TrainPlan(
         name=batch.model_name,
         iteration=batch.iteration,
@@ -98,17 +121,18 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, envi
         algorithm=kind,
         python=python,
         device=device,
-        argv=trainer_command(python, kind, LAUNCH_FILE, processes=local, nodes=nodes),
+        argv=rl_command(python, LAUNCH_FILE, processes=local, nodes=nodes),
         env=env,
         folder=folder,
         config=config,
+        objective=config.get("webrl", {}),
         launch_file=LAUNCH_FILE,
         deepspeed=deepspeed,
         training=_training(batch, config, deepspeed, world),
         total_steps=steps,
         time_limit=settings.train.time_limit_minutes * 60,
         place=place,
-        disk_bytes=disk.needed_for_rl(config, steps),
+        disk_bytes=disk.needed_for_rl(config, steps, networks=2 if _has_critic(config) else 1),
     )
 
 
@@ -126,17 +150,18 @@ def _training(
     )
 
 
-def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorithm, folder: Path) -> dict[str, Any]:
+def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path, *, webrl: bool) -> dict[str, Any]:
     """Return what the trainer is told: the settings `rl`, and what the run knows."""
     told: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
-    newest, began = checkpoints.current(run), _before_gradients(run)
+    kind, newest, began = algorithm(run, settings), checkpoints.current(run), _before_gradients(run)
     first = began.version if began else 0
     told["data"] = str(run.rl_data.resolve())
     told["model"]["path"] = batch.model
-    if kind == "webrl":
+    if webrl:
         told["webrl"] = settings.rl.webrl.model_dump(mode="json")
     else:
         told["algorithm"]["adv_estimator"] = kind
+        told["plugins"] = portable_plugins(settings.plugins)
     told["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
     if told["trainer"]["deepspeed"] is not None:
         told["trainer"]["deepspeed"] = str(find_deepspeed_file(told["trainer"]["deepspeed"], "rl.trainer.deepspeed"))
@@ -144,7 +169,7 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorit
         told["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:
         parent = checkpoints.folder(run, newest)
-        if kind != "webrl":  # its reference is the policy that each training begins with
+        if not webrl:  # its reference is the policy that each training begins with
             told["ref"]["path"] = told["ref"]["path"] or _weights(run, settings, began)
         if told["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
             told["critic"]["path"] = str(parent / CRITIC)
@@ -154,17 +179,25 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, kind: Algorit
     return told
 
 
-def total_steps(rl: RlSettings, kind: Algorithm, batch: RlData) -> int:
+def total_steps(rl: RlSettings, batch: RlData, *, webrl: bool = False) -> int:
     """Return the optimizer steps that the trainer will make."""
-    samples = batch.rows if kind == "webrl" else batch.trained
-    epochs = rl.actor.ppo_epochs + (rl.webrl.critic_epochs if kind == "webrl" else 0)
+    samples = batch.rows if webrl else batch.trained
+    epochs = rl.actor.ppo_epochs + (rl.webrl.critic_epochs if webrl else 0)
     return max(1, math.ceil(samples / (rl.actor.ppo_mini_batch_size or samples))) * epochs
 
 
 def _before_gradients(run: RunDir) -> Checkpoint | None:
-    """Return the newest policy that imitation made, which policy gradients began with; None: the base model."""
-    made = [found for found in checkpoints.checkpoints(run) if found.algorithm == "sft"]
-    return made[-1] if made else None
+    """Return the newest policy that another backend made, which policy gradients began with; None: the base model."""
+    return next((made for made in reversed(checkpoints.checkpoints(run)) if not _is_ours(made.algorithm)), None)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether this module's backends train by an algorithm; one that is no longer registered is foreign."""
+    return name in ESTIMATORS.names() or (name in BACKENDS.names() and BACKENDS.find(name) is WEBRL)
+
+
+def _has_critic(config: dict[str, Any]) -> bool:
+    return "webrl" in config or ESTIMATORS.find(config["algorithm"]["adv_estimator"]).needs_critic
 
 
 def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str | None:
@@ -216,7 +249,7 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
         return f"{folder.name} has no states of a policy gradient's training"
     if (before.world_size, before.zero_stage) != (plan.training.world_size, plan.training.zero_stage):
         return f"{folder.name} was trained by other processes or with other DeepSpeed settings"
-    if plan.algorithm in WITH_CRITIC and not (newest.algorithm == plan.algorithm and (states / CRITIC).is_dir()):
+    if _has_critic(plan.config) and not (newest.algorithm == plan.algorithm and (states / CRITIC).is_dir()):
         return f"{folder.name} was trained without the critic of {plan.algorithm}"
     return ""
 
@@ -236,3 +269,10 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan:
         note = f"goes on after step {steps} of the interrupted training"
         return replace(plan, mode="continued", adopted=adopted, source=None, notes=(*plan.notes, note))
     return plan
+
+
+POLICY_GRADIENT = TrainingBackend(plan_rl, rl_command, "batch", check=check_greedy_chain, needs_run_folder=True)
+"""Serves every advantage estimator."""
+WEBRL = TrainingBackend(
+    functools.partial(plan_rl, webrl=True), rl_command, "transitions", reads_text_only=True, needs_run_folder=True
+)

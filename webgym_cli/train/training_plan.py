@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import yaml
 
-from webgym_cli.records.checkpoint import Algorithm
 from webgym_cli.train.nodes.topology import Place
 from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.venvs.locate import Device
@@ -34,8 +33,8 @@ class TrainPlan:
     """The model that it starts from: a checkpoint's name, or the base model."""
     model: str
     """Its folder or hub id."""
-    algorithm: Algorithm
-    """How the policy learns."""
+    algorithm: str
+    """The name that `train.algorithm` has for this iteration."""
     python: Path
     """The train role's interpreter."""
     device: Device
@@ -58,6 +57,8 @@ class TrainPlan:
     time_limit: float
     """Seconds."""
     mode: Mode = "fresh"
+    objective: dict[str, Any] = field(default_factory=dict)
+    """Settings of the objective that the checkpoint's record keeps."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """What is different in the configuration that is run."""
     place: Place | None = None

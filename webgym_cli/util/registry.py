@@ -148,6 +148,18 @@ def import_plugins(names: Iterable[str]) -> None:
             ) from error
 
 
+def portable_plugins(names: Iterable[str]) -> list[str]:
+    """Return plugins as another process finds them, whatever its working directory: files by absolute paths."""
+    here = Path.cwd()
+    portable = []
+    for name in names:
+        file = name if name.endswith(".py") else getattr(sys.modules.get(name), "__file__", None) or ""
+        # a package stays a name: its parts import each other by it
+        own = file and (name.endswith(".py") or ("." not in name and Path(file).resolve().parent == here.resolve()))
+        portable.append(str(Path(file).resolve()) if own else name)
+    return portable
+
+
 def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist else point.value
 

@@ -53,7 +53,9 @@ def run(tmp_path):
 def write(run, model, *overrides, sink=lambda event: None):
     with_ = settings(model, CHAINS, *overrides)
     with open_index(run) as index:
-        return stage.execute(plan_batch(run, with_, index), run, with_, sink)
+        return stage.execute(
+            plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl"), run, with_, sink
+        )
 
 
 def files(run):
@@ -222,7 +224,7 @@ def test_a_row_that_is_too_long_masks_its_trajectory(filled, model):
 def test_a_line_that_is_damaged_after_it_was_indexed_masks_its_trajectory(filled, model):
     with_ = settings(model, CHAINS)
     with open_index(filled) as index:
-        plan = plan_batch(filled, with_, index)
+        plan = plan_batch(filled, with_, index, transitions=False)
         content = bytearray(filled.part("train", 0).read_bytes())
         content[:1] = b"["
         filled.part("train", 0).write_bytes(content)

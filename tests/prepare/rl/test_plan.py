@@ -33,7 +33,7 @@ def run(tmp_path):
 @contextmanager
 def planned(run, *overrides):
     with open_index(run) as index:
-        yield plan_batch(run, settings("model", *overrides), index)
+        yield plan_batch(run, settings("model", *overrides), index, transitions=False)
 
 
 def batch(run, *overrides):

@@ -73,7 +73,7 @@ def counted(figures):
 
 def planned(run, with_):
     with open_index(run) as index:
-        return plan_batch(run, with_, index)
+        return plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl")
 
 
 def test_the_first_success_of_each_task_over_all_runs_is_a_candidate(run, shown, with_):
@@ -344,12 +344,12 @@ async def test_failures_of_the_policy_may_be_replayed_too(run, shown, model):
 def test_what_decides_the_batch_is_in_its_digest(run, shown, with_, model):
     before = planned(run, with_)
     with open_index(run) as index:
-        plan = plan_batch(run, with_, index)
+        plan = plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl")
         digest = plan.digest()
         assert digest == plan.digest()
     store(shown, talk(10, policy="oracle"))
     with open_index(run) as index:
-        assert plan_batch(run, with_, index).digest() != digest
+        assert plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl").digest() != digest
     assert before.replay.told() != planned(run, with_).replay.told()
 
 

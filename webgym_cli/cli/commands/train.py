@@ -29,22 +29,22 @@ def train(
     from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.loop.preparation import plan_current_training
     from webgym_cli.store.checkpoints import current
-    from webgym_cli.train.plan import plan_training
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     if dry_run:
-        output.show(plan_training(directory, settings).to_json())
+        output.show(plan_current_training(directory, settings).to_json())
         return
     if join_as_worker(directory, settings, output):
         return
-    plan_training(directory, settings)
+    plan = plan_current_training(directory, settings)
     with stage("train", directory, settings, output) as at:
 
         async def work() -> None:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                await pipeline.train()
+                await pipeline.train(plan)
 
         run_async(work())
     if made := current(directory):

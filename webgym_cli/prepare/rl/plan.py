@@ -22,7 +22,6 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef, list_iterations
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 
@@ -169,8 +168,8 @@ class RlPlan:
         }
 
 
-def plan_batch(run: RunDir, settings: Settings, index: Index) -> RlPlan:
-    """Return the plan for the run's current iteration.
+def plan_batch(run: RunDir, settings: Settings, index: Index, *, transitions: bool) -> RlPlan:
+    """Return the plan for the run's current iteration; `transitions`: a row a step, with replayed steps.
 
     Raises `MissingStageError` without any trajectory of it, `SettingsError` where what was sampled can't be learned
     from, `StoreError` for an episode that no plan has, and `WebGymError` when nothing is left to train.
@@ -194,7 +193,7 @@ def plan_batch(run: RunDir, settings: Settings, index: Index) -> RlPlan:
     sampling = require_one_sampling(run, index)
     damaged = tuple(damaged_lines(run, index, read))
     replay = None
-    if algorithm(run, settings) == "webrl":
+    if transitions:
         _refuse_pictures(index)
         how = how.model_copy(update={"merge_turns": False})
         replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)

@@ -68,15 +68,31 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
 
     A `build_train_config.yaml` that a person edited stays as it is, and that is said.
     """
-    prepared, file = read_prepared(run), run.dataset / TRAIN_CONFIG
-    if prepared is None or not prepared.config_digest or not file.is_file() or prepared.iteration != version(run):
+    prepared, file = _trained_next(run), run.dataset / TRAIN_CONFIG
+    if prepared is None:
         return
-    wanted = hashlib.sha256(_train_config(run, settings, prepared).encode()).hexdigest()
     if hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
         sink({"event": "train_config", "renewed": False, "message": f"{file} was edited by hand: trained as it stands"})
-    elif wanted != prepared.config_digest:
+    elif renewed_train_config(run, settings) is not None:
         _write_training(run.dataset, run, settings, prepared)
         sink({"event": "train_config", "renewed": True, "message": f"{file}: renewed, the settings have changed"})
+
+
+def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
+    """Return what `refresh_train_config` would write; None where the file stays. Writes nothing."""
+    prepared, file = _trained_next(run), run.dataset / TRAIN_CONFIG
+    if prepared is None or hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
+        return None
+    wanted = _train_config(run, settings, prepared)
+    return None if hashlib.sha256(wanted.encode()).hexdigest() == prepared.config_digest else wanted
+
+
+def _trained_next(run: RunDir) -> Prepared | None:
+    """Return the dataset's record where it is the current iteration's, and its configuration is there."""
+    prepared, file = read_prepared(run), run.dataset / TRAIN_CONFIG
+    if prepared is None or not prepared.config_digest or not file.is_file() or prepared.iteration != version(run):
+        return None
+    return prepared
 
 
 def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Sample], list[Sample]]:

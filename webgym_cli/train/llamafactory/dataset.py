@@ -57,12 +57,12 @@ def read_record(file: Path, kind: type[R], hint: str) -> R:
         raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}", hint=hint) from None
 
 
-def read_train_config(run: RunDir) -> dict[str, Any]:
-    """Return `train_config.yaml`. Raises `UsageError` that names the file and the line."""
+def read_train_config(run: RunDir, text: str | None = None) -> dict[str, Any]:
+    """Return `train_config.yaml`, or `text` in its place. Raises `UsageError` that names the file and the line."""
     file = run.dataset / TRAIN_CONFIG
     hint = f"webgym prepare {run.root}"
     try:
-        config = yaml.safe_load(file.read_text(encoding="utf-8"))
+        config = yaml.safe_load(file.read_text(encoding="utf-8") if text is None else text)
     except FileNotFoundError:
         raise MissingStageError(f"{file}: is missing", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:

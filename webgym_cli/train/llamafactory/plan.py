@@ -11,36 +11,44 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
+from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
-from webgym_cli.train.command import llamafactory, trainer_command
+from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
 from webgym_cli.train.nodes.topology import place_in
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.venvs.locate import resolve_device, role_python
 
+CLI = "llamafactory-cli"
 LAUNCH_FILE = "launch.yaml"
 """The configuration that is run: `train_config.yaml` and the overrides. A file, since LLaMA-Factory's multi-process
 start cuts its command line at spaces."""
 
 
-def plan_sft(run: RunDir, settings: Settings, environ: Mapping[str, str]) -> TrainPlan:
+def plan_sft(inputs: PlanInputs) -> TrainPlan:
     """Return how the prepared dataset will be trained on.
 
     Raises `MissingStageError` without a dataset for the current policy, `VenvError` without LLaMA-Factory, `UsageError`
     for damaged files.
     """
+    run, settings = inputs.run, inputs.settings
     prepared = dataset.read_prepared(run)
-    config = dataset.read_train_config(run)
+    config = dataset.read_train_config(run, inputs.train_config)
     python = role_python(settings, "train")
-    cli = llamafactory(python)
+    cli = python.parent / CLI
     if not cli.is_file():
         raise VenvError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
-    base = _base(run, settings, prepared, config, python, environ)
+    base = _base(run, settings, prepared, config, python, inputs.environ)
     plan = _continued(run, base) or _carried(run, settings, base)
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
     return replace(plan, disk_bytes=disk.needed_for_sft(config, stage, plan.total_steps, carried=carried))
+
+
+def llamafactory_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
+    """Return the command of a node. LLaMA-Factory starts torchrun itself, by the plan's variables."""
+    return (str(python.parent / CLI), "train", launch_file)
 
 
 def _base(
@@ -85,10 +93,10 @@ def _base(
         iteration=prepared.iteration,
         parent=parent,
         model=str(config["model_name_or_path"]),
-        algorithm="sft",
+        algorithm=algorithm(run, settings),
         python=python,
         device=device,
-        argv=trainer_command(python, "sft", LAUNCH_FILE, processes=local, nodes=place.count if place else 1),
+        argv=llamafactory_command(python, LAUNCH_FILE, processes=local, nodes=place.count if place else 1),
         env=env,
         folder=folder,
         config=config,

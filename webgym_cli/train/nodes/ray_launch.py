@@ -26,6 +26,7 @@ from webgym_cli.train.nodes.ray_worker import Arrival, Made, Posting, Report, Tr
 from webgym_cli.train.nodes.status_files import Launch, NodeWord
 from webgym_cli.train.nodes.topology import Place
 from webgym_cli.train.nodes.transfer import Cargo, Parcel, cargo_of, read_piece
+from webgym_cli.train.registry import find_backend
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic
 
@@ -142,7 +143,7 @@ class RayCrew(LedCrew):
         try:
             arrival = await self._arrive(member)
             member.apart = not arrival.sees
-            if member.apart and self._plan.algorithm != "sft":
+            if member.apart and find_backend(self._plan.algorithm).needs_run_folder:
                 raise UsageError(
                     f"{member.name} does not see {self._run.root}, where train.algorithm={self._plan.algorithm} works",
                     hint="mount the run at the same path on every node, or set train.nodes=1",

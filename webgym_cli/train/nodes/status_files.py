@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
-from webgym_cli.records.checkpoint import Algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.command import trainer_command
 from webgym_cli.util.files import read_json, write_json
@@ -80,7 +79,7 @@ class Launch(Record):
     """Names this very launch."""
     folder: str
     """Where the training works: the same path on each node."""
-    algorithm: Algorithm
+    algorithm: str
     """How the policy learns: which trainer runs."""
     launch_file: str
     """The configuration's name in `folder`."""

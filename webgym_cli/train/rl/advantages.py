@@ -1,4 +1,4 @@
-"""How much better each token did than was expected: the five estimators, on a whole batch.
+"""Token advantages: the formulas of the built-in estimators (`estimators.py`), on a whole batch.
 
 Each takes token rewards [K] (`outcome`, perhaps less a KL penalty) and returns [K] float64. Sources: GRPO (Shao et al.
 2024, arXiv 2402.03300), RLOO (Ahmadian et al. 2024, 2402.14740), REINFORCE++ (Hu 2025, 2501.03262), ReMax (Li et al.
@@ -12,18 +12,19 @@ from dataclasses import dataclass
 
 import torch
 
+from webgym_cli.train.rl.estimators import ESTIMATORS, EstimatorInputs
 from webgym_cli.train.rl.experience import Experience, accumulate, require, whiten
 from webgym_cli.train.rl.options import AlgorithmConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """What an update is made of."""
+class Advantages:
+    """Advantages of a batch's tokens, with the critic's targets."""
 
     advantages: torch.Tensor
     """[K] float32."""
     returns: torch.Tensor | None = None
-    """[K] float32: what the critic is to predict; only with `gae`."""
+    """[K] float32: what the critic is to predict; only with a critic."""
 
 
 def estimate(
@@ -33,29 +34,32 @@ def estimate(
     *,
     values: torch.Tensor | None = None,
     greedy: torch.Tensor | None = None,
-) -> Estimate:
-    """Return the advantages that the options ask for.
+) -> Advantages:
+    """Compute advantages by the estimator that `options` names.
 
     `rewards` [K]: see `outcome`. `values` [K]: the critic's, read before each token (`Experience.before`).
     `greedy` [N]: see `remax`. Raises `ValueError` when the estimator's own input is missing.
     """
-    returns = None
-    if options.adv_estimator == "grpo":
-        advantages = grpo(tokens, rewards, norm_adv_by_std_in_grpo=options.norm_adv_by_std_in_grpo)
-    elif options.adv_estimator == "rloo":
-        advantages = rloo(tokens, rewards)
-    elif options.adv_estimator == "reinforce_plus_plus":
-        advantages = reinforce_plus_plus(tokens, rewards, gamma=options.gamma)
-    elif options.adv_estimator == "remax":
-        advantages = remax(tokens, rewards, require(greedy, "adv_estimator=remax", "the rewards of greedy rollouts"))
-    else:
-        values = require(values, "adv_estimator=gae", "the critic's values")
-        advantages, returns = gae(tokens, rewards, values, gamma=options.gamma, lam=options.lam)
+    estimator = ESTIMATORS.find(options.adv_estimator)
+    if estimator.needs_critic:
+        require(values, f"adv_estimator={options.adv_estimator}", "the critic's values")
+    if greedy is None:
+        if estimator.needs_greedy:
+            raise ValueError(f"adv_estimator={options.adv_estimator} needs the rewards of greedy rollouts")
+        greedy = torch.full_like(tokens.reward, torch.nan)
+    made = estimator.estimate(EstimatorInputs(tokens, rewards, options, values, greedy))
+    advantages, returns = made if isinstance(made, tuple) else (made, None)
+    # a user's estimator may return anything; a wrong shape would broadcast silently in the loss
+    for name, values in {"advantages": advantages, "returns": returns}.items():
+        if values is not None and values.shape != rewards.shape:
+            raise ValueError(f"adv_estimator={options.adv_estimator}: {name} of shape {list(values.shape)}")
+    if estimator.needs_critic and returns is None:
+        raise ValueError(f"adv_estimator={options.adv_estimator} returned no targets for its critic")
     if options.whitens:
         advantages = whiten(advantages)
     if options.normalize_by_steps:
         advantages = advantages * step_weights(tokens)
-    return Estimate(advantages.float(), None if returns is None else returns.float())
+    return Advantages(advantages.float(), None if returns is None else returns.float())
 
 
 def outcome(tokens: Experience) -> torch.Tensor:

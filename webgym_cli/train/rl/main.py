@@ -14,16 +14,35 @@ from typing import Any
 
 import torch
 
+from webgym_cli.errors import WebGymError
 from webgym_cli.train.rl.distributed import init, shutdown
+from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.train.rl.options import TrainerOptions, TrainingError, read_options
 from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
 from webgym_cli.train.rl.trainer import Trainer
 from webgym_cli.train.rl.webrl_trainer import WebRLTrainer
+from webgym_cli.util.registry import import_plugins
 
 
 def trainer_class(options: TrainerOptions) -> type[Trainer[Any]]:
     """Return the kind of training that the settings ask for."""
     return PolicyGradientTrainer if options.webrl is None else WebRLTrainer
+
+
+def load_plugins(options: TrainerOptions) -> None:
+    """Import the plugins that register the advantage estimator. Raises `TrainingError` where it stays unknown."""
+    problems = []
+    for plugin in options.plugins:
+        # a plugin may register other things too, by libraries that this environment lacks: only the estimator matters
+        try:
+            import_plugins([plugin])
+        except WebGymError as error:
+            problems.append(str(error))
+    name = options.algorithm.adv_estimator
+    if problems and ":" not in name and name not in ESTIMATORS.names():
+        raise TrainingError(
+            f"{problems[0]}: put the estimator {name} into a file that the train environment can import"
+        )
 
 
 def main(arguments: list[str]) -> int:
@@ -33,9 +52,10 @@ def main(arguments: list[str]) -> int:
         return 1
     try:
         options = read_options(Path(arguments[0]))
+        load_plugins(options)
         trainer_class(options)(options, init(grouped=options.trainer.deepspeed is not None)).run()
         shutdown()  # not after an error: the others may never come to it
-    except (TrainingError, OSError) as error:
+    except (WebGymError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")
         return 1
     except torch.OutOfMemoryError as error:

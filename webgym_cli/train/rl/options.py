@@ -19,10 +19,11 @@ from webgym_cli.config.rl import (
 )
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.config.suggest import explain
-from webgym_cli.records.checkpoint import Estimator
+from webgym_cli.errors import WebGymError
+from webgym_cli.train.rl.estimators import ESTIMATORS
 
 
-class TrainingError(Exception):
+class TrainingError(WebGymError):
     """The training can't be made; the text says why in one line, and what to do."""
 
 
@@ -36,14 +37,14 @@ class ModelConfig(RlModelSettings):
 class AlgorithmConfig(RlAlgorithmSettings):
     """Which advantages, and the KL in the reward."""
 
-    adv_estimator: Estimator = "grpo"
-    """`gae` needs a critic, `remax` a greedy rollout of each group."""
+    adv_estimator: str = "grpo"
+    """Name in the registry of advantage estimators (`estimators.py`)."""
 
     @property
     def whitens(self) -> bool:
         """Whether the advantages are whitened."""
         if self.whiten_advantages is None:
-            return self.adv_estimator in ("reinforce_plus_plus", "gae")
+            return ESTIMATORS.find(self.adv_estimator).whitens
         return self.whiten_advantages
 
 
@@ -69,6 +70,8 @@ class TrainerOptions(ConfigSection):
     actor: ActorSettings = ActorSettings()
     ref: RefSettings = RefSettings()
     critic: CriticSettings = CriticSettings()
+    plugins: tuple[str, ...] = ()
+    """Files and modules that register a user's advantage estimator."""
     webrl: WebRLSettings | None = None
     """WebRL's actor-critic; None: a policy gradient, by `algorithm`."""
 
@@ -80,7 +83,7 @@ class TrainerOptions(ConfigSection):
     @property
     def needs_critic(self) -> bool:
         """Whether a critic is trained."""
-        return self.webrl is not None or self.algorithm.adv_estimator == "gae"
+        return self.webrl is not None or ESTIMATORS.find(self.algorithm.adv_estimator).needs_critic
 
 
 def read_options(path: Path) -> TrainerOptions:

@@ -11,6 +11,7 @@ import webgym_cli.train.rl.batch_targets as batch_targets
 from webgym_cli.train.rl.batch_targets import TokenTargets
 from webgym_cli.train.rl.batching import mini_batches
 from webgym_cli.train.rl.data import Batch, read_batch
+from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.train.rl.step import BatchRunner, StepResult
 from webgym_cli.train.rl.trainer import Trainer
 
@@ -20,7 +21,8 @@ class PolicyGradientTrainer(Trainer[TokenTargets]):
 
     def load_batch(self) -> Batch:
         """See `Trainer`."""
-        return read_batch(Path(self.options.data), with_baseline=self.options.algorithm.adv_estimator == "remax")
+        needs_greedy = ESTIMATORS.find(self.options.algorithm.adv_estimator).needs_greedy
+        return read_batch(Path(self.options.data), with_baseline=needs_greedy)
 
     def make_minibatches(self) -> list[tuple[int, ...]]:
         """See `Trainer`."""

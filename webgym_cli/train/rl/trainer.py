@@ -200,5 +200,7 @@ def check_lengths(rows: Sequence[TrainRow], most: int) -> None:
 
 def digest(options: TrainerOptions, batch: Batch) -> str:
     """Return what names a training: two with the same digest learn the same from the same."""
-    values = options.model_dump(mode="json", exclude={"data": True, "trainer": {"output_dir", "save_freq"}})
+    values = options.model_dump(
+        mode="json", exclude={"data": True, "plugins": True, "trainer": {"output_dir", "save_freq"}}
+    )
     return hashlib.sha256(json.dumps([values, batch.digest], sort_keys=True).encode()).hexdigest()

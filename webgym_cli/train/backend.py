@@ -1,0 +1,79 @@
+"""`TrainingBackend`: a trainer as the rest of webgym sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from webgym_cli.config.model import Settings
+from webgym_cli.records.events import EventSink
+from webgym_cli.store.run import RunDir
+from webgym_cli.train.training_plan import TrainPlan
+
+PreparedData = Literal["dataset", "batch", "transitions"]
+"""What `webgym prepare` writes: `dataset`: chosen steps to imitate (`llamafactory_data/`); `batch`: all trajectories of
+the iteration with their token ids, log-probs and rewards (`rl_data/`); `transitions`: the same, a row a step, with the
+state after it and replayed steps of earlier iterations."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What a training is planned from, beside what is on disk."""
+
+    run: RunDir
+    settings: Settings
+    environ: Mapping[str, str]
+    """The environment of this process."""
+    train_config: str | None = None
+    """What `train_config.yaml` will hold when the training starts, where that differs from the file."""
+
+
+PlanFn = Callable[[PlanInputs], TrainPlan]
+"""Decides how a training runs; changes nothing. Raises `MissingStageError` without prepared data, `VenvError` without
+the trainer."""
+
+
+class CommandFn(Protocol):
+    """Gives the command that each node runs in the training's folder; `processes`: those on each node."""
+
+    def __call__(self, python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
+        """With several nodes torchrun takes the rendezvous from variables (`Launch.rendezvous`)."""
+
+
+PlanStep = Callable[[TrainPlan, Settings, Path, EventSink], Awaitable[TrainPlan]]
+"""Changes the disk before the trainer starts; gets plan, settings, log file and sink, returns the plan that is run."""
+ExportFn = Callable[[TrainPlan, Path, Settings, Path, EventSink], Awaitable[Path]]
+"""Makes the folder that is published of a finished checkpoint; gets plan, checkpoint, settings, log file and sink."""
+
+
+async def keep_plan(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
+    """Start from nothing but the model."""
+    return plan
+
+
+async def keep_checkpoint(plan: TrainPlan, checkpoint: Path, settings: Settings, log: Path, sink: EventSink) -> Path:
+    """Publish the checkpoint as the trainer wrote it."""
+    return checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingBackend:
+    """A trainer. It leaves `checkpoint-N/` in the training's folder as HuggingFace's Trainer does.
+
+    A finished one holds `*.safetensors`, and `trainer_state.json`, written last, whose `global_step` is `max_steps`.
+    Progress comes from `trainer_log.jsonl` there (`train/progress.py`), if the trainer writes one.
+    """
+
+    plan: PlanFn
+    command: CommandFn
+    data: PreparedData
+    check: Callable[[Settings], None] = lambda settings: None
+    """Raises `SettingsError` for settings that it can't train with, before anything is rolled out."""
+    reads_text_only: bool = False
+    """Whether prompts with pictures are refused."""
+    needs_run_folder: bool = False
+    """Whether every node of a training must see the run's folder."""
+    build_start: PlanStep = keep_plan
+    export: ExportFn = keep_checkpoint

@@ -1,0 +1,37 @@
+"""LLaMA-Factory as a training backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from webgym_cli.config.model import Settings
+from webgym_cli.records.events import EventSink
+from webgym_cli.train.backend import TrainingBackend
+from webgym_cli.train.llamafactory import lora_merge, optimizer_carryover
+from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft
+from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.training_plan import TrainPlan, without_states
+
+
+async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
+    """Lay out the optimizer states to start from; where that can't be done the optimizer is new."""
+    if plan.source is None or plan.start is None:
+        return plan
+    options = {"learning_rate": plan.launch["learning_rate"]}
+    options |= optimizer_carryover.steps_for(plan.launch, plan.total_steps)
+    env = child_environment(plan.env, settings, plan.python)
+    reason = await optimizer_carryover.build_start(plan.python, plan.source, plan.start, options, env, log)
+    if not reason:
+        sink({"event": "train_note", "message": f"the optimizer goes on from {plan.source.name}"})
+        return plan
+    plan = without_states(plan, reason)
+    sink({"event": "train_note", "message": plan.notes[-1]})
+    return plan
+
+
+async def export(plan: TrainPlan, checkpoint: Path, settings: Settings, log: Path, sink: EventSink) -> Path:
+    """Merge a LoRA adapter into the weights that it was trained on."""
+    return await lora_merge.merge(plan, checkpoint, settings, log, sink) if plan.lora else checkpoint
+
+
+LLAMAFACTORY = TrainingBackend(plan_sft, llamafactory_command, "dataset", build_start=build_start, export=export)

@@ -1,0 +1,53 @@
+"""The algorithms that `train.algorithm` can name, each with the backend that trains by it."""
+
+from __future__ import annotations
+
+import difflib
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import SettingsError
+from webgym_cli.store.current_algorithm import algorithm
+from webgym_cli.store.run import RunDir
+from webgym_cli.train.backend import TrainingBackend
+from webgym_cli.train.rl.estimators import ESTIMATORS
+from webgym_cli.util.registry import Registry
+
+BACKENDS: Registry[TrainingBackend] = Registry(
+    noun="training backend",
+    setting="train.algorithm",
+    entry_point_group="webgym.training_backends",
+    package="webgym_cli.train.registry",
+    item_type=TrainingBackend,
+    builtin={
+        "sft": "webgym_cli.train.llamafactory.backend:LLAMAFACTORY",
+        "webrl": "webgym_cli.train.rl_backend:WEBRL",
+    },
+    usage="BACKENDS.register(NAME, TrainingBackend(...)) of webgym_cli.train.registry",
+)
+"""The backends by the algorithm that they serve; one more serves every advantage estimator (`find_backend`)."""
+
+_POLICY_GRADIENT = "webgym_cli.train.rl_backend:POLICY_GRADIENT"
+
+
+def find_backend(name: str) -> TrainingBackend:
+    """Return the backend of an algorithm. Raises `UsageError`, `SettingsError` for a name that nothing has."""
+    if name in ESTIMATORS.names():
+        return BACKENDS.find(_POLICY_GRADIENT)
+    if ":" in name or name in BACKENDS.names():
+        return BACKENDS.find(name)
+    known = sorted({*BACKENDS.names(), *ESTIMATORS.names()})
+    near = difflib.get_close_matches(name, known, 1)
+    raise SettingsError(
+        f"train.algorithm: there is no training backend or advantage estimator {name!r}",
+        hint=f"did you mean {near[0]}? " * bool(near) + f"there are: {', '.join(known)}; `plugins` adds your own",
+    )
+
+
+def current_backend(run: RunDir, settings: Settings) -> TrainingBackend:
+    """Return the backend that trains in the run's current iteration."""
+    return find_backend(algorithm(run, settings))
+
+
+def check_algorithm(settings: Settings) -> None:
+    """Raise `SettingsError` unless `train.algorithm` names something that can train with these settings."""
+    find_backend(settings.train.algorithm).check(settings)
