@@ -15,16 +15,16 @@ import typer
 
 from webgym_cli.cli.output import Output
 
+# Entries of a folder that are looked at.
 MOST_ENTRIES = 5000
-"""Entries of a folder that are looked at."""
+# Bytes of trajectories that are read for their ids, the newest iterations' first.
 MOST_BYTES = 32 << 20
-"""Bytes of trajectories that are read for their ids, the newest iterations' first."""
 MOST_IDS = 500
+# What no shell takes for anything but itself.
 _PLAIN = re.compile(r"[\w./:=@%+,~-]+")
-"""What no shell takes for anything but itself."""
 _ID = re.compile(rb'"id": ?"([^"\\]+)"')
+# Bytes of a trajectory's line among which its id stands.
 _HEAD = 400
-"""Bytes of a trajectory's line among which its id stands."""
 
 
 def runs(incomplete: str) -> list[str]:

@@ -15,10 +15,10 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
+# Columns from which on the board tells more.
 WIDE = 110
-"""Columns from which on the board tells more."""
+# Columns below which failures stand in a line.
 NARROW = 72
-"""Columns below which failures stand in a line."""
 _GOING_ON = ("running", "silent")
 _SITES = 5
 _FAILURES = 7
@@ -60,8 +60,8 @@ def escape_control(text: str) -> str:
     return "".join("·" if unicodedata.category(letter) in _HIDDEN else letter for letter in text)
 
 
+# Categories of Unicode that a terminal obeys or can't show.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Categories of Unicode that a terminal obeys or can't show."""
 
 
 def format_duration(seconds: float | None) -> str:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from webgym_cli.cli.live_view import LiveView
 
+# Drawings of the live bars a second.
 _REFRESH = 2
-"""Drawings of the live bars a second."""
 
 
 class Output:

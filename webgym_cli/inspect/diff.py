@@ -41,6 +41,7 @@ def diff_iterations(first: ComparedIteration, second: ComparedIteration, split: 
     for side in (first, second):
         _require(side, split)
     unit, joined = "episode", _join(first, second, split, by_seed=True)
+    # Training episodes draw new seeds in each iteration: without a shared one, tasks are compared.
     if not any(before and after for before, after in joined):
         unit, joined = "task", _join(first, second, split, by_seed=False)
     shared = sorted(

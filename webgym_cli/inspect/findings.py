@@ -10,8 +10,8 @@ from typing import Any
 
 from webgym_cli.records.events import EventSink
 
+# Findings that the summary lists; all of them are sent as events.
 LISTED = 100
-"""Findings that the summary lists; all of them are sent as events."""
 
 
 class FindingKind(StrEnum):

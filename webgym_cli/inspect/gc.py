@@ -23,18 +23,18 @@ from webgym_cli.store.index.fragments import ByteRange
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
+# Seconds for which a file that nobody names is left alone: images are stored before the line that names them.
 GRACE = 3600.0
-"""Seconds for which a file that nobody names is left alone: images are stored before the line that names them."""
 _NAMED = re.compile(rb'"sha256"\s*:\s*"([0-9a-f]{64})"')
 _IN_DATASET = re.compile(rb"([0-9a-f]{64})\.(?:png|webp)")
+# What an atomic write leaves behind when its process is killed.
 _TORN = re.compile(r"\.(.+\.(json|jsonl|png|webp|html)|lock\.holder)\.[a-z0-9_]{8}")
-"""What an atomic write leaves behind when its process is killed."""
+# The same of a fragment of the index.
 _TORN_INDEX = re.compile(r"\..+\.new")
-"""The same of a fragment of the index."""
+# Damaged lines that an error names.
 _SHOWN = 3
-"""Damaged lines that an error names."""
+# Lines between two events of progress.
 _EVERY = 200
-"""Lines between two events of progress."""
 
 
 class WasteKind(StrEnum):
@@ -112,7 +112,8 @@ def remove_waste(found: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, Fr
 
 
 def read_dataset_images(run: RunDir) -> Iterator[str]:
-    """Yield the digests of the images that the prepared dataset names: a training may still begin."""
+    """Yield the digests of the images that the prepared dataset names."""
+    # A training may still begin on it, however old the dataset is.
     for path in sorted(run.dataset.glob("*.json*")):
         if path.stat().st_size:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -29,6 +29,7 @@ class Grouping:
 
 
 TOTAL = Grouping("'all'")
+# The tables of the overview, by their names in its JSON.
 GROUPINGS = {
     "by_iteration": Grouping("split || ' ' || iteration", "newest DESC, key DESC", "split = 'test', iteration, key"),
     "by_task": Grouping("task"),
@@ -37,8 +38,8 @@ GROUPINGS = {
     "by_environment": Grouping("environment"),
     "by_policy": Grouping("policy"),
 }
-"""The tables of the overview, by their names in its JSON."""
 
+# A row for each group, iteration and kind of failure: few, whatever the buffer's size.
 _CELLS = """
 WITH cells AS (
     SELECT {key} AS key, split, iteration, failure, count(*) AS trajectories, count(success) AS scored,
@@ -48,7 +49,6 @@ WITH cells AS (
 ), wanted AS (SELECT key, count FROM groups ORDER BY {first} LIMIT ?)
 SELECT cells.*, (SELECT count(*) FROM groups) AS groups FROM cells JOIN wanted USING (key) ORDER BY {order}
 """
-"""A row for each group, iteration and kind of failure: few, whatever the buffer's size."""
 
 
 @dataclass(slots=True)

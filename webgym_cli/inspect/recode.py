@@ -23,14 +23,14 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
 from webgym_cli.util.files import write_atomic
 
+# Of the encoder, 0 to 100, in lossless mode its `quality`; 100 takes half as long again to save two per cent more.
 _EFFORT = 80
-"""Of the encoder, 0 to 100, in lossless mode its `quality`; 100 takes half as long again to save two per cent more."""
+# Images that one append to a ledger tells of.
 _BATCH = 64
-"""Images that one append to a ledger tells of."""
+# Kinds of PNG whose pixels a WebP can hold: those of 16 bits a colour are not among them.
 _MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
-"""Kinds of PNG whose pixels a WebP can hold: those of 16 bits a colour are not among them."""
+# Pixels of a side that the format allows.
 _WIDEST = 16383
-"""Pixels of a side that the format allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ class RecodeStats:
 
 
 def plan_recoding(run: RunDir) -> Iterator[RecodeJob]:
-    """Yield what is to be re-encoded: no image that was looked at before, none that the prepared dataset names."""
+    """Yield the images to re-encode, by folder."""
+    # Not those that were tried before, and not those of the prepared dataset, whose paths end in .png.
     store, of_dataset = ScreenshotStore(run.screenshots), frozenset(read_dataset_images(run))
     for folder in store.folders():
         if sizes := _pending(store, folder, of_dataset):

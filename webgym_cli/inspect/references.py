@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from webgym_cli.records.trajectory import Screenshot
 
 _PACKED = struct.Struct("<32sIIIQ")
+# As many as the store has folders: an image and its references are found in the shard of its first byte.
 _SHARDS = 256
-"""As many as the store has folders: an image and its references are found in the shard of its first byte."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from webgym_cli.store.index.query import Index, format_duckdb_error
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 
+# What can be asked.
 VIEWS = ("trajectories", "stored", *(table for table in TABLES if table != "trajectories"))
-"""What can be asked."""
 
 
 def run_user_sql(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]]:
-    """Yield a query's rows. Raises `UsageError` in DuckDB's words where it is none, `StoreError`."""
+    """Yield a query's rows. Raises `UsageError` in DuckDB's words where it is invalid, `StoreError`."""
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:

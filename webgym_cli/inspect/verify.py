@@ -23,10 +23,10 @@ from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
+# Lines whose rows are held as Python objects at once.
 _LINES = 500
-"""Lines whose rows are held as Python objects at once."""
+# What tells the rows of a table apart within one file.
 _KEYS = {"trajectories": ("start",), "judgements": ("start",), "damage": ("start",), "steps": ("trajectory", "step")}
-"""What tells the rows of a table apart within one file."""
 
 
 def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:

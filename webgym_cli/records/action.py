@@ -35,12 +35,13 @@ class ActionName(StrEnum):
     """Call tools, in the environment `tools` only."""
 
 
+# What can be done in a browser.
 WEB_ACTIONS = tuple(name for name in ActionName if name is not ActionName.CALL)
-"""What can be done in a browser."""
+# Coordinates run from 0 to this number on both axes.
 NORMALISED = 1000
-"""Coordinates run from 0 to this number on both axes."""
+# The actions that need an element or a point.
 POINTING = frozenset({ActionName.CLICK, ActionName.HOVER, ActionName.TYPE})
-"""The actions that need an element or a point."""
+# What else an action needs.
 NEEDED = {
     ActionName.TYPE: "text",
     ActionName.SCROLL: "direction",
@@ -49,7 +50,6 @@ NEEDED = {
     ActionName.ANSWER: "text",
     ActionName.CALL: "calls",
 }
-"""What else an action needs."""
 
 
 class Action(Record):

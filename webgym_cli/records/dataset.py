@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from webgym_cli.records.base import Record
 
+# The datasets' names in `dataset_info.json`.
 TRAIN, VALIDATION = "webgym_training", "webgym_validation"
-"""The datasets' names in `dataset_info.json`."""
+# The files by which `prepare` tells `train` what to do.
 TRAIN_CONFIG, WANDB_ENV, DEEPSPEED, PREPARED = "train_config.yaml", "wandb_env.sh", "deepspeed.json", "prepared.json"
-"""The files by which `prepare` tells `train` what to do."""
 
 
 class Prepared(Record):

@@ -101,6 +101,7 @@ class PhaseEvent(StoredEvent):
     successes: int
 
 
+# Lenient: the report of a long run must not fail on a line that a person or an older version wrote.
 class TimedEvent(StoredEvent):
     """When a stage or a server ended something, and how long that took. A value of another type counts as missing."""
 

@@ -113,10 +113,11 @@ def newest_judgement(said: Sequence[Judgement], source: Literal["judge", "orm"])
 
 
 def effective_verdict(said: Sequence[Judgement]) -> Judgement | None:
-    """Return the one of a trajectory's judgements, oldest first, that counts.
+    """Return the judgement that counts, of a trajectory's judgements, oldest first: the judge's newest.
 
-    That is the judge's newest; where there is none, or the judge failed, the ORM's newest.
+    Without one, or where the judge failed: the outcome reward model's newest.
     """
+    # The judge sees the evidence and a rubric; the reward model only estimates what it would decide.
     by_judge, by_orm = newest_judgement(said, "judge"), newest_judgement(said, "orm")
     if by_judge is None or (by_orm is not None and by_judge.failure is FailureKind.JUDGE_FAILED):
         return by_orm

@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Sampling
 
+# The files of a batch.
 ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
-"""The files of a batch."""
 
 
 class RlData(Record):

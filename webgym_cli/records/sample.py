@@ -6,8 +6,8 @@ from typing import Literal
 
 from webgym_cli.records.base import Record
 
+# Stands for one image inside a message's text, as ShareGPT and LLaMA-Factory have it.
 IMAGE = "<image>"
-"""Stands for one image inside a message's text, as ShareGPT and LLaMA-Factory have it."""
 
 
 class Message(Record):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+# Two-sided 95 % quantile of the normal distribution.
 Z95 = 1.959964
-"""Two-sided 95 % quantile of the normal distribution."""
 
 
 def wilson(successes: int, trials: int, z: float = Z95) -> tuple[float, float]:

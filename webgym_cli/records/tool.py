@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 
 from webgym_cli.records.base import Record
 
+# Lists and objects within each other, in a call's arguments.
 MAX_DEPTH = 32
-"""Lists and objects within each other, in a call's arguments."""
 
 
 class ToolCall(Record):

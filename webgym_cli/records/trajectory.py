@@ -14,8 +14,8 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.webrl import AnyAction
 
+# A trajectory succeeded when its reward reaches this value.
 SUCCESS_REWARD = 1.0
-"""A trajectory succeeded when its reward reaches this value."""
 
 
 class Element(Record):

@@ -11,8 +11,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from webgym_cli.records.base import Record
 
+# Stand between texts of which one, or all, are meant.
 OR, AND = "|OR|", "|AND|"
-"""Stand between texts of which one, or all, are meant."""
 _SPLIT = re.compile(r"\|(?:OR|AND)\|")
 
 

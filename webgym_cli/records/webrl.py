@@ -26,10 +26,10 @@ class WebRLActionName(StrEnum):
     """Keep a text for later; nothing happens on the page."""
 
 
+# The actions that need an element.
 POINTING = frozenset({WebRLActionName.SEARCH, WebRLActionName.SELECT, WebRLActionName.RIGHT_CLICK})
-"""The actions that need an element."""
+# The actions that need a text.
 SAYING = frozenset({WebRLActionName.SEARCH, WebRLActionName.SELECT, WebRLActionName.QUOTE})
-"""The actions that need a text."""
 
 
 class WebRLAction(Record):

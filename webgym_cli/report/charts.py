@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 360, 230
+# Margins around the plot.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 42
-"""Margins around the plot."""
+# Height of a row of bars, and of the bar in it.
 _ROW, _BAR = 38, 14
-"""Height of a row of bars, and of the bar in it."""
+# Marks on an axis, about.
 _TICKS = 5
-"""Marks on an axis, about."""
+# Characters of a row's name that are drawn.
 _NAME = 40
-"""Characters of a row's name that are drawn."""
 
 NumberFormat = Callable[[float], str]
 
@@ -60,6 +60,7 @@ def compute_ticks(low: float, high: float) -> list[float]:
     """Return round numbers, evenly apart, of which the first is at most `low` and the last at least `high`."""
     largest = max(abs(low), abs(high))
     span = max(high - low, largest * 1e-9) if high > low else largest
+    # Subnormal spans have no power of ten to round to.
     span = span if span > sys.float_info.min * 1e9 else 1.0
     power = 10.0 ** math.floor(math.log10(span / _TICKS))
     apart = next(power * factor for factor in (1, 2, 5, 10) if power * factor * _TICKS >= span * 0.999)
@@ -192,9 +193,10 @@ def _svg(title: str, height: float, content: str) -> str:
 
 
 def _text(words: str) -> str:
-    """Return words as text of XML: nothing in them is markup."""
+    """Return text escaped for XML."""
+    # Names come from pages and models: nothing in them may act as markup or turn the direction of what follows.
     return escape(words.translate(_CONTROL))
 
 
+# Letters that no text of XML may have, and those that turn the direction of what follows.
 _CONTROL = {code: "·" for code in (*range(32), 127, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""Letters that no text of XML may have, and those that turn the direction of what follows."""

@@ -14,10 +14,10 @@ from webgym_cli.store.index.paired import Change, compute_p_value, count_changes
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
 
+# A p-value below it counts as telling; the intervals are those of 95 %.
 LEVEL = 0.05
-"""A p-value below it counts as telling; the intervals are those of 95 %."""
+# The test episodes that are paired: only test episodes are the same in every iteration.
 _SCORED = "split = 'test' AND policy <> 'oracle' AND iteration = ? AND success IS NOT NULL"
-"""The test episodes that are paired: only test episodes are the same in every iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ def _pairs_of_iterations(counted: list[dict[tuple[str, int], Any]], series: str)
     there = [{iteration for name, iteration in found if name == series} for found in counted]
     pairs = [(iteration, iteration) for iteration in sorted(there[0] | there[1])]
     newest = tuple(max(found, default=-1) for found in there)
+    # Runs of different lengths: what users ask first is how their last policies compare.
     if min(newest) >= 0 and newest[0] != newest[1]:
         pairs.append((newest[0], newest[1]))
     return pairs
@@ -81,6 +82,7 @@ def _row(sides: _Runs, counted: list[Any], series: str, iterations: tuple[int, i
         "second": _told(found[1]),
     }
     tallies = [(point["successes"], point["scored"]) for point in found if point and point["scored"]]
+    # A rate of nothing is no rate: such a row has counts and no verdict.
     if len(tallies) < 2:
         return {**row, "method": None}
     if series == "test" and (paired := _paired(sides, iterations)):

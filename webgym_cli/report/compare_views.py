@@ -16,8 +16,8 @@ from webgym_cli.report.figures import (
 )
 from webgym_cli.report.success import SERIES
 
+# The columns of the main table.
 ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
-"""The columns of the main table."""
 FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
 
 

@@ -28,8 +28,8 @@ from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.util.files import read_json
 
+# What policies did: an expert's success is no chance of theirs.
 _POLICIES = TrajectoryQuery(expression="policy <> 'oracle'")
-"""What policies did: an expert's success is no chance of theirs."""
 _COUNTS = """
 SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
     strftime(min(started_at), '%Y-%m-%dT%H:%M:%SZ') AS first_started,

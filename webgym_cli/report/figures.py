@@ -16,12 +16,12 @@ from webgym_cli.report.charts import (
     format_percent,
 )
 
+# The words at the axis of iterations.
 VERSION = "policy version"
-"""The words at the axis of iterations."""
+# Rows that a chart of bars has at most.
 BARS = 20
-"""Rows that a chart of bars has at most."""
+# Stands where nothing is known.
 NONE = "-"
-"""Stands where nothing is known."""
 
 Row = Mapping[str, Any]
 """One row of the facts: a point of a curve."""

@@ -13,13 +13,14 @@ from webgym_cli.errors import StoreError
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
+# Pixels of a picture's longer side at most.
 LARGEST = 320
-"""Pixels of a picture's longer side at most."""
+# Of the WebP encoder, 0 to 100.
 QUALITY = 60
-"""Of the WebP encoder, 0 to 100."""
+# Characters of an instruction or an answer that are shown.
 TEXT = 600
-"""Characters of an instruction or an answer that are shown."""
 
+# First one of each kind in each iteration, the newest iterations first; then a second one of each, and so on.
 _CHOSEN = """
 WITH kinds AS (
     SELECT file, start, split, iteration, id, band,
@@ -41,7 +42,6 @@ SELECT id, split, iteration, outcome, band, task, site, instruction, answer, pol
 FROM told LEFT JOIN seen USING (id, split, iteration)
 ORDER BY iteration DESC, split, outcome, band, id
 """
-"""First one of each kind in each iteration, the newest iterations first; then a second one of each, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ def make_thumbnail(content: bytes) -> tuple[bytes, int, int]:
     try:
         with Image.open(io.BytesIO(content)) as image:
             picture = image.convert("RGB")
+        # Before the encoding, in place: a 4k screenshot must not be held at full size for each of the cards.
         picture.thumbnail((LARGEST, LARGEST))
         packed = io.BytesIO()
         picture.save(packed, "WEBP", quality=QUALITY)

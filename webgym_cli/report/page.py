@@ -15,10 +15,10 @@ from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
 from webgym_cli.util.html_page import render_page
 
+# What the episodes can be filtered by, beside words.
 _FILTERS = ("outcome", "iteration", "split", "band")
-"""What the episodes can be filtered by, beside words."""
+# Characters of a setting's value that are shown.
 _LONGEST = 400
-"""Characters of a setting's value that are shown."""
 
 
 def render_report(facts: ReportFacts, cards: Sequence[Card]) -> bytes:

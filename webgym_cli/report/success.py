@@ -7,12 +7,12 @@ from typing import Any, TypedDict, cast
 from webgym_cli.records.statistics import wilson
 from webgym_cli.store.index.query import Index
 
+# The series of what the experts did: it says nothing about a policy.
 DEMONSTRATIONS = "demonstrations"
-"""The series of what the experts did: it says nothing about a policy."""
+# The series of points, in their order: the splits, as policies acted in them, and the demonstrations.
 SERIES = ("test", "train", DEMONSTRATIONS)
-"""The series of points, in their order: the splits, as policies acted in them, and the demonstrations."""
+# Sites whose failures are told, those with the most.
 SITES = 20
-"""Sites whose failures are told, those with the most."""
 
 
 class SuccessPoint(TypedDict):

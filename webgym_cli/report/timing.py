@@ -17,12 +17,12 @@ from webgym_cli.records.events import TimedEvent
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 
+# The stages that leave an event, in the order of an iteration.
 STAGES = ("evaluation", "survey", "generate", "rollout", "judge", "score", "prepare", "train")
-"""The stages that leave an event, in the order of an iteration."""
+# The events of our servers: one came up, or changed its weights or made room for the trainer.
 START, WEIGHTS = ("serve",), ("swap", "wake", "sleep", "stop")
-"""The events of our servers: one came up, or changed its weights or made room for the trainer."""
+# The policy that is none.
 EXPERT = "oracle"
-"""The policy that is none."""
 HOUR = 3600
 
 
@@ -145,10 +145,10 @@ def measure_timing(found: Sequence[TimedEvent]) -> Timing:
 def measure_gpu_idle(found: Sequence[TimedEvent], wall: float) -> GpuTime:
     """Return for how many of the `wall` seconds the GPUs had nothing to do, and why.
 
-    Busy is an acting policy, up to its last episode, and a training. Of what is left, each cause takes what those
-    before it have not: a server's start, its new weights and naps, `prepare`, judgements after the last episode, new
-    tasks that a model is asked for, an expert that needs no GPU; `nothing` is the rest.
+    A GPU is busy while a policy acts, up to its last episode, and while a training runs. `nothing` is the time that
+    no cause covers.
     """
+    # Causes overlap (a server starts while a dataset is prepared): each takes what those before it have not.
     acting, experts, tails = _rollouts(found)
     told = find_spans(found)
 
@@ -200,6 +200,7 @@ def _rollouts(found: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSpa
     acting, experts, tails = list[TimeSpan](), list[TimeSpan](), list[TimeSpan]()
     for event in found:
         for span in find_spans([event]) if event.event in ("rollout", "survey", "evaluation") else ():
+            # Only judging goes on then: the policy's GPU is idle, though the rollout has not ended.
             tail = min(event.judge_tail_seconds or 0.0, span.seconds)
             mine = experts if event.policy == EXPERT else acting
             mine.append(replace(span, end=span.end - tail))

@@ -105,10 +105,8 @@ def read(run: RunDir, place: LineRef, *, without: Sequence[str] = ()) -> Traject
 
 
 def prefetch(run: RunDir, places: Iterable[LineRef]) -> None:
-    """Tell the system which trajectories will be read next, in the order of their files: it then fetches them at once.
-
-    A hint, where the system takes some. Read one after the other from a disk, each would wait for the one before.
-    """
+    """Hint to the system which trajectories are read next, in the order of their files (`posix_fadvise`)."""
+    # Without it each read waits for the one before; with it the disk fetches them together.
     if not hasattr(os, "posix_fadvise"):
         return
     for name, of_one in groupby(places, key=lambda place: place.file):
@@ -153,10 +151,9 @@ def _parsed(record: type[RecordT], line: bytes, without: Sequence[str]) -> Recor
 
 @cache
 def _array_of(name: str) -> re.Pattern[bytes]:
-    """Match a field's array in a line. Within a text of the line every quote has a backslash before it.
-
-    That the elements are numbers is not looked at: it would take twice as long.
-    """
+    """Return the pattern of a field's array of numbers in a line of JSON."""
+    # A quote inside a text is escaped, so the name in plain quotes is a key. The elements are not checked to be
+    # numbers: that takes twice as long.
     return re.compile(rb'"%b":\[[^\]]*\]' % name.encode())
 
 
@@ -171,7 +168,8 @@ def scan_stored(run: RunDir, split: Split, iteration: int, damage: CorruptLines 
 
 
 def find_misplacement(trajectory: Trajectory, split: Split, iteration: int) -> str:
-    """Return why a trajectory is none of this folder's; empty when it is. Files can be copied to a wrong place."""
+    """Return why a trajectory does not belong to this folder; empty when it does."""
+    # People copy files between runs, and one in the wrong folder would count for another iteration.
     if (trajectory.split, trajectory.iteration) == (split, iteration):
         return ""
     return f"it is of {trajectory.split} iteration {trajectory.iteration} and stands with {split} iteration {iteration}"

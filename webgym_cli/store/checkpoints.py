@@ -37,7 +37,7 @@ def current(run: RunDir) -> Checkpoint | None:
 
 
 def version(run: RunDir) -> int:
-    """Return how many trainings lie behind the current policy: the iteration that it rolls out."""
+    """Return the current policy's version: the number of trainings behind it, and the iteration it rolls out."""
     newest = current(run)
     return newest.version if newest else 0
 
@@ -56,7 +56,7 @@ def new_name(run: RunDir) -> str:
 
 
 def policy_path(run: RunDir, settings: Settings) -> Path:
-    """Return the weights that act now: the current checkpoint, else the base model (a folder or a hub id)."""
+    """Return the current policy's weights: the current checkpoint, else the base model (a folder or a hub id)."""
     newest = current(run)
     return folder(run, newest) if newest else Path(settings.policy_config.base_model)
 
@@ -64,9 +64,9 @@ def policy_path(run: RunDir, settings: Settings) -> Path:
 def publish(run: RunDir, settings: Settings, weights: Path, checkpoint: Checkpoint) -> None:
     """Make complete weights the current policy: record, rename into place, point `model.pt` at them.
 
-    `weights` is a folder beside its final place; after the rename it is `checkpoints/<name>`. Each step is one rename,
-    so a crash leaves the old policy or the new one.
+    `weights` is a folder beside its final place; after the rename it is `checkpoints/<name>`.
     """
+    # Each step is one rename, so a crash leaves the old policy or the new one.
     final = folder(run, checkpoint)
     try:
         write_json(weights / RECORD, checkpoint.model_dump(mode="json"))

@@ -25,7 +25,7 @@ def read_events(run: RunDir, *names: str) -> Iterator[Event]:
     """Yield the events of these names, oldest first; a line that a crash tore is skipped."""
     if run.metrics.is_file():
         for _, line in read_lines(run.metrics):
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):  # the line that a crash tore
                 event = json.loads(line)
                 if isinstance(event, dict) and event.get("event") in names:
                     yield event

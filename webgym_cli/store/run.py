@@ -20,8 +20,8 @@ from webgym_cli.records.task import Split
 from webgym_cli.util.files import read_json, write_json
 
 _ORM = "orm"
+# Runs that are named where there is none.
 _NAMED = 5
-"""Runs that are named where there is none."""
 
 
 def now() -> str:
@@ -164,18 +164,14 @@ class RunDir:
 
     @property
     def orm(self) -> RunDir:
-        """The run in which this one's outcome reward model is trained: without episodes, and with settings of its own.
-
-        So its checkpoints are never taken for this run's policy.
-        """
+        """The run in which this one's outcome reward model is trained: no episodes, settings of its own."""
+        # A run of its own, so that its checkpoints are never taken for this run's policy.
         return RunDir(self.root / _ORM)
 
     @property
     def survey(self) -> RunDir:
-        """The run in which a curriculum's first policy is tried on the original tasks: it trains nothing.
-
-        So these episodes are no part of a phase's.
-        """
+        """The run in which a curriculum's first policy is tried on the original tasks: it trains nothing."""
+        # A run of its own, so that these episodes are not part of a phase's.
         return RunDir(self.root / "survey")
 
     @property
@@ -186,7 +182,7 @@ class RunDir:
 
 
 def open_run(path: Path) -> tuple[RunDir, Settings]:
-    """Return an existing run and its settings. Raises `MissingStageError` when there is none."""
+    """Return an existing run and its settings. Raises `MissingStageError` without one."""
     run = RunDir(path)
     if not run.exists:
         raise MissingStageError(f"{path}: there is no run{_nearby(path)}", hint=f"webgym rollout {path}")

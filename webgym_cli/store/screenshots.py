@@ -22,8 +22,8 @@ from webgym_cli.records.trajectory import Screenshot
 from webgym_cli.util.files import append_lines, read_lines, write_atomic
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# Name of a folder's ledger.
 LEDGER = "recoded.jsonl"
-"""Name of a folder's ledger."""
 _DIGITS = frozenset("0123456789abcdef")
 
 
@@ -99,10 +99,8 @@ class ScreenshotStore:
         return content
 
     def recoded(self, sha256: str) -> Recoded | None:
-        """Return what the ledger says of an image; None when it says nothing that can be read.
-
-        The ledger is read anew: it grows while others read. One of 256 is small enough to be searched at once.
-        """
+        """Return an image's line of the ledger; None without a readable one."""
+        # Read anew each time, as it grows while others read; one of 256 ledgers is small enough for that.
         try:
             content = self._ledger(sha256[:2]).read_bytes()
         except OSError:
@@ -165,7 +163,8 @@ def data_url(image: bytes) -> str:
 
 
 def _renewed(path: Path) -> bool:
-    """Whether an image is there. The grace of `webgym gc` begins anew: the line that names it is still to come."""
+    """Return whether an image is stored, with its modification time set to now."""
+    # The grace period of `webgym gc` begins anew: the line that names the image is still to be written.
     try:
         os.utime(path)
     except PermissionError:  # another user's file: it is there, only its age stays

@@ -21,13 +21,13 @@ from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, write_json
 
+# Seconds without a word after which a writer counts as gone.
 SILENT_AFTER = 15.0
-"""Seconds without a word after which a writer counts as gone."""
+# Seconds that a process's start may seem to move when the clock is set.
 _SAME_PROCESS = 60.0
-"""Seconds that a process's start may seem to move when the clock is set."""
 
+# Held between the look at what a file says and its replacement.
 _WRITING = threading.Lock()
-"""Held between the look at what a file says and its replacement."""
 
 
 class RolloutState(StrEnum):

@@ -22,10 +22,11 @@ from webgym_cli.tracking.plan import TrackingPlan, plan_tracking
 from webgym_cli.venvs.wandb_mode import wandb_environment, with_key
 
 LOG = "tracking.log"
+# Where wandb keeps its files, in the attempt's logs; the trainer's are beside it, in `wandb`.
 FOLDER = "tracking"
-"""Where wandb keeps its files, in the attempt's logs; the trainer's are beside it, in `wandb`."""
+# Seconds between TERM and KILL of a sender.
 _GRACE = 2.0
-"""Seconds between TERM and KILL of a sender."""
+# A sender tells of events and not of itself: console, machine and packages of a run there are the trainer's.
 _QUIET = {
     "WANDB_CONSOLE": "off",
     "WANDB_DISABLE_CODE": "true",
@@ -36,7 +37,6 @@ _QUIET = {
     "WANDB_FINISH_TIMEOUT": "600",
     "WANDB_FINISH_TIMEOUT_RAISES": "true",
 }
-"""A sender tells of events and not of itself: console, machine and packages of a run there are the trainer's."""
 
 
 @dataclass(slots=True)

@@ -9,16 +9,16 @@ from typing import Any
 
 from webgym_cli.records.events import Event
 
+# The metric that all of ours are drawn over.
 AXIS = "iteration"
-"""The metric that all of ours are drawn over."""
 
+# The fact of a training that holds metrics under names of their own: those of our own trainer.
 _OWN = "metrics"
-"""The fact of a training that holds metrics under names of their own: those of our own trainer."""
 _NO_METRIC = {"event", "iteration", "split", _OWN}
+# Facts that are no metric of the event, and those whose names the web makes up.
 _LEFT_OUT = frozenset(_NO_METRIC | {"failures_by_site", "skipped_by_site", "skip_reasons", "servers"})
-"""Facts that are no metric of the event, and those whose names the web makes up."""
+# Facts of a whole training whose names are the trainer's own, by its step.
 _RENAMED = {"train/loss": "train/mean_loss", "train/steps": "train/optimizer_steps"}
-"""Facts of a whole training whose names are the trainer's own, by its step."""
 _BOUNDS = {"interval": ("low", "high")}
 
 

@@ -25,7 +25,8 @@ class PendingEvents:
 
 
 def has_pending(run: RunDir, destination: str) -> bool:
-    """Whether there is anything to hand over, told by lengths only."""
+    """Return whether there is anything to hand over."""
+    # By lengths only: it is asked after every event.
     size = run.metrics.stat().st_size if run.metrics.is_file() else 0
     return size != _sent(run, destination, size)
 

@@ -16,8 +16,8 @@ from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
+# The steps whose screenshots are shown.
 PICTURES = ("first", "middle", "last")
-"""The steps whose screenshots are shown."""
 COLUMNS = (
     "iteration",
     "id",
@@ -31,13 +31,13 @@ COLUMNS = (
     "failure",
     *PICTURES,
 )
+# Characters of a text at most.
 TEXT = 2000
-"""Characters of a text at most."""
+# One of each outcome first, then a second one of each, and so on; which ones, the seed decides.
 _CHOICE = """
     row_number() OVER (PARTITION BY failure IS NOT NULL, success ORDER BY md5(concat(?, '/', id)), id),
     failure IS NOT NULL, success DESC NULLS LAST
 """
-"""One of each outcome first, then a second one of each, and so on; which ones, the seed decides."""
 
 Picture = Callable[[Image.Image, str], Any]
 """Makes a cell of an image and its caption."""

@@ -9,10 +9,10 @@ from webgym_cli.records.events import Event
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_lines
 
+# The metric that the trainer draws its own over.
 TRAINER_AXIS = "train/global_step"
-"""The metric that the trainer draws its own over."""
+# Facts of LLaMA-Factory's `trainer_log.jsonl`, and their names as the trainer reports them.
 _NAMES = {"loss": "train/loss", "lr": "train/learning_rate", "epoch": "train/epoch", "eval_loss": "eval/loss"}
-"""Facts of LLaMA-Factory's `trainer_log.jsonl`, and their names as the trainer reports them."""
 
 
 def read_offline_curve(run: RunDir, training: Event) -> Iterator[tuple[int, dict[str, float]]]:

@@ -24,8 +24,8 @@ from webgym_cli.util.files import read_json
 if TYPE_CHECKING:
     from wandb import Run
 
+# The events that come with a table of trajectories, and the split that it is drawn from.
 SAMPLED = {"rollout": "train", "evaluation": "test"}
-"""The events that come with a table of trajectories, and the split that it is drawn from."""
 
 
 def send(plan: TrackingPlan) -> None:

@@ -44,8 +44,8 @@ ReindexOpt = Annotated[bool, typer.Option("--reindex", help="Build the index ane
 VerifyOpt = Annotated[
     bool, typer.Option("--verify", help="Check trajectories, index and screenshots against each other instead.")
 ]
+# Rows of a table for people.
 TOP = 20
-"""Rows of a table for people."""
 
 
 def inspect_buffer(

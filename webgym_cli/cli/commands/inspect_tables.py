@@ -9,14 +9,14 @@ from typing import Any
 from webgym_cli.cli.live_view import escape_control
 from webgym_cli.cli.output import Output
 
+# Success rates from 0 to 1.
 BLOCKS = "▁▂▃▄▅▆▇█"
-"""Success rates from 0 to 1."""
+# Iterations that a sparkline shows at most, the newest.
 WIDEST = 40
-"""Iterations that a sparkline shows at most, the newest."""
 _COLUMNS = ("count", "scored", "success", "95 %", "steps", "failures")
 _TABLES = ("iteration", "task", "site", "difficulty")
+# Tables that tell nothing new with a single group.
 _WHERE_SEVERAL = ("environment", "policy")
-"""Tables that tell nothing new with a single group."""
 
 
 def show_overview(output: Output, found: dict[str, Any]) -> None:

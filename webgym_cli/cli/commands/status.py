@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from webgym_cli.store.status import RankStatus, StoredCounts
 
 WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Look again each second until the rollout ends.")]
+# Seconds between two looks.
 EVERY = 1.0
-"""Seconds between two looks."""
+# The state of several ranks is the first of these that one of them is in.
 STATES = ("running", "silent", "lost", "failed", "interrupted", "finished")
-"""The state of several ranks is the first of these that one of them is in."""
 _ROLLOUTS = ("rollout", "loop", "curriculum")
+# What is shown of a finished phase of a curriculum.
 _PHASE = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored", "successes", "version")
-"""What is shown of a finished phase of a curriculum."""
 
 
 @dataclass(frozen=True, slots=True)

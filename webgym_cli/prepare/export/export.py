@@ -33,12 +33,12 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import write_json
 
+# Problems that are told in words; all are counted.
 NAMED = 20
-"""Problems that are told in words; all are counted."""
+# Trajectories that are kept while pairs are drawn: one stands in several.
 KEPT_TRAJECTORIES = 32
-"""Trajectories that are kept while pairs are drawn: one stands in several."""
+# Trajectories between two progress events.
 PROGRESS_EVERY = 100
-"""Trajectories between two progress events."""
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class Export:
                     if output.building is not None:
                         self._describe(output.building, stats)
             except BrokenPipeError:
-                raise
+                raise  # the reader of stdout (`| head`) has seen enough: not an error of the disk
             except OSError as error:
                 name = error.filename or self.out or "stdout"
                 raise StoreError(
@@ -176,6 +176,7 @@ def _usable(settings: Settings, *, preferences: bool) -> tuple[str, list[Any]]:
     of_successes = (DropReason.UNSUCCESSFUL, DropReason.TOO_FEW_STEPS)
     conditions = []
     for item in filters:
+        # Preferences learn from failures as well: there, filters of success hold for successes alone.
         unless = " AND success" if preferences and item.drop in of_successes else ""
         conditions.append(f"NOT coalesce(({item.predicate}){unless}, false)")
     return " AND ".join(conditions), [value for item in filters for value in item.parameters]

@@ -13,6 +13,7 @@ from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.prepare.sft.sharegpt import FORMAT, refuse_mismatch, to_sharegpt
 from webgym_cli.records.sample import IMAGE, Message
 
+# LLaMA-Factory's description of messages with role and content.
 MESSAGES: dict[str, Any] = {
     "formatting": "sharegpt",
     "columns": {"messages": "messages", "images": "images"},
@@ -25,7 +26,6 @@ MESSAGES: dict[str, Any] = {
         "system_tag": "system",
     },
 }
-"""LLaMA-Factory's description of messages with role and content."""
 
 Locate = Callable[[str], Any]
 """SHA-256 of a screenshot -> its value in a record: a path, a URL, its bytes."""

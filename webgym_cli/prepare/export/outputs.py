@@ -14,8 +14,8 @@ from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.files import replace_folder
 
+# Images whose path or whose bytes are cached: neighbouring records show mostly the same.
 KEPT_PATHS, KEPT_BYTES = 2**14, 64
-"""Images whose path or whose bytes are cached: neighbouring records show mostly the same."""
 
 Emit = Callable[[str], None]
 """Takes a line without its end."""
@@ -78,6 +78,7 @@ class RunExportOutput:
         named = real = self._copies / path.name
         if self._final and self.building and named.is_relative_to(self._final):
             real = self.building / named.relative_to(self._final)
+        # By size, as a copy that was cut off is shorter; its content was checked by its digest when it was read.
         if not real.exists() or real.stat().st_size != len(content):
             real.parent.mkdir(parents=True, exist_ok=True)
             temporary = real.with_name(f".{real.name}")
@@ -125,7 +126,7 @@ def _open_file(path: Path) -> Iterator[Emit]:
         with temporary.open("w", encoding="utf-8") as file:
             yield write_line
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # before the rename: a power cut must not leave an empty file with a good name
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

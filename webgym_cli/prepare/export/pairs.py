@@ -18,6 +18,8 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.index.query import Index
 
+# What is compared is compared by hashes of 64 bits: a million steps then fit into the index's memory. Only md5, which
+# doesn't change with DuckDB's version, decides what is drawn.
 _CANDIDATES = """
 WITH judged AS MATERIALIZED (
     SELECT row_number() OVER () AS number, id, split, iteration, task_key, success, hash(task_key, split) AS task,
@@ -51,10 +53,8 @@ SELECT chosen.task_key AS task, chosen.split AS split, step, chosen.place AS wan
 FROM candidates JOIN judged AS chosen ON chosen.number = wanted JOIN judged AS rejected ON rejected.number = unwanted
 ORDER BY chosen.task_key, chosen.split, turn
 """
-"""What is compared is compared by hashes of 64 bits: a million steps then fit into the index's memory. Only md5, which
-doesn't change with DuckDB's version, decides what is drawn."""
+# Candidates that are read for each pair that a task may have.
 TRIES = 8
-"""Candidates that are read for each pair that a task may have."""
 
 Reader = Callable[[LineRef], Trajectory | None]
 """Reads a trajectory; None when it is damaged, which is noted elsewhere."""
@@ -77,10 +77,8 @@ def sample_pairs(
     where: str,
     values: Sequence[Any],
 ) -> Iterator[Example]:
-    """Yield the pairs of each task among the judged trajectories for which a condition holds, in an order of the seed.
-
-    Neither task nor buffer is held: a task's candidates come one by one until it has as many pairs as it may.
-    """
+    """Yield the pairs of each task among the judged trajectories that meet a condition, in an order of the seed."""
+    # Neither task nor buffer is held: a task's candidates come one by one until it has its pairs.
     most = limits.per_task
     rows = index.rows(_CANDIDATES.format(where=where), [*values, str(limits.seed), most, TRIES * most])
     task, seen = None, set[tuple[str, str, str]]()

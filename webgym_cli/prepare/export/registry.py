@@ -109,12 +109,14 @@ def export_format(
     def decorate(write: WriteExamples) -> ExportFormat:
         description = inspect.cleandoc(write.__doc__ or "").partition("\n")[0]
         item = ExportFormat(name, description, write, file_name, embeds_images, objectives, dataset_entry)
+        # The built-in formats are loaded by their place, so that --help needs no pyarrow.
         return item if name in FORMATS.builtin else FORMATS.register(name, item)
 
     return decorate
 
 
 _PACKAGE = "webgym_cli.prepare.export"
+# The formats of `webgym export-sharegpt --format`.
 FORMATS: Registry[ExportFormat] = Registry(
     noun="export format",
     setting="--format",
@@ -131,4 +133,3 @@ FORMATS: Registry[ExportFormat] = Registry(
         "webdataset": f"{_PACKAGE}.shards:write_tar",
     },
 )
-"""The formats of `webgym export-sharegpt --format`."""

@@ -19,10 +19,10 @@ from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.store.screenshots import data_url_type
 
 MEGABYTE = 10**6
+# Bytes of records and images that are held until they are written.
 ROW_GROUP_BYTES = 32 * MEGABYTE
-"""Bytes of records and images that are held until they are written."""
+# Most records of a row group: readers load a whole one.
 ROW_GROUP_ROWS = 1000
-"""Most records of a row group: readers load a whole one."""
 
 
 @export_format("hf", file_name=None, dataset_entry={"file_name": "data", **MESSAGES})
@@ -75,6 +75,7 @@ class ParquetShards:
         if self._rows:
             self._flush()
         self._open.close()
+        # Only now is the number of shards known that each name states.
         for number, shard in enumerate(self._shards):
             shard.rename(self._folder / f"train-{number:05d}-of-{len(self._shards):05d}.parquet")
 
@@ -133,10 +134,8 @@ class TarShards:
 
 
 def _member(name: str, content: bytes) -> bytes:
-    """Return a member of a tar file; its time and its owner are 0.
-
-    Not by `TarFile`, which keeps all its members in memory.
-    """
+    """Return a member of a tar file; its time and its owner are 0."""
+    # Not by `TarFile`, which keeps all its members in memory.
     header = tarfile.TarInfo(name)
     header.size = len(content)
     return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)

@@ -10,16 +10,16 @@ ambiguous AS (
     QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
 )
 """
+# Why a trajectory of `last_attempts` is masked, by `MaskReason`; null where nothing is known against it.
 REASON_COLUMN = """
 CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
     WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
 """
-"""Why a trajectory of `last_attempts` is masked, by `MaskReason`; null where nothing is known against it."""
+# The columns that are a `LineRef`.
 LINE_REF_COLUMNS = """
 id, file, start AS "offset", size AS length,
 verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
 """
-"""The columns that are a `LineRef`."""
 
 
 def attempts_sql(where: str) -> str:

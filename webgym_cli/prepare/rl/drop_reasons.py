@@ -72,5 +72,5 @@ class ReplayDropReason(StrEnum):
 
 
 _FIRST = tuple(ReplayDropReason).index(ReplayDropReason.EMPTY_ACTION)
+# The reasons that concern whole trajectories, and those that concern an action.
 TRAJECTORY_REASONS, ACTION_REASONS = tuple(ReplayDropReason)[:_FIRST], tuple(ReplayDropReason)[_FIRST:]
-"""The reasons that concern whole trajectories, and those that concern an action."""

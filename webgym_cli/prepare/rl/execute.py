@@ -33,10 +33,10 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import read_json, replace_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
 
+# Trajectories between two progress events.
 PROGRESS_EVERY = 50
-"""Trajectories between two progress events."""
+# Pictures of which the path is remembered: neighbouring rows share most of theirs.
 REMEMBERED = 1 << 16
-"""Pictures of which the path is remembered: neighbouring rows share most of theirs."""
 
 
 @rare_collections()
@@ -213,6 +213,7 @@ class _Batch:
             lines = [_row(member, row, [self._located(sha256) for sha256 in row.images]) for row in found]
         except StoreError:
             return MaskReason.IMAGE_MISSING
+        # Without merging a row is a step, so rows and states have the same numbers.
         for number, state in enumerate(states):
             lines[number] |= {"next_prompt": state, "last": number == len(states) - 1, "replayed": False}
         return lines
@@ -227,7 +228,7 @@ class _Batch:
 
     def _locate(self, sha256: str) -> str:
         """Return the path of a picture that is what its name says. Raises `StoreError`."""
-        self._store.get(sha256)
+        self._store.get(sha256)  # reads and checks it: a trainer would fail on it hours later
         return self._store.locate(sha256)
 
 

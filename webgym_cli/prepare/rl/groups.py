@@ -46,11 +46,9 @@ def read_planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, siz
 
 
 def _key(episode: Episode, by: GroupBy, size: int) -> tuple[Hashable, ...]:
-    """Return what an episode shares with those that it is compared with, and with no other of its iteration.
-
-    The task is the planned one: what an environment tells of it later differs from seed to seed. Positions count in a
-    stream, of which there may be one a band: the task tells those apart.
-    """
+    """Return the key of an episode's group within its iteration."""
+    # The planned task, because an environment may resolve it differently for each seed. Positions count in a stream,
+    # of which there may be one a band: the task keeps those apart.
     if by == "chain":
         return (episode.task.key, episode.position // size)
     return (episode.task.key,) if by == "task" else (episode.task.key, episode.seed)

@@ -40,6 +40,7 @@ class LogprobCache:
     def add(self, digest: str, logprobs: Sequence[float]) -> array[float]:
         """Keep an action's log-probabilities, durably, and return them. Raises `StoreError` when the disk refuses."""
         line = {"policy": self._policy, "action": digest, "logprobs": list(logprobs)}
+        # On disk before it is used: a crash in an hour of scoring loses at most the actions under way.
         append_line(self._path, json.dumps(line, separators=(",", ":")))
         return self._known.setdefault(bytes.fromhex(digest), array("d", logprobs))
 
@@ -49,4 +50,4 @@ class LogprobCache:
             if value["policy"] == self._policy:
                 self._known[bytes.fromhex(value["action"])] = array("d", value["logprobs"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            return
+            return  # a torn or foreign line costs one request, no more

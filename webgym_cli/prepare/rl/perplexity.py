@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from webgym_cli.config.rl import ReplaySettings
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 
+# Nats by which a mean may miss the window's edge, through rounding, and still be on it.
 ROUNDING = 1e-9
-"""Nats by which a mean may miss the window's edge, through rounding, and still be on it."""
+# Nats a token above which no perplexity can be written: e^709 is the largest number.
 LARGEST = 700.0
-"""Nats a token above which no perplexity can be written: e^709 is the largest number."""
 
 
 def compute_mean_logprob(logprobs: Sequence[float]) -> float:
@@ -20,16 +20,13 @@ def compute_mean_logprob(logprobs: Sequence[float]) -> float:
 
 
 def compute_perplexity(mean: float) -> float:
-    """Return the perplexity of tokens with a mean log-probability: the inverse of the mean's exponential."""
+    """Return the perplexity, exp(-mean), of tokens with a mean log-probability."""
     return math.exp(-mean)
 
 
 def find_window_violation(mean: float, replay: ReplaySettings) -> ReplayDropReason | None:
-    """Return on which side of the window an action is; None: it is inside.
-
-    In logarithms: a product of probabilities would vanish for long actions. The lower edge belongs to the window, the
-    upper one does not.
-    """
+    """Return on which side of the window [lower, upper) an action is; None: it is inside."""
+    # In logarithms: a product of probabilities underflows for long actions.
     low, high = replay.window
     if -mean < math.log(low) - ROUNDING:
         return ReplayDropReason.BELOW_WINDOW

@@ -1,4 +1,4 @@
-"""What a batch will hold: its trajectories in their groups, and why some are masked. Told by the index alone."""
+"""What a batch will hold: its trajectories in their groups, and why some are masked. From the index alone."""
 
 from __future__ import annotations
 
@@ -186,6 +186,7 @@ def plan_batch(run: RunDir, settings: Settings, index: Index, *, transitions: bo
     index.one(_PLANNED, [planned.episodes, planned.groups, planned.greedy, len(planned.episodes)])
     of_read = attempts_sql(f"iteration IN ({', '.join(map(str, read))})")
     index.one(_BATCH.format(attempts=of_read, reason=REASON_COLUMN))
+    # Refusals in the order of their cost for the user: what no setting can mend comes first.
     _refuse_unplanned(index, run)
     counts = _counts(index)
     _refuse_empty(counts, run)
@@ -195,6 +196,7 @@ def plan_batch(run: RunDir, settings: Settings, index: Index, *, transitions: bo
     replay = None
     if transitions:
         _refuse_pictures(index)
+        # A critic values single states: each action needs a row of its own.
         how = how.model_copy(update={"merge_turns": False})
         replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)
     return RlPlan(iteration, tuple(read), how, by, sampling, counts, damaged, replay, index)

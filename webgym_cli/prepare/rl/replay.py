@@ -81,6 +81,7 @@ class ReplayWriter:
                 "greedy": False,
                 "replayed": True,
             }
+            # Read and tokenized again: the tokens of all candidates since their score would not fit in memory.
             known = tokenize_actions(read(of.run, of.place, without=("logprobs",)), self.tokens)
             if isinstance(known, ReplayDropReason):
                 raise _changed(of)

@@ -26,10 +26,10 @@ WITH {attempts}
 SELECT iteration, task, site, instruction, policy, reward, steps, {reason}, {place}
 FROM last_attempts ORDER BY iteration, id
 """
+# So far below a whole number of actions a product may come out by rounding.
 ROUNDING = 1e-9
-"""So far below a whole number of actions a product may come out by rounding."""
+# The settings that don't change what is taken over.
 _OF_THE_SERVER = {"concurrency", "retries", "timeout", "api_key_env_var"}
-"""The settings that don't change what is taken over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,7 @@ def plan_replay(
     how, experience = settings.rl.replay, ReplayCandidates()
     others = _other_runs(run, how) if how.ratio else []
     if how.ratio:
+        # Other runs first: with one_per_task the demonstrations take precedence over the policy's own successes.
         for other in others:
             with _index_of(other) as theirs:
                 experience.take(other, theirs, "true", how)

@@ -18,10 +18,10 @@ from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
 
+# What vLLM writes for the logarithm of 0, which JSON can't hold: a token with it can't have been sampled.
 LEAST_LOGPROB = -9999.0
-"""What vLLM writes for the logarithm of 0, which JSON can't hold: a token with it can't have been sampled."""
+# So far above 0 a log-probability may come out by rounding.
 ROUNDING = 1e-3
-"""So far above 0 a log-probability may come out by rounding."""
 
 Size = tuple[int, int]
 """Width and height of a picture in pixels."""
@@ -90,6 +90,7 @@ def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow
     """Yield the rows of a trajectory's turns, in their order. `merge`: a row may hold several."""
     row: TokenRow | None = None
     for turn in turns:
+        # A prompt that does not begin with the row so far (its window moved on) starts another row.
         if row is not None and not (merge and row.goes_on(turn)):
             yield row
             row = None
@@ -100,10 +101,11 @@ def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow
 
 
 def read_turns(trajectory: Trajectory, tokens: PromptTokenizer) -> list[ServedTurn] | MaskReason:
-    """Return the turns of a trajectory, or why they can't be told.
+    """Return the turns of a trajectory, or why they can't be reconstructed.
 
-    Raises `SettingsError` where the server gave no token ids or log-probabilities: that concerns the whole rollout.
+    Raises `SettingsError` where the server gave no token ids or log-probabilities.
     """
+    # An error rather than a mask: what a server omits, it omits for the whole rollout.
     shots = {shot.sha256: shot for step in trajectory.steps for shot in step.observation.pictures}
     found: list[ServedTurn] = []
     for index, step in enumerate(trajectory.steps):

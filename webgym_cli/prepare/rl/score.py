@@ -99,6 +99,7 @@ class LogprobScoring:
 
     async def _work(self, waiting: Iterator[tuple[int, ReplayCandidate]]) -> None:
         for number, candidate in waiting:
+            # Reading and tokenizing block, and the other workers' requests must go on.
             told = await asyncio.to_thread(self._actions, candidate)
             if isinstance(told, ReplayDropReason):
                 self._found.dropped_trajectories[told.value] += 1
@@ -141,6 +142,7 @@ class LogprobScoring:
 
     async def _server(self) -> LogprobClient:
         """Return who is asked, found once; nobody is looked for where all is known."""
+        # One client for all workers: a server may have to start first.
         async with self._first:
             if self._client is None:
                 self._client = await self._reach()

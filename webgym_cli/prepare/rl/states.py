@@ -50,10 +50,8 @@ class TokenizedAction:
 
 
 def render_last_state(trajectory: Trajectory, tokens: rows.PromptTokenizer) -> list[int]:
-    """Return the ids of what the last action led to: the same page again, with that action in the history.
-
-    Nobody looked at the page once more. Text alone.
-    """
+    """Return the token ids of the state after the last action: the same page, with that action in the history."""
+    # The episode ended there: no observation was taken after the last action.
     steps = trajectory.steps
     spec, url = trajectory.prompt, trajectory.task.start_url
     prompt = render(spec, trajectory.instruction, url, steps, steps[-1].observation)
@@ -61,7 +59,7 @@ def render_last_state(trajectory: Trajectory, tokens: rows.PromptTokenizer) -> l
 
 
 def tokenize_actions(trajectory: Trajectory, tokens: ActionTokenizer) -> list[TokenizedAction] | ReplayDropReason:
-    """Return the actions of a trajectory, or why they can't be told."""
+    """Return the actions of a trajectory, or why they can't be reconstructed."""
     prompts: list[list[int]] = []
     for index, step in enumerate(trajectory.steps):
         ids = _prompt(trajectory, index, step, tokens)
@@ -85,7 +83,7 @@ def _prompt(trajectory: Trajectory, index: int, step: Step, tokens: ActionTokeni
         return ReplayDropReason.PICTURES
     ids = tokens.prompt_ids(prompt.messages, [])
     if _sampled(step) is None:
-        return ids
+        return ids  # an expert or an import: there is no served prompt to compare with
     if prompt.digest != step.prompt_digest:
         return ReplayDropReason.PROMPT_CHANGED
     return ids if digest_tokens(ids) == step.generation.prompt_token_digest else ReplayDropReason.PROMPT_TOKENS_CHANGED

@@ -117,7 +117,7 @@ class CandidateTable:
         for row in self._rows("iteration, reason, count(*) AS count, bit_xor(priority) AS digest", "steps"):
             if row["reason"] is None:
                 eligible[row["iteration"]] = row["count"]
-                fingerprint ^= row["digest"]
+                fingerprint ^= row["digest"]  # XOR: the same whichever order the rows come in
             else:
                 dropped[row["reason"]] += row["count"]
         return CandidateCounts(

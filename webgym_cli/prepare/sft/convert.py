@@ -15,12 +15,12 @@ from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import PromptVersion, Screenshot, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore
 
+# Tokens after a response: the stop token and the template's line end.
 TEMPLATE_TAIL = 2
-"""Tokens after a response: the stop token and the template's line end."""
+# How a thought begins, in the templates of the Qwen families.
 OPENING = f"{OPEN}\n"
-"""How a thought begins, in the templates of the Qwen families."""
+# Pictures of which it is remembered whether they are whole: neighbouring steps share most of theirs.
 REMEMBERED = 1 << 16
-"""Pictures of which it is remembered whether they are whole: neighbouring steps share most of theirs."""
 
 
 class Converter:
@@ -121,10 +121,9 @@ class Converter:
 
 
 def add_thinking_tag(response: str, *, thinking: bool) -> str:
-    """Return a response with its thought opened: the chat template may have done that in the prompt.
-
-    The trainer's templates don't, so what was served is only trained when the opening stands in the response.
-    """
+    """Return a response that begins with the thinking tag."""
+    # The chat template may have put the tag into the prompt. The trainer's templates don't: what was served is only
+    # trained when the response has it.
     if not thinking or CLOSE not in response or response.lstrip().startswith(OPEN):
         return response
     return f"{OPENING}{response}"

@@ -64,9 +64,9 @@ def read_prepared(run: RunDir) -> Prepared | None:
 
 
 def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> None:
-    """Bring the training's configuration up to settings that changed since `prepare`, so that they reach training.
+    """Update the training's configuration to settings that changed since `prepare`.
 
-    A `build_train_config.yaml` that a person edited stays as it is, and that is said.
+    A `train_config.yaml` that a user edited stays as it is, with a note.
     """
     prepared, file = _trained_next(run), run.dataset / TRAIN_CONFIG
     if prepared is None:
@@ -100,6 +100,7 @@ def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Samp
     trajectories = sorted({sample.trajectory for sample in samples})
     most = max(0, len(trajectories) - 1)  # something must be left to train on
     held_out = min(most, max(1, round(ratio * len(trajectories)))) if ratio else 0
+    # By trajectory: steps of one episode share screenshots, so splitting them would leak into validation.
     chosen = set(shuffle_by_seed(trajectories, seed)[:held_out])
     train = [sample for sample in samples if sample.trajectory not in chosen]
     return train, [sample for sample in samples if sample.trajectory in chosen]
@@ -136,13 +137,14 @@ def write_dataset(
     )
     write_json(folder / "dataset_info.json", build_dataset_info(validation=bool(validation)))
     write_json(folder / "dropped.json", left_out)
+    # prepared.json is written last, and the folder renamed after it: a dataset is there completely or not at all.
     prepared = _write_training(folder, run, settings, prepared)
     replace_folder(folder, run.dataset)
     return prepared
 
 
 def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Prepared) -> Prepared:
-    """Write `deepspeed.json`, `build_wandb_env.sh`, `build_train_config.yaml` and, last, `prepared.json`."""
+    """Write `deepspeed.json`, `wandb_env.sh`, `train_config.yaml` and, last, `prepared.json`."""
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     if deepspeed is not None:
         write_atomic(folder / DEEPSPEED, find_deepspeed_file(deepspeed).read_bytes())
@@ -155,7 +157,7 @@ def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Pre
 
 
 def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
-    """Return the text of `build_train_config.yaml`."""
+    """Return the text of `train_config.yaml`."""
     dataset, model = run.dataset.resolve(), policy_path(run, settings)
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     config = build_train_config(

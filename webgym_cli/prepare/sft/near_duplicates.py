@@ -6,8 +6,8 @@ import io
 
 from webgym_cli.errors import StoreError
 
+# Comparisons along a row, and rows: their product is the hash's length in bits.
 WIDE, HIGH = 16, 16
-"""Comparisons along a row, and rows: their product is the hash's length in bits."""
 
 
 def difference_hash(png: bytes) -> int:
@@ -34,7 +34,7 @@ class NearDuplicateIndex:
     """The screenshots of the steps that were taken, by task."""
 
     def __init__(self, bits: int) -> None:
-        """`bits`: pictures whose hashes differ in at most so many look alike."""
+        """`bits`: pictures whose hashes differ in at most this many are near duplicates."""
         self._bits = bits
         self._hashes: dict[str, list[int]] = {}
 

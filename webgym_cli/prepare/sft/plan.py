@@ -17,6 +17,7 @@ from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 
+# The settings of the draw, beside those that choose the candidates.
 DRAW_KEYS = (
     "filter_retokenized",
     "positive_samples_to_train",
@@ -27,7 +28,6 @@ DRAW_KEYS = (
     "cutoff_len",
     "min_token_length",
 )
-"""The settings of the draw, beside those that choose the candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class PreparePlan:
         drawn_by = settings.algorithm_config.model_dump(include=set(DRAW_KEYS), mode="json")
         chosen_by = settings.filters.model_dump(mode="json")
         steps = [sorted(self.counts.eligible.items()), self.counts.fingerprint]
+        # Only what decides the draw: a changed learning rate must not make the dataset stale.
         content = [self.iteration, settings.seed, drawn_by, chosen_by, steps]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

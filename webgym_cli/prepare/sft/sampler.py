@@ -21,10 +21,10 @@ from webgym_cli.store.buffer import LineRef, prefetch, read
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
+# Steps between two progress events.
 PROGRESS_EVERY = 50
-"""Steps between two progress events."""
+# Steps that a first page has beyond a tenth more than are wanted: most draws need no second one.
 SPARE = 16
-"""Steps that a first page has beyond a tenth more than are wanted: most draws need no second one."""
 
 
 @dataclass(slots=True)
@@ -51,6 +51,7 @@ class CandidatePager:
     def take(self, count: int) -> list[StepCandidate]:
         """Return the next candidates in the order of the draw: fewer than `count` only at the end."""
         while len(self._waiting) < count:
+            # Pages at least double, so a draw of n steps takes O(log n) queries.
             limit = max(count - len(self._waiting) + count // 10 + SPARE, self._fetched)
             page = self._pool.page(self._share, self._fetched, limit)
             self._fetched += len(page)
@@ -116,6 +117,7 @@ class StepSampler:
     def _converted(self, batch: list[StepCandidate]) -> Iterator[tuple[StepCandidate, Sample | DropReason]]:
         """Yield the batch in its order, each candidate with its sample or why there is none."""
         made: dict[StepCandidate, Sample | DropReason] = {}
+        # By file and offset: one sequential pass, and each trajectory is parsed once for all its steps.
         in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
         prefetch(self._run, (candidate.place for candidate in in_place))
         for place, of_one in groupby(in_place, key=lambda candidate: candidate.place):

@@ -10,19 +10,20 @@ from webgym_cli.config.model import Settings
 
 T = TypeVar("T")
 
+# SQL: a number above 0 and below 1 from the first 52 of a priority's 128 bits.
 UNIFORM = "((priority >> 76)::DOUBLE + 0.5) / 4503599627370496"
-"""SQL: a number above 0 and below 1 from the first 52 of a priority's 128 bits."""
+# SQL: a whole number from a priority's last 64 bits. Caps go by it: had they left the lowest priorities, what is left
+# would not be drawn from by chance alone.
 LOT = "(priority & 18446744073709551615::UHUGEINT)::UBIGINT"
-"""SQL: a whole number from a priority's last 64 bits. Caps go by it: had they left the lowest priorities, what is left
-would not be drawn from by chance alone."""
 
 
 def priority_sql(identity: str) -> str:
     """Return the SQL of a step's priority: 128 bits that the seed decides. The lowest are drawn first.
 
-    `identity`: SQL of a text that nothing else has. MD5 gives the same in every version of every database, so that the
-    draw depends on the buffer's content alone: not on the order of rows, the files they are in, or who wrote them.
+    `identity`: SQL of a text that nothing else has. The lowest are drawn first.
     """
+    # MD5 is the same in every version of every database, so the draw depends on the buffer's content alone: not on the
+    # order of rows, their files or who wrote them.
     return f"md5_number({identity})"
 
 
@@ -31,9 +32,9 @@ def position_key_sql(power: float) -> str:
 
     `position` counts the eligible steps from 1, in time, `count` is how many there are: the weight is (position /
     count)^power. The first k by the key -ln(u)/weight are a weighted sample without replacement (P. S. Efraimidis,
-    P. G. Spirakis: Weighted random sampling with a reservoir, Information Processing Letters 97(5), 2006). Its
-    logarithm is taken, which keeps the order and overflows under no power.
+    P. G. Spirakis: Weighted random sampling with a reservoir, Information Processing Letters 97(5), 2006).
     """
+    # The key's logarithm: the same order, and no power overflows.
     return f"ln(-ln({UNIFORM})) - {power!r}::DOUBLE * ln(position / count)"
 
 

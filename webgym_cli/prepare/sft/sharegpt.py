@@ -15,8 +15,9 @@ SPEAKERS = {"user": "human", "assistant": "gpt"}
 def to_sharegpt(sample: Sample, locate: Callable[[str], str]) -> dict[str, Any]:
     """Return a sample as a ShareGPT record. `locate` gives the path of an image by its SHA-256.
 
-    Raises `ValueError` when the placeholders don't match the images: LLaMA-Factory would die of it in mid-training.
+    Raises `ValueError` when the placeholders don't match the images.
     """
+    # LLaMA-Factory would fail on such a record in the middle of a training.
     refuse_mismatch(sample)
     system = [message.content for message in sample.messages if message.role == "system"]
     turns = [message for message in sample.messages if message.role != "system"]
@@ -45,6 +46,7 @@ def build_dataset_info(*, validation: bool) -> dict[str, Any]:
     return {name: {"file_name": file, **FORMAT} for name, file in files.items()}
 
 
+# How LLaMA-Factory finds its way in a record.
 FORMAT: dict[str, Any] = {
     "formatting": "sharegpt",
     "columns": {"messages": "conversations", "system": "system", "images": "images"},
@@ -56,4 +58,3 @@ FORMAT: dict[str, Any] = {
         "observation_tag": "observation",
     },
 }
-"""How LLaMA-Factory finds its way in a record."""

@@ -1,4 +1,4 @@
-"""What training needs beside the samples: LLaMA-Factory's `build_train_config.yaml` and `build_wandb_env.sh`. Pure."""
+"""What training needs beside the samples: LLaMA-Factory's `train_config.yaml` and `wandb_env.sh`. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def build_train_config(
 
 
 def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
-    """Return `build_wandb_env.sh`: export lines that a shell may source, whatever the names contain. Never a key."""
+    """Return `wandb_env.sh`: export lines that a shell may source, whatever the names contain. Never a key."""
     log = settings.log_config
     values = {"WANDB_PROJECT": log.project_name}
     if log.entity_name:

@@ -35,14 +35,14 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import is_json
 from webgym_cli.util.gc_pause import rare_collections
 
+# Bytes of truth that are read for one fragment: this bounds the memory.
 _CHUNK = 32 << 20
-"""Bytes of truth that are read for one fragment: this bounds the memory."""
+# Bytes that are read at once when the last line's end is looked for.
 _BLOCK = 1 << 20
-"""Bytes that are read at once when the last line's end is looked for."""
+# Fragments are joined up to so many bytes of truth.
 _LARGEST = 64 << 20
-"""Fragments are joined up to so many bytes of truth."""
+# So long fragments stay after a longer one took their place.
 _KEEP_SECONDS = 3600.0
-"""So long fragments stay after a longer one took their place."""
 _LOCK_TIMEOUT = 600.0
 
 
@@ -110,7 +110,8 @@ def _plan(catalog: Catalog, source: SourceFile) -> SourcePlan:
 
 
 def _still_fits(catalog: Catalog, source: SourceFile, last: ByteRange, size: int) -> bool:
-    """Whether the file still has the content that was indexed: it only grows, unless someone mended or replaced it."""
+    """Return whether the file still has the content that was indexed."""
+    # A file of the truth only grows, unless someone mended or replaced it: its tail is then another.
     if size < last.end:
         return False
     known = fragments.read_tail_digest(catalog.fragments(source.main, source.name)[last])
@@ -119,7 +120,8 @@ def _still_fits(catalog: Catalog, source: SourceFile, last: ByteRange, size: int
 
 
 def _whole_lines(path: Path, start: int, size: int) -> int:
-    """Return where the last whole line ends: what follows is still being written, or was torn."""
+    """Return where the last complete line ends."""
+    # The rest is still being written, or a crash tore it.
     rest = b""
     with path.open("rb") as file:
         for end in range(size, start, -_BLOCK):
@@ -222,7 +224,8 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
 
 
 def _join(run: RunDir, source: SourceFile) -> None:
-    """Join a source's last fragments while the one before is not much longer: few files, each written a few times."""
+    """Join a source's last fragments while the one before is not much longer."""
+    # As in a log-structured merge tree: few files, each row rewritten a few times only.
     catalog = Catalog(run)
     chain = catalog.chain(source)
     parts = [chain.pop()] if chain else []

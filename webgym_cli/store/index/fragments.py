@@ -25,8 +25,8 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
 
+# Bytes at the end of a range whose digest shows that the file is still the one that was read.
 _TAIL = 4096
-"""Bytes at the end of a range whose digest shows that the file is still the one that was read."""
 _NAME = re.compile(r"(?P<source>.+)\.(?P<start>\d+)-(?P<end>\d+)\.(?P<digest>[0-9a-f]+)\.parquet")
 _META = b"webgym"
 
@@ -176,10 +176,8 @@ def write(run: RunDir, source: SourceFile, span: ByteRange, tables: dict[str, pa
 
 
 def remove(run: RunDir, source: SourceFile, start: int) -> None:
-    """Remove what a source has beyond a byte: rows of other content, or rests of what is incomplete.
-
-    The main table's go first: what is left is never taken for complete.
-    """
+    """Remove what a source has beyond a byte: rows of other content, or rests of what is incomplete."""
+    # The main table's go first: a range without it never counts as complete.
     for table in reversed(source.tables):
         for path in (fragments_folder(run) / table).glob("*.parquet"):
             match = _NAME.fullmatch(path.name)

@@ -13,8 +13,8 @@ from typing import Any
 from webgym_cli.records.statistics import mcnemar
 from webgym_cli.store.index.query import Index
 
+# A case of several scored attempts counts as solved from this share of successes on.
 SOLVED_SHARE = 0.5
-"""A case of several scored attempts counts as solved from this share of successes on."""
 
 _CASES = """
 SELECT task_key, {seed} AS seed, min(task) AS task, min(site) AS site, arg_max(id, (started_at, id)) AS id,

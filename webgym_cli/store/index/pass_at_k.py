@@ -10,8 +10,8 @@ from webgym_cli.records.statistics import pass_at_k
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import TrajectoryQuery
 
+# A k is given while at least this share of the tasks has so many scored attempts: with fewer it tells of others.
 ENOUGH = 0.5
-"""A k is given while at least this share of the tasks has so many scored attempts: with fewer it tells of others."""
 
 _TASKS = """
 WITH tasks AS (

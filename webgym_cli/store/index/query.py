@@ -17,16 +17,17 @@ from webgym_cli.store.run import RunDir
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
     from duckdb import DuckDBPyConnection
 
+# What DuckDB may hold; more goes to a temporary folder.
 _MEMORY = "192MB"
-"""What DuckDB may hold; more goes to a temporary folder."""
+# Rows that are fetched at once.
 _ROWS = 1024
-"""Rows that are fetched at once."""
 
 _PLACES = """
     id, file, start AS "offset", size AS length,
     verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
 """
 
+# The judgement that counts in each trajectory's outcome, as `records.judgement` chooses it and puts it there.
 _TRAJECTORIES = """
 CREATE VIEW trajectories AS
 WITH newest AS (
@@ -58,7 +59,6 @@ WITH newest AS (
 )
 SELECT *, CASE WHEN failure IS NULL THEN reward >= 1 END AS success FROM decided
 """
-"""The judgement that counts in each trajectory's outcome, as `records.judgement` chooses it and puts it there."""
 
 
 class Index:
@@ -97,7 +97,7 @@ class Index:
             yield LineRef(**row)
 
     def check_where(self, expression: str) -> str:
-        """Return a person's condition in parentheses. Raises `UsageError` in DuckDB's words when it is none."""
+        """Return a user's SQL condition in parentheses. Raises `UsageError` in DuckDB's words when it is invalid."""
         import duckdb
 
         condition = f"({expression}\n)"
@@ -147,7 +147,8 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
 
 
 def refresh_index(run: RunDir, sink: EventSink) -> None:
-    """Catch up for the next reader's sake. A full disk then costs nothing: the index is derived, and it is said."""
+    """Index what was appended, so that the next reader need not; a failure is only reported."""
+    # The index is derived: a full disk must not end the stage that wrote the truth.
     from webgym_cli.store.index.build import update
 
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+# Version of the tables; an index of another version is built anew.
 FORMAT = 3
-"""Version of the tables; an index of another version is built anew."""
 
+# UTC, without a zone: DuckDB's Python needs another library for the zone.
 MOMENT = pa.timestamp("us")
-"""UTC, without a zone: DuckDB's Python needs another library for the zone."""
 
+# The fields of `records.sampling.Sampling`.
 SAMPLING = pa.struct(
     [
         ("temperature", pa.float64()),
@@ -19,15 +20,15 @@ SAMPLING = pa.struct(
         ("logprobs", pa.string()),
     ]
 )
-"""The fields of `records.sampling.Sampling`."""
 
+# Where a line stands, so that it alone is read.
 PLACE = [
     pa.field("file", pa.string()),  # the append-only file, relative to the run
     pa.field("start", pa.int64()),  # first byte of the line
     pa.field("size", pa.int64()),  # bytes of the line without its end
 ]
-"""Where a line stands, so that it alone is read."""
 
+# One row a stored trajectory, as it was written.
 TRAJECTORIES = pa.schema(
     [
         ("id", pa.string()),
@@ -62,8 +63,8 @@ TRAJECTORIES = pa.schema(
         *PLACE,
     ]
 )
-"""One row a stored trajectory, as it was written."""
 
+# One row a step.
 STEPS = pa.schema(
     [
         ("trajectory", pa.string()),
@@ -88,8 +89,8 @@ STEPS = pa.schema(
         ("environment_seconds", pa.float32()),
     ]
 )
-"""One row a step."""
 
+# One row a judgement; of a trajectory the judge's newest counts, else the ORM's newest.
 JUDGEMENTS = pa.schema(
     [
         ("trajectory", pa.string()),
@@ -110,10 +111,9 @@ JUDGEMENTS = pa.schema(
         *PLACE,
     ]
 )
-"""One row a judgement; of a trajectory the judge's newest counts, else the ORM's newest."""
 
+# One row a line that can't be read.
 DAMAGE = pa.schema([("split", pa.string()), ("iteration", pa.int32()), *PLACE, ("reason", pa.string())])
-"""One row a line that can't be read."""
 
 TABLES: dict[str, pa.Schema] = {
     "trajectories": TRAJECTORIES,

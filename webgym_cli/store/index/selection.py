@@ -7,8 +7,8 @@ from typing import Any
 
 from webgym_cli.records.task import DifficultyBand, Split
 
+# Stands for every kind of failure.
 ANY = "any"
-"""Stands for every kind of failure."""
 
 
 @dataclass(frozen=True, slots=True)
