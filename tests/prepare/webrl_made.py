@@ -80,7 +80,9 @@ async def prepared(run: RunDir, with_: Settings, scorer: Scorer) -> RlData:
         assert plan.replay is not None
         tokens = ModelTokens(str(policy_path(run, with_)))
         limit = with_.rl.data.max_row_tokens
-        weights = await LogprobScoring(plan.replay, run, tokens, _unheard, limit=limit, reach=scorer.reach).execute()
+        weights = await LogprobScoring(
+            plan.replay, run, tokens, _unheard, limit=limit, make_client=scorer.reach
+        ).execute()
         return stage.execute(plan, run, with_, _unheard, weights)
 
 

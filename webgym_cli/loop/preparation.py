@@ -88,7 +88,7 @@ async def _score_replay(
     tokens = ModelTokens(str(policy_path(run, settings)))
     limit = settings.rl.data.max_row_tokens
     async with _open_client_factory(settings, served) as reach:
-        return await LogprobScoring(plan, run, tokens, sink, limit=limit, reach=reach).execute()
+        return await LogprobScoring(plan, run, tokens, sink, limit=limit, make_client=reach).execute()
 
 
 @asynccontextmanager

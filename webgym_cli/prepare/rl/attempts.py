@@ -15,11 +15,6 @@ REASON_COLUMN = """
 CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
     WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
 """
-# The columns that are a `LineRef`.
-LINE_REF_COLUMNS = """
-id, file, start AS "offset", size AS length,
-verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
-"""
 
 
 def attempts_sql(where: str) -> str:

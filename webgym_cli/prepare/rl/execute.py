@@ -41,11 +41,11 @@ REMEMBERED = 1 << 16
 
 @rare_collections()
 def execute(
-    plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, weights: ScoringResult | None = None
+    plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, scores: ScoringResult | None = None
 ) -> RlData:
     """Write `rl_data/`. The same run and settings give the same rows, byte for byte.
 
-    The plan's index must be open still. `weights`: what was scored for the plan's replay, if it has one. Raises
+    The plan's index must be open still. `scores`: what was scored for the plan's replay, if it has one. Raises
     `SettingsError` where the server did not tell all that is needed, `StoreError` when the disk refuses, and
     `WebGymError` when no trajectory's tokens can be told: what was there stays.
     """
@@ -59,7 +59,7 @@ def execute(
         with _lines(building / ROWS) as into, _lines(building / TRAJECTORIES) as about:
             batch = _Batch(plan, run, tokens, into, about, sink)
             batch.write()
-            drawn = None if weights is None else batch.replay(weights)
+            drawn = None if scores is None else batch.replay(scores)
         replayed = None if drawn is None else len(drawn.chosen)
         data = RlData(
             iteration=plan.iteration,
@@ -176,10 +176,10 @@ class _Batch:
             self._add(line)
         return member.reward
 
-    def replay(self, weights: ScoringResult) -> ReplaySelection:
+    def replay(self, scores: ScoringResult) -> ReplaySelection:
         """Write what is taken over of earlier experience, after all else, and return what was drawn."""
-        drawn, counts = select_replay(weights, self.tally.rows), self._plan.counts
-        replay = ReplayWriter(weights, self._tokens, counts.trajectories, counts.groups)
+        drawn, counts = select_replay(scores, self.tally.rows), self._plan.counts
+        replay = ReplayWriter(scores, self._tokens, counts.trajectories, counts.groups)
         for trajectory, lines in replay.lines(drawn.chosen):
             self._trajectories.add(trajectory)
             self.tally.sources += 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, StoreError, WebGymError
-from webgym_cli.prepare.rl.attempts import LINE_REF_COLUMNS, REASON_COLUMN, attempts_sql
+from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.groups import read_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
@@ -22,7 +22,7 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef, list_iterations
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index
 from webgym_cli.store.run import RunDir
 
 _PLANNED = """
@@ -137,7 +137,7 @@ class RlPlan:
     def digest(self) -> str:
         """Return the SHA-256 of what the batch is made of and of how: as long as it is the same, so is the batch."""
         how: list[object] = [self.iteration, self.how.model_dump(), self.group_by, self.sampling.model_dump()]
-        how += [] if self.replay is None else self.replay.told()
+        how += [] if self.replay is None else self.replay.digest_parts()
         found = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
         for member in self.members():
             told = (member.place.id, member.group, member.reward, member.greedy, member.masked, member.policy)

@@ -31,28 +31,28 @@ class ReplaySelection:
     """What `dropped.json` tells of the experience: what there was, and every reason with its count."""
 
 
-def select_replay(weights: ScoringResult, current_rows: int) -> ReplaySelection:
+def select_replay(scores: ScoringResult, current_rows: int) -> ReplaySelection:
     """Return what is taken over: of the actions within the window as many as the cap allows, drawn by the seed."""
-    plan, dropped = weights.plan, Counter(weights.dropped)
+    plan, dropped = scores.plan, Counter(scores.dropped)
     within: list[ScoredAction] = []
-    for one in weights.weighed:
+    for one in scores.scored:
         if (side := find_window_violation(one.mean, plan.how)) is None:
             within.append(one)
         else:
             dropped[side.value] += 1
     chosen = shuffle_by_seed(within, plan.seed)[: plan.cap(current_rows)]
     dropped[ReplayDropReason.OVER_RATIO.value] = len(within) - len(chosen)
-    whole = Counter(plan.dropped) + weights.dropped_trajectories
+    whole = Counter(plan.dropped) + scores.dropped_trajectories
     figures = {
         "runs": [str(run) for run in plan.runs],
         "policy": plan.policy,
         "trajectories": plan.trajectories,
         "dropped_trajectories": {reason.value: whole[reason.value] for reason in TRAJECTORY_REASONS},
-        "scored_actions": len(weights.weighed),
+        "scored_actions": len(scores.scored),
         "dropped_actions": {reason.value: dropped[reason.value] for reason in ACTION_REASONS},
         "at_most": plan.cap(current_rows),
         "replayed": len(chosen),
-        "damaged_lines": weights.damaged,
+        "damaged_lines": scores.damaged,
     }
     return ReplaySelection(tuple(sorted(chosen, key=lambda one: (one.candidate, one.step))), figures)
 
@@ -61,7 +61,7 @@ def select_replay(weights: ScoringResult, current_rows: int) -> ReplaySelection:
 class ReplayWriter:
     """The lines of what is taken over. Trajectories are numbered after those of the iteration, each its own group."""
 
-    weights: ScoringResult
+    scores: ScoringResult
     tokens: ActionTokenizer
     first_number: int
     first_group: int
@@ -69,7 +69,7 @@ class ReplayWriter:
     def lines(self, chosen: Sequence[ScoredAction]) -> Iterator[tuple[Line, list[Line]]]:
         """Yield the line of each trajectory with its rows. Raises `StoreError` for one that changed since its score."""
         for place, (candidate, of_one) in enumerate(groupby(chosen, key=lambda one: one.candidate)):
-            of = self.weights.plan.candidates[candidate]
+            of = self.scores.plan.candidates[candidate]
             number, group = self.first_number + place, self.first_group + place
             line = {
                 "id": of.place.id,
@@ -89,8 +89,8 @@ class ReplayWriter:
             rows = [self._row(of, known[one.step], one, last=one.step == last) for one in of_one]
             yield line, [{"trajectory": of.place.id, "number": number, "group": group, **row} for row in rows]
 
-    def _row(self, of: ReplayCandidate, action: TokenizedAction, weighed: ScoredAction, *, last: bool) -> Line:
-        logprobs = self.weights.known.get(digest_action(action))
+    def _row(self, of: ReplayCandidate, action: TokenizedAction, scored: ScoredAction, *, last: bool) -> Line:
+        logprobs = self.scores.known.get(digest_action(action))
         if logprobs is None:
             raise _changed(of)
         return {
@@ -104,7 +104,7 @@ class ReplayWriter:
             "next_prompt": action.after,
             "last": last,
             "replayed": True,
-            "perplexity": compute_perplexity(weighed.mean),
+            "perplexity": compute_perplexity(scored.mean),
             "tokenized": action.tokenized,
             "source": {"run": str(of.run.root), "trajectory": of.place.id},
         }

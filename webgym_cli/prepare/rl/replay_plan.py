@@ -12,12 +12,12 @@ from pathlib import Path
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import ReplaySettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.prepare.rl.attempts import LINE_REF_COLUMNS, REASON_COLUMN, attempts_sql
+from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 from webgym_cli.records.trajectory import SUCCESS_REWARD
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import current, policy_path
-from webgym_cli.store.index.query import Index, open_index
+from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index, open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 
@@ -64,17 +64,19 @@ class ReplayCandidates:
             _STORED.format(attempts=attempts_sql(where), reason=REASON_COLUMN, place=LINE_REF_COLUMNS)
         ):
             self.trajectories += 1
-            told = {name: row.pop(name) for name in ("task", "policy", "reward", "steps")}
+            facts = {name: row.pop(name) for name in ("task", "policy", "reward", "steps")}
             task = (row.pop("site"), row.pop("instruction"))
-            reason = row.pop("reason") or self._against(task, told["reward"], replay)
+            reason = row.pop("reason") or self._find_drop_reason(task, facts["reward"], replay)
             del row["iteration"]
             if reason is None:
                 self._tasks.add(task)
-                self.candidates.append(ReplayCandidate(run, LineRef(**row), **told))
+                self.candidates.append(ReplayCandidate(run, LineRef(**row), **facts))
             else:
                 self.dropped[str(reason)] += 1
 
-    def _against(self, task: tuple[str, str], reward: float, replay: ReplaySettings) -> ReplayDropReason | None:
+    def _find_drop_reason(
+        self, task: tuple[str, str], reward: float, replay: ReplaySettings
+    ) -> ReplayDropReason | None:
         if replay.successes_only and reward < SUCCESS_REWARD:
             return ReplayDropReason.UNSUCCESSFUL
         return ReplayDropReason.REPEATED_TASK if replay.one_per_task and task in self._tasks else None
@@ -108,7 +110,7 @@ class ReplayPlan:
         """Return how many actions are taken over at most."""
         return int(self.how.ratio * current_rows + ROUNDING)
 
-    def told(self) -> list[object]:
+    def digest_parts(self) -> list[object]:
         """Return all that decides what is taken over."""
         stored = ((str(one.run.root), one.place.id, one.reward, one.policy) for one in self.candidates)
         found = hashlib.sha256("\n".join(map(repr, stored)).encode()).hexdigest()

@@ -71,7 +71,7 @@ class TokenRow:
     images: tuple[str, ...] = ()
     sizes: tuple[Size, ...] = ()
 
-    def goes_on(self, turn: ServedTurn) -> bool:
+    def continues_with(self, turn: ServedTurn) -> bool:
         """Whether a turn's prompt begins with exactly this row: its tokens, and the same pictures at them."""
         length, pictures = len(self.input_ids), len(self.images)
         return turn.prompt[:length] == self.input_ids and turn.images[:pictures] == self.images
@@ -91,7 +91,7 @@ def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow
     row: TokenRow | None = None
     for turn in turns:
         # A prompt that does not begin with the row so far (its window moved on) starts another row.
-        if row is not None and not (merge and row.goes_on(turn)):
+        if row is not None and not (merge and row.continues_with(turn)):
             yield row
             row = None
         row = row or TokenRow()

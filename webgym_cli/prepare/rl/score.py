@@ -49,7 +49,7 @@ class ScoringResult:
 
     plan: ReplayPlan
     known: LogprobCache
-    weighed: list[ScoredAction] = field(default_factory=list)
+    scored: list[ScoredAction] = field(default_factory=list)
     """By candidate and step."""
     dropped_trajectories: Counter[str] = field(default_factory=Counter)
     """Candidates whose actions can't be told, by `ReplayDropReason`."""
@@ -71,10 +71,10 @@ class LogprobScoring:
         sink: EventSink,
         *,
         limit: int | None,
-        reach: ClientFactory,
+        make_client: ClientFactory,
     ) -> None:
-        """Ask nothing yet. `limit`: the longest row in tokens. Raises `StoreError` where the scores can't be read."""
-        self._plan, self._tokens, self._sink, self._limit, self._reach = plan, tokens, sink, limit, reach
+        """`limit`: the longest row in tokens. Raises `StoreError` where the scores can't be read."""
+        self._plan, self._tokens, self._sink, self._limit, self._make_client = plan, tokens, sink, limit, make_client
         try:
             self._found = ScoringResult(plan, LogprobCache(run.action_logprobs, plan.policy))
         except OSError as error:
@@ -93,8 +93,8 @@ class LogprobScoring:
         if self._plan.candidates:
             workers = min(self._plan.how.concurrency, len(self._plan.candidates))
             await run_workers(workers, lambda: self._work(waiting))
-            self._refuse_nothing()
-        self._found.weighed.sort(key=lambda one: (one.candidate, one.step))
+            self._refuse_empty_result()
+        self._found.scored.sort(key=lambda one: (one.candidate, one.step))
         return self._found
 
     async def _work(self, waiting: Iterator[tuple[int, ReplayCandidate]]) -> None:
@@ -105,9 +105,9 @@ class LogprobScoring:
                 self._found.dropped_trajectories[told.value] += 1
             else:
                 for action in told:
-                    await self._weigh(number, action)
+                    await self._score_action(number, action)
             self._done += 1
-            self._tell()
+            self._report_progress()
 
     def _actions(self, candidate: ReplayCandidate) -> list[TokenizedAction] | ReplayDropReason:
         """Return a candidate's actions, or why they can't be told."""
@@ -118,17 +118,17 @@ class LogprobScoring:
             self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})
             return ReplayDropReason.DAMAGED
 
-    async def _weigh(self, number: int, action: TokenizedAction) -> None:
+    async def _score_action(self, number: int, action: TokenizedAction) -> None:
         if not action.said:
             self._found.dropped[ReplayDropReason.EMPTY_ACTION.value] += 1
         elif self._limit is not None and action.longest > self._limit:
             self._found.dropped[ReplayDropReason.TOO_LONG.value] += 1
-        elif (mean := await self._mean(action)) is None:
+        elif (mean := await self._fetch_mean(action)) is None:
             self._found.dropped[ReplayDropReason.REFUSED.value] += 1
         else:
-            self._found.weighed.append(ScoredAction(number, action.step, mean))
+            self._found.scored.append(ScoredAction(number, action.step, mean))
 
-    async def _mean(self, action: TokenizedAction) -> float | None:
+    async def _fetch_mean(self, action: TokenizedAction) -> float | None:
         """Return the mean log-probability of what was said, asked for unless it is known; None: the server refuses."""
         digest = digest_action(action)
         logprobs = self._found.known.get(digest)
@@ -145,16 +145,16 @@ class LogprobScoring:
         # One client for all workers: a server may have to start first.
         async with self._first:
             if self._client is None:
-                self._client = await self._reach()
+                self._client = await self._make_client()
         return self._client
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         found = self._found
-        facts = f"{len(found.weighed)} actions, {found.asked} asked"
+        facts = f"{len(found.scored)} actions, {found.asked} asked"
         progress = {"bar": "score", "done": self._done, "total": len(self._plan.candidates), "facts": facts}
         self._sink({"event": "replay_progress", **progress})
 
-    def _refuse_nothing(self) -> None:
+    def _refuse_empty_result(self) -> None:
         """Raise where a single cause leaves nothing to take over."""
         pictures = self._found.dropped_trajectories[ReplayDropReason.PICTURES.value]
         if pictures == len(self._plan.candidates):
@@ -164,7 +164,7 @@ class LogprobScoring:
                 hint="roll out with -s context_config.prompt_version=webrl, or -s rl.replay.ratio=0 replays nothing",
             )
         refused = self._found.dropped[ReplayDropReason.REFUSED.value]
-        if refused and not self._found.weighed:
+        if refused and not self._found.scored:
             raise WebGymError(
                 f"rl.replay: the server takes none of the {refused} actions of the experience",
                 hint="it must have the policy, and room for its longest prompts: -s serve.max_model_len=TOKENS",

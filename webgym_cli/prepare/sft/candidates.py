@@ -13,7 +13,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.filters import DropReason, Filter, FilterPipeline, build_filters, build_reason_sql
 from webgym_cli.prepare.sft.sampling import UNIFORM, position_key_sql, priority_sql, resolve_seed
 from webgym_cli.store.buffer import LineRef
-from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index
 
 _TRAJECTORIES = """
 CREATE OR REPLACE TABLE prepare_trajectories AS
@@ -41,9 +41,7 @@ _IN_TIME = """, in_time AS (
     FROM {before}
 )"""
 _PAGE = """
-SELECT task, iteration, step, id, file, start AS "offset", size AS length,
-    verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
-FROM (
+SELECT task, iteration, step, {columns} FROM (
     SELECT * FROM prepare_steps WHERE reason IS NULL AND {share} ORDER BY key, priority LIMIT ? OFFSET ?
 ) JOIN prepare_trajectories USING (number)
 ORDER BY key, priority
@@ -131,16 +129,17 @@ class CandidateTable:
             fingerprint=f"{fingerprint:032x}",
         )
 
-    def first(self, count: int) -> dict[int, int]:
+    def count_first(self, count: int) -> dict[int, int]:
         """Return how many of the first so many steps of the draw by position each iteration has."""
         chosen = "SELECT iteration FROM prepare_steps WHERE reason IS NULL ORDER BY key, priority LIMIT ?"
         found = self._index.rows(f"SELECT iteration, count(*) AS count FROM ({chosen}) GROUP BY iteration", [count])
         return {**dict.fromkeys(self._read, 0), **{row["iteration"]: row["count"] for row in found}}
 
-    def page(self, iteration: int, offset: int, limit: int) -> list[StepCandidate]:
+    def fetch_page(self, iteration: int, offset: int, limit: int) -> list[StepCandidate]:
         """Return the next steps in the order of the draw, of one iteration or, by position, of all."""
         share = "true" if self.by_position else f"iteration = {iteration:d}"
-        return [_candidate(row) for row in self._index.rows(_PAGE.format(share=share), [limit, offset])]
+        sql = _PAGE.format(share=share, columns=LINE_REF_COLUMNS)
+        return [_candidate(row) for row in self._index.rows(sql, [limit, offset])]
 
     def _rows(self, columns: str, table: str) -> Iterator[dict[str, Any]]:
         return self._index.rows(f"SELECT {columns} FROM prepare_{table} GROUP BY ALL")

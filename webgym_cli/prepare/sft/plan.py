@@ -108,7 +108,7 @@ def build_plan(run: RunDir, settings: Settings, index: Index, iteration: int, re
     counts = pool.counts()
     wanted, power = settings.algorithm_config.positive_samples_to_train, settings.algorithm_config.recency_bias_power
     if pool.by_position:
-        shares = counts.eligible if wanted is None else pool.first(wanted)
+        shares = counts.eligible if wanted is None else pool.count_first(wanted)
     else:
         shares = compute_quotas(counts.eligible, wanted, power)
     return PreparePlan(

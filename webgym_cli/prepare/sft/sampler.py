@@ -53,7 +53,7 @@ class CandidatePager:
         while len(self._waiting) < count:
             # Pages at least double, so a draw of n steps takes O(log n) queries.
             limit = max(count - len(self._waiting) + count // 10 + SPARE, self._fetched)
-            page = self._pool.page(self._share, self._fetched, limit)
+            page = self._pool.fetch_page(self._share, self._fetched, limit)
             self._fetched += len(page)
             self._waiting += page
             if len(page) < limit:
@@ -85,12 +85,12 @@ class StepSampler:
 
     def execute(self) -> SampleResult:
         """Draw until each share has its quota; what can't be used makes room for the next. Raises `StoreError`."""
-        while missing := self._missing():
+        while missing := self._count_missing():
             for share, count in missing.items():
                 batch = self._queues[share].take(count)
                 self._left[share] -= count - len(batch)  # nothing, unless another pool took this one's place
-                for candidate, made in self._converted(batch):
-                    found = self._unseen(candidate, made)
+                for candidate, made in self._convert_batch(batch):
+                    found = self._drop_near_duplicate(candidate, made)
                     if isinstance(found, DropReason):
                         self._drawn.dropped[found.value] += 1
                         self._left[share] -= 1
@@ -99,12 +99,12 @@ class StepSampler:
         self._drawn.samples = [sample for of_one in self._taken.values() for sample in of_one]
         return self._drawn
 
-    def _goal(self) -> dict[int, int]:
+    def _compute_quotas(self) -> dict[int, int]:
         return compute_quotas(self._left, self._algorithm.positive_samples_to_train, self._algorithm.recency_bias_power)
 
-    def _missing(self) -> dict[int, int]:
+    def _count_missing(self) -> dict[int, int]:
         """Return how many samples each share still has to give, the newest first: it is looked at before the older."""
-        goal = self._goal()
+        goal = self._compute_quotas()
         room = sum(goal.values()) - sum(map(len, self._taken.values()))
         missing: dict[int, int] = {}
         for share in reversed(goal):
@@ -114,7 +114,7 @@ class StepSampler:
                 room -= count
         return missing
 
-    def _converted(self, batch: list[StepCandidate]) -> Iterator[tuple[StepCandidate, Sample | DropReason]]:
+    def _convert_batch(self, batch: list[StepCandidate]) -> Iterator[tuple[StepCandidate, Sample | DropReason]]:
         """Yield the batch in its order, each candidate with its sample or why there is none."""
         made: dict[StepCandidate, Sample | DropReason] = {}
         # By file and offset: one sequential pass, and each trajectory is parsed once for all its steps.
@@ -126,7 +126,7 @@ class StepSampler:
                 made[candidate] = (
                     self._converter.convert(trajectory, candidate.step) if trajectory else DropReason.DAMAGED
                 )
-                self._tell(len(made), len(batch))
+                self._report_progress(len(made), len(batch))
         return ((candidate, made[candidate]) for candidate in batch)
 
     def _read(self, place: LineRef) -> Trajectory | None:
@@ -138,14 +138,14 @@ class StepSampler:
             self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})
             return None
 
-    def _tell(self, done: int, batch: int) -> None:
+    def _report_progress(self, done: int, batch: int) -> None:
         """Tell how many steps have been tried, now and then and at the end of a batch."""
         self._tried += 1
         if self._tried % PROGRESS_EVERY == 0 or done == batch:
-            total = max(self._tried, sum(self._goal().values()))
+            total = max(self._tried, sum(self._compute_quotas().values()))
             self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
 
-    def _unseen(self, candidate: StepCandidate, made: Sample | DropReason) -> Sample | DropReason:
+    def _drop_near_duplicate(self, candidate: StepCandidate, made: Sample | DropReason) -> Sample | DropReason:
         """Return the sample, or that one of its task with nearly the same picture was taken."""
         if self._seen is None or isinstance(made, DropReason) or not made.images:
             return made

@@ -22,7 +22,7 @@ _MEMORY = "192MB"
 # Rows that are fetched at once.
 _ROWS = 1024
 
-_PLACES = """
+LINE_REF_COLUMNS = """
     id, file, start AS "offset", size AS length,
     verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
 """
@@ -93,7 +93,7 @@ class Index:
         self, where: str = "true", parameters: Sequence[Any] = (), order: str = "iteration, split, file, start"
     ) -> Iterator[LineRef]:
         """Yield where the trajectories stand for which a condition holds."""
-        for row in self.rows(f"SELECT {_PLACES} FROM trajectories WHERE {where} ORDER BY {order}", parameters):
+        for row in self.rows(f"SELECT {LINE_REF_COLUMNS} FROM trajectories WHERE {where} ORDER BY {order}", parameters):
             yield LineRef(**row)
 
     def check_where(self, expression: str) -> str:
