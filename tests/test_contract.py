@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
 import typer.main
+import yaml
 
 from webgym_cli.cli.app import app
 from webgym_cli.errors import EXIT_CODES
@@ -205,3 +207,20 @@ def test_the_readme_names_every_command(command):
 def test_the_readme_names_every_exit_code(code):
     lines = (ROOT / "README.md").read_text().splitlines()
     assert any(str(code) in line.replace("|", " ").replace("`", " ").split() for line in lines)
+
+
+def test_the_version_is_born_in_one_place():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"] == {"path": "webgym_cli/__init__.py"}
+
+
+def test_a_commit_is_checked_by_the_tools_of_make_check():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert [" ".join(hook["entry"].split()[:2]).rstrip() for hook in hooks] == [
+        ".venv/bin/ruff check",
+        ".venv/bin/ruff format",
+        ".venv/bin/mypy",
+    ]
+    recipe = (ROOT / "Makefile").read_text().partition("\ncheck:")[2].partition("\n\n")[0]
+    assert all(command in recipe for command in ("ruff check", "ruff format --check", "mypy"))

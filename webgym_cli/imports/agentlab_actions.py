@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from webgym_cli.imports.calls import Call, Point, box_centre, build_action, normalise_point, read_python_call
+from webgym_cli.imports.calls import Point, box_centre, build_action, normalise_point, read_single_call
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.imports.source import to_text
 from webgym_cli.records.action import Action, ActionName
+from webgym_cli.util.literal_calls import Call
 
 MAX_WAIT = 60.0
 """Seconds that one of our waits takes at most."""
@@ -20,7 +21,7 @@ def convert_action(text: str, elements: Any, width: int, height: int) -> Action 
     `elements`: their `extra_element_properties`, boxes in the picture's pixels. A scroll by pixels becomes one by a
     page, in its direction.
     """
-    if (call := read_python_call(text)) is None:
+    if (call := read_single_call(text)) is None:
         return None
 
     def locate(name: Any) -> Point | None:

@@ -1,51 +1,31 @@
-"""Actions that other systems write as function calls, in our words. They are parsed, never evaluated."""
+"""Actions that other systems write as function calls. They are parsed, never evaluated."""
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.records.action import NORMALISED, Action
+from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
-MAX_TEXT = 100_000
-"""Characters of a call at most: Python's parser is asked to read it."""
+_COMMENTS = re.compile(r"\A(?:[^\S\n]*(?:#[^\n]*)?\n)*")
+"""Lines at the beginning that are empty or comments."""
 Point = tuple[float, float]
 """A place on the picture, each axis 0-1000."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One function call with plain values."""
-
-    name: str
-    positional: tuple[Any, ...]
-    named: Mapping[str, Any]
-
-    def get(self, position: int | None, name: str, default: Any = None) -> Any:
-        """Return an argument, wherever it was given."""
-        if position is not None and position < len(self.positional):
-            return self.positional[position]
-        return self.named.get(name, default)
-
-
-def read_python_call(text: str) -> Call | None:
-    """Return the only call of a text; None where it holds none, several, or values that are not plain."""
-    if len(text) > MAX_TEXT:
-        return None
+def read_single_call(text: str) -> Call | None:
+    """Return the only call of a text, comments aside; None where there is another number, or a value is no literal."""
+    code = _COMMENTS.sub("", text, count=1)
     try:
-        body = ast.parse(text.strip()).body
-        if len(body) != 1 or not isinstance(body[0], ast.Expr) or not isinstance(body[0].value, ast.Call):
-            return None
-        call = body[0].value
-        if not isinstance(call.func, ast.Name) or any(keyword.arg is None for keyword in call.keywords):
-            return None
-        positional = tuple(ast.literal_eval(argument) for argument in call.args)
-        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        call = read_call(code, python=True)
+    except BadCall:
         return None
-    return Call(call.func.id, positional, named)
+    values = (*call.positional, *call.named.values())
+    if _COMMENTS.sub("", f"{code[call.end :]}\n", count=1).strip() or any(isinstance(v, Identifier) for v in values):
+        return None
+    return call
 
 
 def build_action(fields: Mapping[str, Any]) -> Action | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from webgym_cli.imports.calls import Call, Point, box_centre, build_action, read_python_call
+from webgym_cli.imports.calls import Point, box_centre, build_action, read_single_call
 from webgym_cli.imports.source import to_text
 from webgym_cli.records.action import Action, ActionName
+from webgym_cli.util.literal_calls import Call
 
 _LINE = re.compile(
     r"(?P<name>click|hover|type|scroll|goto|go_back|stop)"
@@ -21,7 +22,7 @@ def convert_call(response: str, page: str, width: int, height: int) -> Action | 
 
     `page`: the simplified HTML that the policy saw; it tells where an element is, in pixels of the viewport.
     """
-    if (call := read_python_call(response)) is None:
+    if (call := read_single_call(response)) is None:
         return None
     if call.name == "exit":
         return build_action({"name": ActionName.ANSWER, "text": to_text(call.get(None, "message"))})

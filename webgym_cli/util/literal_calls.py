@@ -1,9 +1,10 @@
-"""Reads function calls with plain values out of text: texts in quotes, numbers, None. Nothing is evaluated."""
+"""Parser of function calls with literal arguments: texts in quotes, numbers, None, lists. Nothing is evaluated."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -22,7 +23,7 @@ class Identifier:
     name: str
 
 
-Value = str | int | float | Identifier | None
+Value = str | int | float | Identifier | None | list[Any]
 """What an argument can be."""
 
 
@@ -35,6 +36,12 @@ class Call:
     named: dict[str, Value]
     end: int
     """Where the text goes on after it, in characters."""
+
+    def get(self, position: int | None, name: str, default: Any = None) -> Any:
+        """Return an argument, given by position or by name; the default where it was not given."""
+        if position is not None and position < len(self.positional):
+            return self.positional[position]
+        return self.named.get(name, default)
 
     def by_name(self, parameters: tuple[str, ...]) -> dict[str, Value]:
         """Return its arguments by name, those that are None left out.
@@ -57,9 +64,9 @@ class BadCall(ValueError):
         self.is_open = is_open
 
 
-def read_call(text: str, start: int = 0) -> Call:
-    """Return the call whose name begins at this character. Raises `BadCall`."""
-    reader = _Reader(text, start)
+def read_call(text: str, start: int = 0, *, python: bool = False) -> Call:
+    """Return the call whose name begins at this character. Raises `BadCall`. `python`: lists, True and False, too."""
+    reader = _Reader(text, start, python=python)
     name = reader.name()
     if not name or not reader.take("("):
         raise BadCall("no function call")
@@ -91,8 +98,8 @@ def quote_string(text: str) -> str:
 class _Reader:
     """Goes through a text from left to right, once."""
 
-    def __init__(self, text: str, at: int) -> None:
-        self.text, self.at = text, at
+    def __init__(self, text: str, at: int, *, python: bool) -> None:
+        self.text, self.at, self._python, self._in_list = text, at, python, False
 
     def take(self, sign: str) -> bool:
         """Go past this sign and the space before it, if it comes next."""
@@ -130,6 +137,8 @@ class _Reader:
         return found.end() if found else self.at
 
     def _named(self, word: str) -> Value:
+        if self._python and word in ("True", "False"):
+            return word == "True"
         return None if word == "None" else Identifier(word)
 
     def _literal(self) -> Value:
@@ -138,11 +147,28 @@ class _Reader:
         if quote is not None:
             self.at = place + len(quote)
             return self._text(quote)
+        if self._python and not self._in_list and self.take("["):
+            return self._list()
         number = _NUMBER.match(self.text, place)
         if number is None:
             raise self.unexpected("a text in quotes, a number or None")
         self.at = number.end()
         return float(number[0]) if "." in number[0] else int(number[0])
+
+    def _list(self) -> list[Value]:
+        """Return what stands up to the closing bracket. A list in a list is refused."""
+        items: list[Value] = []
+        self._in_list = True
+        while not self.take("]"):
+            if items and not self.take(","):
+                raise self.unexpected("a comma")
+            word = self.name()
+            value = self._named(word) if word else self._literal()
+            if isinstance(value, Identifier):
+                raise BadCall(f"{value.name} is no literal")
+            items.append(value)
+        self._in_list = False
+        return items
 
     def _text(self, quote: str) -> str:
         """Return what stands up to the closing quote, escapes resolved."""
