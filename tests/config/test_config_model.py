@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_file, shipped_root
-from webgym_cli.config.train import AlgorithmSettings
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.store.run import RunDir, create_or_open, open_run
 
@@ -92,7 +92,11 @@ def test_each_host_has_every_stage_with_and_without_offload():
     found = {file.name for file in shipped_root().glob("deepspeed/*.json")}
     hosts = [f"ds_config_{host}_zero{stage}" for host in ("h100", "h200", "b200") for stage in (1, 2, 3)]
     wanted = {f"{name}{offload}.json" for name in hosts for offload in ("", "_offload")}
-    assert found == wanted | {f"ds_config_cpu_zero{stage}.json" for stage in (1, 2, 3)}
+    wanted |= {f"ds_config_cpu_zero{stage}.json" for stage in (1, 2, 3)}
+    assert {find_deepspeed_file(name).name for name in wanted} == found
+    assert find_deepspeed_file("ds_config_b200_zero1.json").name == "ds_config_h200_zero1.json"
+    contents = [file.read_text() for file in shipped_root().glob("deepspeed/*.json")]
+    assert len(set(contents)) == len(contents) == 13
 
 
 def test_the_default_deepspeed_file_is_shipped():
@@ -109,7 +113,7 @@ def test_the_requirements_of_each_role_are_shipped(role, device):
 def test_a_file_that_is_not_there_names_the_shipped_ones(find):
     with pytest.raises(SettingsError, match="nosuch") as caught:
         find("nosuch")
-    assert "demo" in caught.value.hint or "ds_config_h100_zero3.json" in caught.value.hint
+    assert "demo" in caught.value.hint or "ds_config_h200_zero3.json" in caught.value.hint
 
 
 def test_the_json_schema_has_a_help_text_from_the_docstrings():

@@ -16,6 +16,7 @@ from tiny import (
     text_model,
     train,
     usual,
+    values,
     weights_of,
     write_batch,
 )
@@ -62,6 +63,38 @@ def test_rewarded_answers_become_more_probable_and_others_less():
         )
         assert (change * signs).mean() > 0.01
         assert change[signs > 0].mean() > 0 > change[signs < 0].mean()
+
+
+ESTIMATOR = """
+from webgym_cli.train.rl.estimators import advantage_estimator
+
+
+@advantage_estimator("toy_centred")
+def centred(given):
+    import torch
+
+    total = given.tokens.total(given.rewards)
+    return (total - total[given.tokens.valid].mean())[given.tokens.trajectory].to(torch.float64)
+"""
+
+
+def test_an_estimator_of_a_plugin_file_trains():
+    with scratch() as place:
+        usual(place)
+        (place / "mine.py").write_text(ESTIMATOR)
+        (place / "other.py").write_text("import a_library_that_is_not_here")
+        plugins = [str(place / "other.py"), str(place / "mine.py")]
+        told = values(place, algorithm={"adv_estimator": "toy_centred"}) | {"plugins": plugins}
+        (place / "launch.json").write_text(json.dumps(told))
+        assert main([str(place / "launch.json")]) == 0
+        (made,) = log_of(place)[-1:]
+        check.assertAlmostEqual(made["critic/advantages/max"], 1 - 4 / 7, 5)
+        (place / "unknown.json").write_text(
+            json.dumps(told | {"plugins": plugins[:1], "algorithm": {"adv_estimator": "unheard_of"}})
+        )
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            assert main([str(place / "unknown.json")]) == 1
+        assert "other.py can't be imported" in said.getvalue()
 
 
 def test_packed_equals_padded_however_it_is_divided():

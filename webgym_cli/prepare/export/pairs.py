@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.config.train import AlgorithmSettings
+from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.prepare.sft.conversations import Example, build_reply, build_step_sample, find_step_problem
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef

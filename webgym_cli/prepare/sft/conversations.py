@@ -8,7 +8,7 @@ from webgym_cli.agent import webrl_prompt
 from webgym_cli.agent.prompt import TEMPLATES, render_step, render_system_prompt
 from webgym_cli.agent.prompt_template import HistoryWindow
 from webgym_cli.agent.sanitize import sanitize_text
-from webgym_cli.config.train import AlgorithmSettings
+from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.prepare.sft.convert import add_thinking_tag
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample

@@ -7,9 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any, Literal
 
+from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import require_template
-from webgym_cli.config.train import AlgorithmSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.dataset import TRAIN, VALIDATION
