@@ -350,7 +350,7 @@ def test_what_decides_the_batch_is_in_its_digest(run, shown, with_, model):
     store(shown, talk(10, policy="oracle"))
     with open_index(run) as index:
         assert plan_batch(run, with_, index, transitions=with_.train.algorithm == "webrl").digest() != digest
-    assert before.replay.digest_parts() != planned(run, with_).replay.told()
+    assert before.replay.digest_parts() != planned(run, with_).replay.digest_parts()
 
 
 def test_the_other_algorithms_replay_nothing(run, shown, with_, model):
