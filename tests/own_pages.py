@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.errors import VenvError
 

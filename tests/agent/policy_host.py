@@ -11,7 +11,8 @@ from webgym_cli.agent.chat_request import EncodedImages
 from webgym_cli.agent.load_balancer import BalancedPolicy
 from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.agent.prompt import render
-from webgym_cli.config.rollout import PolicySettings, RolloutSettings
+from webgym_cli.config.policy_config import PolicySettings
+from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.records.trajectory import Observation, PromptSpec
 
 PROMPT = render(PromptSpec(), "Do it.", "http://a/", [], Observation(url="http://a/", screenshot=shot(0)))

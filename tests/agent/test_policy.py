@@ -15,7 +15,8 @@ from tests.records.made import png, shot
 from webgym_cli.agent.chat_request import EncodedImages
 from webgym_cli.agent.policy import ChatPolicy, ServerMisconfiguredError, digest_tokens
 from webgym_cli.agent.prompt import render
-from webgym_cli.config.rollout import PolicySettings, RolloutSettings
+from webgym_cli.config.policy_config import PolicySettings
+from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Sampling

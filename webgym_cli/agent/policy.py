@@ -14,7 +14,8 @@ from webgym_cli.agent.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reasoning import join_reasoning
 from webgym_cli.agent.reply import PolicyReply, ServerCounters
-from webgym_cli.config.rollout import PolicySettings, RolloutSettings
+from webgym_cli.config.policy_config import PolicySettings
+from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling

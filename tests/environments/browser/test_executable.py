@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser import executable as find
 from webgym_cli.errors import VenvError
 

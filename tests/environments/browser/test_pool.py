@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
@@ -112,7 +112,7 @@ async def test_a_driver_that_dies_is_replaced(chromium: str):
 
 PARENT = """
 import asyncio, sys
-from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.options import SessionOptions
 

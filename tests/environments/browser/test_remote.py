@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 import websockets
 
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.load import load
-from webgym_cli.config.rollout import BrowserSettings
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.remote import error_reason, redact_keys

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.async_api import Browser, Page
 
-from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS, ElementSnapshot, observe_script, parse_elements
 from webgym_cli.environments.fixture_sites.experts import SiteExpert

@@ -10,8 +10,8 @@ import psutil
 import pytest
 from PIL import Image
 
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.model import Settings
-from webgym_cli.config.rollout import BrowserSettings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.miniwob.environment import MiniWobPool, browser_for_pages
 from webgym_cli.environments.miniwob.oracle import list_expert_tasks

@@ -11,7 +11,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.errors import VenvError
 
 _ON_PATH = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

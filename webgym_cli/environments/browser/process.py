@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webgym_cli.config.rollout import BrowserSettings
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.cdp import CDPConnection
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.failures import close_quietly, to_boundary_error

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.model import Settings
-from webgym_cli.config.rollout import BrowserSettings
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, observe_script, parse_elements
