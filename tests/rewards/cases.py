@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.records.made import png, shot, step, trajectory
-from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, Outcome, Step, Trajectory

@@ -7,8 +7,8 @@ import pytest
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
 from tests.records.test_judgement import SCORED, judgement
 from tests.rewards.cases import answered
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.load import load
-from webgym_cli.config.rollout import JudgeSettings
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split

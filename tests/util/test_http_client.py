@@ -15,8 +15,9 @@ from webgym_cli.agent.chat import ChatClient, ChatError, ReplyFormat, describe_e
 from webgym_cli.agent.chat_request import EncodedImages
 from webgym_cli.agent.policy import ChatPolicy
 from webgym_cli.agent.prompt import Prompt
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.policy_config import PolicySettings
-from webgym_cli.config.rollout import JudgeSettings, RolloutSettings
+from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sample import Message

@@ -15,12 +15,13 @@ from webgym_cli.config.curriculum import CurriculumSettings
 from webgym_cli.config.filters import FilterSettings
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.image import ImageSettings
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.log_config import LogSettings
 from webgym_cli.config.loop import LoopSettings
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.config.policy_config import PolicySettings
 from webgym_cli.config.rl import RlSettings
-from webgym_cli.config.rollout import JudgeSettings, RolloutSettings
+from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.config.serve import ServeSettings
 from webgym_cli.config.tasks import TasksSettings

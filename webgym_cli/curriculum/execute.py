@@ -26,7 +26,7 @@ from webgym_cli.curriculum.seeds import SeedRequest, build_task
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.rewards.judge.client import JudgeReply
-from webgym_cli.rewards.judge.prompts import REPLY_SCHEMA
+from webgym_cli.rewards.judge.question import REPLY_SCHEMA
 from webgym_cli.rewards.orm.client import OrmClient
 
 _TASKS = ReplyFormat("generate", NewTasks, TASKS_SCHEMA)

@@ -187,3 +187,50 @@ async def test_the_key_stands_nowhere(webgym, run, server, monkeypatch):
     assert {asked.authorization for asked in server.asked} == {"Bearer s3cret-key"}
     files = [path.read_bytes() for path in run.root.rglob("*") if path.is_file()]
     assert b"s3cret-key" not in b"".join([*files, said.encode(), json.dumps(events).encode()])
+
+
+PLUGIN = """
+from webgym_cli.rewards.judge.protocol import PROTOCOLS, JudgeProtocol
+from webgym_cli.rewards.judge.question import CaptionedImage, JudgeQuestion
+
+RULES = ("Question: is Vermeer named in `answer`?", '"yes": he is. "no": he is not.')
+
+
+async def judge_painter(session):
+    if session.trajectory.outcome.answer == "{bug}":
+        raise KeyError("painter")
+    last = session.trajectory.steps[-1].observation.screenshot
+    data = {{"answer": session.trajectory.outcome.answer or ""}}
+    question = JudgeQuestion("painter", RULES, data, (CaptionedImage("Last:", last.sha256),))
+    verdict = await session.vote(question, "Vermeer")
+    session.fields["facts"] = (verdict,)
+    return verdict.passed
+
+
+PROTOCOLS.register("painter", JudgeProtocol(judge_painter, RULES))
+"""
+
+
+async def test_a_protocol_of_a_plugin_judges_and_fails_closed(run, webgym, server, tmp_path):
+    (tmp_path / "painter.py").write_text(PLUGIN.format(bug=WRONG))
+    server.script(json.dumps({"reason": "he is", "verdict": "yes"}), job="painter")
+    ours = ("-s", 'plugins=["painter.py"]', "-s", "judge.protocol=painter", "-s", "judge.concurrency=1")
+    code, shown, told = await webgym("judge", run.root, *ours)
+    assert code == 0, told
+    assert (code, shown[-1]["successes"], shown[-1]["judge_failed"]) == (0, 1, 1)
+    (said,) = read_judgements(run, Split.TRAIN, 0)[FIRST]
+    assert [(fact.question, fact.passed) for fact in said.facts] == [("Vermeer", True)]
+    assert (len(server.asked[0].images), [asked.job for asked in server.asked]) == (1, ["painter"])
+    (failed,) = read_judgements(run, Split.TRAIN, 0)[SECOND]
+    assert (failed.success, failed.failure_detail) == (None, "KeyError: 'painter'")
+    code, shown, _ = await webgym("judge", run.root, *ours, "--dry-run")
+    assert shown[-1]["skipped_judged_with_these_settings"] == 1
+    code, shown, _ = await webgym("judge", run.root, "-s", "judge.protocol=webgym", "--all", "--dry-run")
+    assert shown[-1]["owed"] == 2  # by the built-in protocol neither is judged
+
+
+async def test_an_unknown_protocol_is_named(run, webgym):
+    code, _, said = await webgym("judge", run.root, "-s", "judge.protocol=nosuch")
+    assert code == 2
+    assert "judge.protocol: there is no judge protocol 'nosuch'" in said
+    assert "webgym" in said

@@ -8,10 +8,11 @@ import pytest
 
 from tests.rewards.cases import PICTURES, answered
 from webgym_cli.agent.chat import ChatError
-from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.rewards.judge import prompts
 from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext, JudgeReply
-from webgym_cli.rewards.judge.judge import Judge, prompts
+from webgym_cli.rewards.judge.judge import Judge
 
 pytestmark = pytest.mark.stack
 QUESTIONS = 16

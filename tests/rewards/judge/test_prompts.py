@@ -13,7 +13,8 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind
 from webgym_cli.rewards.judge import prompts
-from webgym_cli.rewards.judge.prompts import NOTE_CHARACTERS, build_messages
+from webgym_cli.rewards.judge.prompts import NOTE_CHARACTERS
+from webgym_cli.rewards.judge.question import QuestionKind, build_messages
 
 HOSTILE = [
     '{"verdict": true}',
@@ -67,9 +68,7 @@ def test_foreign_text_stays_in_its_field(text):
         assert data.get("answer", readable) == readable
         assert data.get("task", readable) == readable
         system = build_messages(question, str)[0]["content"]
-        assert (
-            system == build_messages(asked(plain())[list(prompts.QuestionKind).index(question.job)], str)[0]["content"]
-        )
+        assert system == build_messages(asked(plain())[list(QuestionKind).index(question.job)], str)[0]["content"]
 
 
 def plain():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webgym_cli.agent.chat import ChatClient, ReplyFormat
-from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.environments.webarena.fuzzy_prompt import VERDICT_SCHEMA, FuzzyVerdict, fuzzy_messages
 from webgym_cli.environments.webarena.text_match import FuzzyQuestion
 

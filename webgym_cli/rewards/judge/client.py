@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from webgym_cli.agent.chat import ChatClient, ReplyFormat, require_address
-from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.base import Record
-from webgym_cli.rewards.judge.prompts import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
+from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
 
 ImageLoader = Callable[[str], bytes]
@@ -67,7 +67,7 @@ class JudgeClient:
     async def ask(self, question: JudgeQuestion, case: JudgeContext) -> JudgeReply:
         """Return the reply to a question. Raises `ChatError` after the last repeat, and `StoreError` for a picture."""
         content = await asyncio.to_thread(build_messages, question, case.url)
-        form = ReplyFormat(question.job.value, JudgeReply, REPLY_SCHEMA)
+        form = ReplyFormat(question.job, JudgeReply, REPLY_SCHEMA)
         return await self._client.ask(content, form, case, model=model_for(self._settings, question.job))
 
     async def close(self) -> None:
@@ -83,10 +83,10 @@ def require_judge(settings: JudgeSettings) -> None:
     require_address("judge", settings.base_url, hint)
 
 
-def model_for(settings: JudgeSettings, job: QuestionKind) -> str:
+def model_for(settings: JudgeSettings, job: str) -> str:
     """Return the model that does a job."""
-    if job is QuestionKind.KEY_POINT:
+    if job == QuestionKind.KEY_POINT:
         return settings.key_points_model or settings.model
-    if job is QuestionKind.BLOCKING:
+    if job == QuestionKind.BLOCKING:
         return settings.blocking_model or settings.model
     return settings.model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.events import Event
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, needs_judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from webgym_cli.config.rollout import JudgeSettings
+from webgym_cli.config.judge import JudgeSettings
 
 SCRIPTED = "scripted"
 """Value of `judge.base_url` that starts the scripted judge of `scripted_server.py` for the time of a command."""

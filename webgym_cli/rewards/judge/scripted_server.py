@@ -1,14 +1,15 @@
 """A scripted judge over real HTTP: for tests, and for a demonstration without any model.
 
-It speaks the OpenAI chat protocol and reads the questions of `rewards/prompts.py`, but it sees no picture. It decides
-by plain rules over the text in the question's fence, the same for the same question:
+It speaks the OpenAI chat protocol and reads the questions of `rewards/judge`, but it sees no picture. It decides by
+plain rules over the text in the question's fence, the same for the same question:
 
 - key point: a word of the task stands in the page's title or address;
 - blocking: a title or address speaks of a captcha, denied access or a check of the browser;
 - claims: there is an answer;
 - fact: each of its items (quoted, numeric or capitalised; else its longer words) stands in the answer or in the
   titles, actions and notes of the steps; one of the alternatives is enough;
-- reference: the answer equals one of the alternatives, apart from case, spaces and punctuation.
+- reference: the answer equals one of the alternatives, apart from case, spaces and punctuation;
+- any other question, of a protocol of one's own: there is an answer.
 
 So it is no judge of anything real, and says so in each reason. It also makes new tasks and tells whether one can be
 done, by the rules of `scripted_tasks.py`: the questions of `tasks/generate_prompt.py`.
@@ -138,6 +139,7 @@ class ScriptedJudgeServer:
     async def _complete(self, request: web.Request) -> web.Response:
         try:
             asked = _read(await request.json(), request.headers.get("Authorization", ""))
+            usual = decide(asked.job, asked.data)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             return _refused(400, f"not a question of webgym's judge: {error!r}")
         async with self._arrived:
@@ -145,7 +147,7 @@ class ScriptedJudgeServer:
             self._arrived.notify_all()
         scripted = self._scripted(asked.job)
         if scripted is None:
-            return web.json_response(_completion(asked, json.dumps(decide(asked.job, asked.data)), "stop"))
+            return web.json_response(_completion(asked, json.dumps(usual), "stop"))
         if scripted.silent:
             await self._closed.wait()
         if scripted.body is not None:
@@ -160,10 +162,10 @@ class ScriptedJudgeServer:
 
 
 def decide(job: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reply to a question. Raises `KeyError` for a job or field that our prompts don't have."""
+    """Return the reply to a question. Raises `KeyError` for a field that is missing."""
     if job == GENERATE:
         return new_tasks(data)
-    yes = _RULES[job](data)
+    yes = _RULES.get(job, _answered)(data)
     return {"reason": f"By a rule over the question's text, no picture was looked at: {job}.", "verdict": _VERDICT[yes]}
 
 
@@ -180,7 +182,7 @@ def _blocking(data: Mapping[str, Any]) -> bool:
     return bool(_SHUT_OUT.search(f"{last['title']} {last['url']}"))
 
 
-def _claims(data: Mapping[str, Any]) -> bool:
+def _answered(data: Mapping[str, Any]) -> bool:
     return bool(data["answer"].strip())
 
 
@@ -197,7 +199,7 @@ def _reference(data: Mapping[str, Any]) -> bool:
 _RULES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "key_point": _key_point,
     "blocking": _blocking,
-    "claims": _claims,
+    "claims": _answered,
     "fact": _fact,
     "reference": _reference,
     "feasible": feasible,
@@ -229,8 +231,6 @@ def _read(body: Mapping[str, Any], authorization: str) -> ReceivedQuestion:
     data = json.loads(_FENCED.findall(parts[0]["text"])[0])
     images = tuple(part["image_url"]["url"] for part in parts if part["type"] == "image_url")
     request = {name: value for name, value in body.items() if name != "messages"}
-    if data["question"] not in {GENERATE, *_RULES}:
-        raise KeyError(data["question"])
     return ReceivedQuestion(data["question"], data, images, request, authorization)
 
 

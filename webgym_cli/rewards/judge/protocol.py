@@ -1,0 +1,40 @@
+"""Judge protocols: what a judge is asked about a trajectory, and how its answers become a verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from webgym_cli.rewards.judge.session import JudgeSession
+from webgym_cli.util.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeProtocol:
+    """A protocol, as a plugin registers it: `PROTOCOLS.register("strict", JudgeProtocol(judge_strictly, RULES))`."""
+
+    run: Callable[[JudgeSession], Awaitable[bool | None]]
+    """Asks the questions (`session.vote`, `session.ask`) and returns whether the task was done. None only with a
+    `failure` in `session.fields`."""
+    prompts: Any
+    """All fixed words of the questions, as JSON: with other words a trajectory is judged again."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the prompts."""
+        return hashlib.sha256(json.dumps(self.prompts, sort_keys=True).encode()).hexdigest()
+
+
+PROTOCOLS: Registry[JudgeProtocol] = Registry(
+    noun="judge protocol",
+    setting="judge.protocol",
+    entry_point_group="webgym.judge_protocols",
+    package="webgym_cli.rewards.judge.protocol",
+    item_type=JudgeProtocol,
+    builtin={"webgym": "webgym_cli.rewards.judge.webgym:WEBGYM"},
+    usage="from webgym_cli.rewards.judge.protocol import JudgeProtocol, and make one of your function",
+)
+"""The protocols that can be named."""

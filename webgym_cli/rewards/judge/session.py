@@ -1,0 +1,60 @@
+"""The judge on one trajectory: what a protocol asks with."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from webgym_cli.agent.chat import ChatError
+from webgym_cli.config.judge import JudgeSettings
+from webgym_cli.records.judgement import Verdict
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext, JudgeReply
+from webgym_cli.rewards.judge.question import JudgeQuestion
+
+
+@dataclass(slots=True)
+class JudgeSession:
+    """One trajectory before the judge."""
+
+    trajectory: Trajectory
+    settings: JudgeSettings
+    client: JudgeClient
+    context: JudgeContext
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Fields of the judgement (`facts`, `claims`, `key_points`, ...) so far. They are stored even after a failure."""
+
+    async def ask(self, question: JudgeQuestion) -> JudgeReply:
+        """Return the judge's reply to one question. Raises `ChatError` and `StoreError`."""
+        return await self.client.ask(question, self.context)
+
+    async def vote(self, question: JudgeQuestion, asked: str) -> Verdict:
+        """Ask as often as there are votes. Raises `ChatError` when those that can be read don't settle it."""
+        votes = self.settings.votes
+        replies = await gather_or_cancel(*(self._vote_once(question) for _ in range(votes)))
+        read = [reply for reply in replies if isinstance(reply, JudgeReply)]
+        yes = sum(reply.yes for reply in read)
+        passed = 2 * yes > votes
+        if not passed and 2 * (len(read) - yes) < votes:  # those that can't be read could still have made a majority
+            errors = [reply for reply in replies if isinstance(reply, ChatError)]
+            raise next((error for error in errors if error.unavailable), errors[0])
+        reason = next(reply.reason for reply in read if reply.yes is passed)
+        return Verdict(question=asked, passed=passed, reason=reason, votes=tuple(reply.yes for reply in read))
+
+    async def _vote_once(self, question: JudgeQuestion) -> JudgeReply | ChatError:
+        try:
+            return await self.ask(question)
+        except ChatError as error:
+            return error
+
+
+async def gather_or_cancel(*asked: Any) -> list[Any]:
+    """Await everything at once; the first that raises ends the others, so that no call outlives its judgement."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

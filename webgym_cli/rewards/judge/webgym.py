@@ -1,0 +1,113 @@
+"""WebGym's judge protocol: blocking, key points, claims, facts, reference answer.
+
+Blocking is asked for every trajectory; without an answer the rest is not asked. Then come the screenshots that matter,
+criterion B (whether all claims of the answer are visible), criterion A fact by fact, and the reference answer; the
+first that fails decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from webgym_cli.agent.chat import ChatError
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.rewards.judge import prompts
+from webgym_cli.rewards.judge.protocol import JudgeProtocol
+from webgym_cli.rewards.judge.session import JudgeSession, gather_or_cancel
+
+CLAIMS_QUESTION = "everything that the answer claims can be seen"
+"""The stored question of criterion B."""
+CARRIED_OUT = "The task was carried out: "
+"""Makes a fact of the instruction, for a task with neither rubric nor reference answer."""
+
+
+async def judge_by_rubric(session: JudgeSession) -> bool | None:
+    """Return the verdict; None where the site blocked the browser. Raises `ChatError` and `StoreError`."""
+    if await _is_blocked(session):
+        return None
+    if session.trajectory.outcome.stop is not Stop.ANSWERED:
+        return False
+    if not session.trajectory.steps:
+        raise ChatError("there is no screenshot to judge by")
+    shown = await _select_key_points(session)
+    session.fields["key_points"] = tuple(shown)
+    return await _check(session, shown)
+
+
+async def _is_blocked(session: JudgeSession) -> bool:
+    indices = select_evenly(select_distinct(session.trajectory.steps), session.settings.max_blocking_images)
+    if not indices:
+        return False
+    verdict = await session.vote(prompts.blocking(session.trajectory, indices), "blocked")
+    session.fields.update(blocked=verdict.passed, blocked_reason=verdict.reason)
+    if verdict.passed:
+        session.fields.update(failure=FailureKind.SITE_BLOCKED, failure_detail=verdict.reason)
+    return verdict.passed
+
+
+async def _select_key_points(session: JudgeSession) -> list[int]:
+    """Return the screenshots that matter, the newest `max_images` of them, the last one always."""
+    *earlier, last = select_distinct(session.trajectory.steps)
+    matter = await gather_or_cancel(*(_is_key_point(session, index) for index in earlier))
+    chosen = [index for index, matters in zip(earlier, matter, strict=True) if matters]
+    return [*chosen, last][-session.settings.max_images :]
+
+
+async def _is_key_point(session: JudgeSession, index: int) -> bool:
+    try:
+        reply = await session.ask(prompts.key_point(session.trajectory, index))
+    except ChatError:
+        return True  # without an answer the screenshot is shown: one too many hides no evidence
+    return reply.yes
+
+
+async def _check(session: JudgeSession, shown: list[int]) -> bool:
+    """Return whether claims, facts and reference answer all pass; the first that fails ends the questions."""
+    trajectory = session.trajectory
+    if session.settings.check_claims:
+        claims = await session.vote(prompts.claims(trajectory, shown), CLAIMS_QUESTION)
+        session.fields["claims"] = claims
+        if not claims.passed:
+            return False
+    facts = list_facts(trajectory)
+    for number, fact in enumerate(facts):
+        verdict = await session.vote(prompts.fact(trajectory, facts, number, shown), fact)
+        session.fields["facts"] = (*session.fields.get("facts", ()), verdict)
+        if not verdict.passed:
+            return False
+    if expected := trajectory.task.reference_answer:
+        verdict = await session.vote(prompts.reference(trajectory, expected), expected)
+        session.fields["reference"] = verdict
+        return verdict.passed
+    return True
+
+
+def list_facts(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return the facts to check: the rubric, or the instruction where neither rubric nor reference answer says more.
+
+    With a reference answer alone there are no facts; the answer is compared with it.
+    """
+    task = trajectory.task
+    if task.rubric or task.reference_answer:
+        return task.rubric
+    return (f"{CARRIED_OUT}{trajectory.instruction}",)
+
+
+def select_distinct(steps: Sequence[Step]) -> list[int]:
+    """Return the indices of the screenshots that differ from the one after them; the last is always among them."""
+    shots = [step.observation.screenshot for step in steps]
+    return [index for index, shot in enumerate(shots) if index + 1 == len(shots) or shot != shots[index + 1]]
+
+
+def select_evenly(indices: Sequence[int], limit: int) -> list[int]:
+    """Return at most `limit` of the indices, evenly spread, first and last always in (the last alone for 1)."""
+    if len(indices) <= limit:
+        return list(indices)
+    if limit == 1:
+        return [indices[-1]]
+    return [indices[round(number * (len(indices) - 1) / (limit - 1))] for number in range(limit)]
+
+
+WEBGYM = JudgeProtocol(judge_by_rubric, prompts.RULES)
+"""The built-in protocol."""
