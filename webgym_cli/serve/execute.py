@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable
 from pathlib import Path
@@ -18,13 +17,12 @@ from webgym_cli.serve.engine import VllmEngine
 from webgym_cli.serve.gpus import measure_held_gib
 from webgym_cli.serve.plan import ServerPlan, base_url, local_address
 from webgym_cli.serve.weights import Digests, check_model
+from webgym_cli.venvs.locate import venv_environ
 
 POLL_SECONDS = 1.0
 """Between two health checks, and between two looks at whether the server lives."""
 LOG = "vllm.log"
 NOT_RUNNING = "the server is not running"
-DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""Variables of our own environment that would mislead the role's interpreter."""
 
 
 class PolicyServer:
@@ -104,12 +102,10 @@ class PolicyServer:
         """
         self._model = check_model(self._model)
         self._port = ports.claim_port(self.plan.host, self.plan.port, self._port)
-        environment = {name: value for name, value in os.environ.items() if name not in DROPPED}
-        environment["PATH"] = os.pathsep.join([str(Path(self.plan.python).parent), os.environ.get("PATH", os.defpath)])
         began = time.monotonic()
         self._job = Job.spawn(
             self.plan.argv(self._model, self._port),
-            env=environment | self.plan.env_for(self._model),
+            env=venv_environ(Path(self.plan.python)) | self.plan.env_for(self._model),
             log=self.log,
             grace=self.plan.stop_grace,
         )

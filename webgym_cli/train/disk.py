@@ -12,13 +12,12 @@ from typing import Any
 
 from webgym_cli.errors import StoreError
 from webgym_cli.store.weights import list_tensors
+from webgym_cli.train.rl.layout import VISION
 
 Tensor = tuple[str, str, tuple[int, ...]]
 """Name, kind and shape."""
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I8": 1, "U8": 1}
 """Of one number, by the kind that a safetensors file names."""
-VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
-"""Parts of the names of what sees."""
 NO_ADAPTER = ("embed", "lm_head")
 """Parts of the names of matrices that `lora_target: all` passes over."""
 GB = 10**9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.jobs import devices
 from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.venvs.locate import venv_environ
 from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
-
-DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""Variables of our own environment that would mislead the role's interpreter."""
 
 
 def count_processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
@@ -90,9 +87,7 @@ def report_offline(plan: TrainPlan) -> TrainPlan:
 
 def child_environment(env: Mapping[str, str], settings: Settings, python: Path) -> dict[str, str]:
     """Return the whole environment of the trainer. The key reaches it by inheritance, never through a file or flag."""
-    merged = with_key({name: value for name, value in os.environ.items() if name not in DROPPED}, settings) | dict(env)
-    merged["PATH"] = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
-    return merged
+    return with_key(venv_environ(python), settings) | dict(env)
 
 
 def _has_wandb(python: Path) -> bool:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.records.events import Event
+from webgym_cli.train.rl.layout import TRAINER_LOG as TRAINER_LOG
 from webgym_cli.util.files import write_atomic
 
-TRAINER_LOG = "trainer_log.jsonl"
 SHORTEST_MEASURE = 1.0
 """Seconds that must have passed before a remaining time is told."""
 

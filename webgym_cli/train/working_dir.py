@@ -14,12 +14,11 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import is_complete_file
+from webgym_cli.train.rl.layout import RL_STATE as RL_STATE
+from webgym_cli.train.rl.layout import TRAINER_STATE as TRAINER_STATE
 from webgym_cli.util.files import read_json
 
 RECORD = "webgym_training.json"
-STATE = "trainer_state.json"
-RL_STATE = "rl_state"
-"""The folder of exact weights and moments that our own trainer leaves in a checkpoint."""
 OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
 KEEPING = ("continued", "finished")
 """Ways to train that take an interrupted training's folder as it is."""
@@ -71,7 +70,7 @@ def find_interrupted(run: RunDir, training: TrainingIdentity) -> Iterator[tuple[
 def trainer_state(checkpoint: Path) -> dict[str, Any] | None:
     """Return `trainer_state.json`, or None where it is missing or torn."""
     try:
-        value = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+        value = json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) and isinstance(value.get("global_step"), int) else None

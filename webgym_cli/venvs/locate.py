@@ -82,6 +82,19 @@ def role_python(settings: Settings, role: str) -> Path:
     return environment.python
 
 
+def own_environ() -> dict[str, str]:
+    """Return this process's environment for an interpreter of another virtual environment."""
+    # these are about our own interpreter, and would have the other one import from our packages
+    ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
+def venv_environ(python: Path) -> dict[str, str]:
+    """Return the environment of a process of an interpreter, whose commands come first in its `PATH`."""
+    path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
+    return own_environ() | {"PATH": path}
+
+
 def configured(settings: Settings, role: str) -> str:
     """Return what the settings name for a role; empty when webgym's own environment is used."""
     return str(getattr(settings.venvs, role))

@@ -4,7 +4,6 @@ all of them; `serve_*.py` compare with vLLM, in the serve role's. `role_peers.py
 
 import ast
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import webgym_cli
 from benchmarks.peers import VERL
 from tests.stack_fixtures import needs
 from webgym_cli.errors import JobError
-from webgym_cli.train.process_env import DROPPED
+from webgym_cli.venvs.locate import own_environ
 
 pytestmark = pytest.mark.stack
 
@@ -41,7 +40,7 @@ def packages() -> Path | None:
 
 
 def variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in DROPPED} | {"HF_HUB_OFFLINE": "1"}
+    return own_environ() | {"HF_HUB_OFFLINE": "1"}
 
 
 class Interpreter:

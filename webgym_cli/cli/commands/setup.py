@@ -104,15 +104,13 @@ def run_logged(command: Sequence[str], log: Path, report: Callable[[str], None])
 
 async def _run(command: Sequence[str], log: Path, report: Callable[[str], None]) -> int:
     import asyncio
-    import os
 
     from webgym_cli.jobs.process import Job, last_lines
+    from webgym_cli.venvs.locate import own_environ
 
-    misleading = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    env = {name: value for name, value in os.environ.items() if name not in misleading}
     loop = asyncio.get_running_loop()
     started = told = loop.time()
-    job = Job.spawn(command, env=env, log=log)
+    job = Job.spawn(command, env=own_environ(), log=log)
     try:
         while (code := job.poll()) is None and loop.time() - started < LIMIT_SECONDS:
             await asyncio.sleep(0.1)

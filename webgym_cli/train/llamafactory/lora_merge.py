@@ -104,7 +104,7 @@ async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
 
 def _complete(adapter: Path, merged: Path) -> None:
     """Give the merged folder what a checkpoint has beside weights, and the adapter for those who want it."""
-    shutil.copyfile(adapter / working_dir.STATE, merged / working_dir.STATE)
+    shutil.copyfile(adapter / working_dir.TRAINER_STATE, merged / working_dir.TRAINER_STATE)
     (merged / ADAPTER).mkdir(exist_ok=True)
     for name in ADAPTER_FILES:
         shutil.copyfile(adapter / name, merged / ADAPTER / name)

@@ -19,11 +19,10 @@ import webgym_cli.train.rl.critics as critics
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.distributed import DistributedContext
 from webgym_cli.train.rl.engine import TrainEngine
+from webgym_cli.train.rl.layout import RL_STATE, TRAINER_STATE
 from webgym_cli.train.rl.model import merge_adapter
 
 STATE = "state.json"
-RL_STATE = "rl_state"
-TRAINER_STATE = "trainer_state.json"
 SIDE_FILES = ("*.json", "*.jinja", "*.txt", "*.model")
 NOT_COPIED = ("model.safetensors.index.json", "pytorch_model.bin.index.json", TRAINER_STATE)
 

@@ -19,12 +19,10 @@ from torch import nn
 import webgym_cli.train.rl.attention as attention
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.inputs import Inputs
+from webgym_cli.train.rl.layout import VISION
 from webgym_cli.train.rl.logprobs import token_log_probs
 from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.sampling import Truncation
-
-VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
-"""Parts of the names of what sees."""
 
 
 class PolicyModel(nn.Module):  # type: ignore[misc]

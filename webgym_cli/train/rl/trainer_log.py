@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-FILE = "trainer_log.jsonl"
+from webgym_cli.train.rl.layout import TRAINER_LOG
 
 
 @dataclass(slots=True)
@@ -25,12 +25,12 @@ class TrainerLog:
 
     def __post_init__(self) -> None:
         """Drop what was logged after the step that the training goes on from: it will be logged again."""
-        path = self.folder / FILE
+        path = self.folder / TRAINER_LOG
         if not path.is_file():
             return
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         kept = [line for line in lines if 0 < _step(line) <= self.done]
-        work = path.with_name(f"{FILE}.new")
+        work = path.with_name(f"{TRAINER_LOG}.new")
         work.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         work.rename(path)
 
@@ -41,7 +41,7 @@ class TrainerLog:
     def means(self) -> dict[str, float]:
         """Return the mean of each metric over the steps that tell it, those before an interruption included."""
         told: dict[str, list[float]] = {}
-        path = self.folder / FILE
+        path = self.folder / TRAINER_LOG
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             for name, value in json.loads(line).items():
                 if "/" in name:
@@ -63,7 +63,7 @@ class TrainerLog:
             "remaining_time": str(timedelta(seconds=int(left))),
         }
         known = {name: value for name, value in sorted(metrics.items()) if math.isfinite(value)}
-        with (self.folder / FILE).open("a", encoding="utf-8") as file:
+        with (self.folder / TRAINER_LOG).open("a", encoding="utf-8") as file:
             file.write(json.dumps(facts | known) + "\n")
 
 
