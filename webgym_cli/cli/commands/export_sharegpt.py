@@ -116,7 +116,7 @@ def export_sharegpt(
         return
     with output.progress() as board:
         stats = export.execute(output.text, board)
-    _tell(output, stats)
+    _show_summary(output, stats)
     if strict and stats.damaged:
         _fail(directory.root, stats)
 
@@ -136,7 +136,7 @@ def _plan(export: Export, output: Output) -> None:
     Output.for_events(False).show({**plan, **chosen, **options})
 
 
-def _tell(output: Output, stats: ExportStats) -> None:
+def _show_summary(output: Output, stats: ExportStats) -> None:
     output.note(f"{stats.records} records")
     if stats.dropped:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(stats.dropped.items()))

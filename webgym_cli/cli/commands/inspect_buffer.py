@@ -101,7 +101,7 @@ def inspect_buffer(
         elif quiet:
             _say_ids(directory, index, _narrowed(query, index, where), output)
         else:
-            _tell(directory, settings, index, _narrowed(query, index, where), top, output)
+            _show_summary(directory, settings, index, _narrowed(query, index, where), top, output)
 
 
 def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
@@ -143,7 +143,7 @@ def _say_ids(run: RunDir, index: Index, query: TrajectoryQuery, output: Output) 
             output.text(name)
 
 
-def _tell(
+def _show_summary(
     run: RunDir, settings: Settings, index: Index, query: TrajectoryQuery, top: int | None, output: Output
 ) -> None:
     from webgym_cli.cli.commands.inspect_tables import show_overview

@@ -69,12 +69,12 @@ def report(
         shown = list(choose_cards(index, ScreenshotStore(directory.screenshots), episodes))
     content = render_report(facts, shown)
     write_atomic(path, content)
-    _tell(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
+    _show_summary(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
     if open_:
         open_in_browser(path, output)
 
 
-def _tell(output: Output, path: Path, facts: dict[str, Any], shown: int) -> None:
+def _show_summary(output: Output, path: Path, facts: dict[str, Any], shown: int) -> None:
     """Say where the page is and how large."""
     if output.as_json:
         output.data(facts)
