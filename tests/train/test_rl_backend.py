@@ -13,7 +13,7 @@ from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.train import working_dir
-from webgym_cli.train.nodes.topology import Place
+from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.rl_backend import START, total_steps
 from webgym_cli.util.files import read_json, write_json
@@ -118,7 +118,7 @@ def test_on_several_nodes_torchrun_takes_the_rest_from_variables(planned, run, r
     batch(run)
     plan = planned(environ={"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "a"}, train={"nproc_per_node": 3})
     assert plan.argv[:4] == (str(role / "bin/python"), "-m", "torch.distributed.run", str(START))
-    assert (plan.training.world_size, plan.place) == (6, Place(2, 0, "a"))
+    assert (plan.training.world_size, plan.place) == (6, NodeTopology(2, 0, "a"))
 
 
 def test_a_missing_file_or_role_is_refused(planned, run, role):

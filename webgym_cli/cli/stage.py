@@ -17,10 +17,10 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now, refuse_changes
 from webgym_cli.store.state import begin, finish
-from webgym_cli.train.nodes.coordinator import heading
+from webgym_cli.train.nodes.shared_peers import coordinate
 from webgym_cli.train.registry import check_algorithm
 
-_FOLLOWED = ("train", "loop", "curriculum")
+_MULTI_NODE = ("train", "loop", "curriculum")
 """The commands that several nodes run together."""
 
 
@@ -45,9 +45,9 @@ def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tupl
     return directory, settings
 
 
-def _heard_by_nodes(command: str, run: RunDir, settings: Settings) -> AbstractContextManager[None]:
-    """Return what lets the other nodes of a training follow a command."""
-    return heading(run, settings, f"{command} {run.root}") if command in _FOLLOWED else nullcontext()
+def _coordinate_nodes(command: str, run: RunDir, settings: Settings) -> AbstractContextManager[None]:
+    """Return the context in which the other nodes can join a command."""
+    return coordinate(run, settings, f"{command} {run.root}") if command in _MULTI_NODE else nullcontext()
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def stage(
         logs = new_attempt(run)
         begin(run, command, options or {})
         with (
-            _heard_by_nodes(command, run, settings),
+            _coordinate_nodes(command, run, settings),
             output.progress() as board,
             (logs / "webgym.log").open("ab", buffering=0) as log,
         ):

@@ -17,15 +17,15 @@ def join_as_worker(run: RunDir, settings: Settings, output: Output) -> bool:
     Returns False where this node leads or is alone. Raises `typer.Exit` with node 0's exit code unless that is 0.
     """
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.train.nodes.topology import place_of
-    from webgym_cli.train.nodes.worker import follow
+    from webgym_cli.train.nodes.topology import from_env
+    from webgym_cli.train.nodes.worker import run_worker_node
 
-    place = place_of(os.environ)
-    if place is None or place.leads:
+    topology = from_env(os.environ)
+    if topology is None or topology.is_coordinator:
         return False
     with output.progress() as board:
-        ending = run_async(follow(run, settings, place, board))
-    output.note(f"node 0 has ended: {ending.message}" if ending.message else "node 0 has ended: done")
-    if ending.code:
-        raise typer.Exit(ending.code)
+        result = run_async(run_worker_node(run, settings, topology, board))
+    output.note(f"node 0 has ended: {result.message}" if result.message else "node 0 has ended: done")
+    if result.code:
+        raise typer.Exit(result.code)
     return True

@@ -18,8 +18,8 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import cpu_adam, disk, publish, working_dir
 from webgym_cli.train.failure import is_peer_loss, trainer_error
-from webgym_cli.train.nodes.coordinator import SharedCrew
-from webgym_cli.train.nodes.peers import Crew
+from webgym_cli.train.nodes.peers import Peers
+from webgym_cli.train.nodes.shared_peers import SharedPeers
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.progress import TRAINER_LOG, TrainerLogTail, trim_log
 from webgym_cli.train.registry import find_backend
@@ -105,31 +105,31 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
 
 async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> None:
     """Run the trainer to its end, on all nodes. Raises `JobError`."""
-    crew = _crew(plan, run, settings, log_dir, sink)
+    peers = _open_peers(plan, run, settings, log_dir, sink)
     try:
-        env = child_environment(plan.env | await crew.gather(), settings, plan.python) | {"WANDB_DIR": str(log_dir)}
+        env = child_environment(plan.env | await peers.start(), settings, plan.python) | {"WANDB_DIR": str(log_dir)}
         log = log_dir / LOG
-        code = await _run_trainer(plan, env, crew, settings.train.stop_grace, log, sink)
+        code = await _run_trainer(plan, env, peers, settings.train.stop_grace, log, sink)
         if code != 0:
-            raise await crew.blame(trainer_error(code, log), echo=is_peer_loss(code, log))
-        await crew.finish()
+            raise await peers.blame(trainer_error(code, log), secondary=is_peer_loss(code, log))
+        await peers.finish()
     finally:
-        await crew.dismiss()
+        await peers.stop()
 
 
-def _crew(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> Crew:
+def _open_peers(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> Peers:
     """Return the other nodes of a training."""
     if plan.place is None:
-        return Crew()
+        return Peers()
     if settings.train.executor == "ray":
-        from webgym_cli.train.nodes.ray_launch import RayCrew
+        from webgym_cli.train.nodes.ray_peers import RayPeers
 
-        return RayCrew(plan, run, settings, plan.place, log_dir, sink)
-    return SharedCrew(plan, run, settings, plan.place, log_dir, sink)
+        return RayPeers(plan, run, settings, plan.place, log_dir, sink)
+    return SharedPeers(plan, run, settings, plan.place, log_dir, sink)
 
 
 async def _run_trainer(
-    plan: TrainPlan, env: dict[str, str], crew: Crew, grace: float, log: Path, sink: EventSink
+    plan: TrainPlan, env: dict[str, str], peers: Peers, grace: float, log: Path, sink: EventSink
 ) -> int:
     """Run this node's trainer and return its exit status. Raises `JobError` when it had to be stopped."""
     follower = TrainerLogTail(plan.folder / TRAINER_LOG)
@@ -138,7 +138,7 @@ async def _run_trainer(
     job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=grace)
     deadline, look, trouble = time.monotonic() + plan.time_limit, 0.0, None
     try:
-        while (code := job.poll()) is None and time.monotonic() < deadline and not (trouble := crew.trouble()):
+        while (code := job.poll()) is None and time.monotonic() < deadline and not (trouble := peers.trouble()):
             for event in follower.new_events():
                 sink(event)
             if time.monotonic() >= look:
@@ -147,7 +147,7 @@ async def _run_trainer(
             await asyncio.sleep(POLL_SECONDS)
     finally:
         if job.poll() is None:
-            await crew.dismiss()  # the others stop meanwhile
+            await peers.stop()  # the others stop meanwhile
         await job.stop()
     for event in follower.new_events():
         sink(event)

@@ -23,7 +23,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
 from webgym_cli.train.llamafactory import dataset
-from webgym_cli.train.nodes.topology import place_in
+from webgym_cli.train.nodes.topology import from_settings
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
@@ -97,7 +97,7 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str,
     """Return the plan of a training with a new optimizer."""
     python, device = role_python(settings, "train"), resolve_device(settings.venvs.device)
     local = process_env.count_processes(settings, device, environ)
-    place = place_in(settings.train, environ)
+    place = from_settings(settings.train, environ)
     nodes = place.count if place else 1
     world = local * nodes
     folder = working_dir.partial_folder(run, batch.model_name)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
-from webgym_cli.train.nodes.topology import Place
+from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.venvs.locate import Device
 
@@ -61,7 +61,7 @@ class TrainPlan:
     """Settings of the objective that the checkpoint's record keeps."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """What is different in the configuration that is run."""
-    place: Place | None = None
+    place: NodeTopology | None = None
     """Where this node stands among several; None for a training on one."""
     source: Path | None = None
     """The checkpoint whose optimizer states are taken: the parent's or an interrupted training's."""

@@ -8,16 +8,16 @@ import yaml
 
 from tests.train.nodes.node_runs import ready
 from webgym_cli.errors import JobError, UsageError
-from webgym_cli.train.nodes.transfer import Cargo, Depot, Parcel, cargo_of
+from webgym_cli.train.nodes.transfer import FileEntry, NodeCache, TransferManifest, build_manifest
 from webgym_cli.train.plan import plan_training
 
 
-def parcel(path, content: bytes) -> Parcel:
-    return Parcel(path=str(path), size=len(content), digest=hashlib.sha256(content).hexdigest())
+def parcel(path, content: bytes) -> FileEntry:
+    return FileEntry(path=str(path), size=len(content), digest=hashlib.sha256(content).hexdigest())
 
 
-def cargo(*parcels, **facts) -> Cargo:
-    return Cargo(**{"parcels": parcels, "launch": {}, "folder": "/r/m.partial", "datasets": ()} | facts)
+def cargo(*parcels, **facts) -> TransferManifest:
+    return TransferManifest(**{"parcels": parcels, "launch": {}, "folder": "/r/m.partial", "datasets": ()} | facts)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def plan(run, role, tmp_path):
 
 
 def test_all_that_the_launch_names_travels(plan, run, tmp_path):
-    found = cargo_of(plan)
+    found = build_manifest(plan)
     by_path = {parcel.path: parcel for parcel in found.parcels}
     images = {str(tmp_path / "images" / f"{number}-{name}.png") for number in range(4) for name in ("before", "after")}
     model = {str(tmp_path / "base" / name) for name in ("config.json", "model.safetensors")}
@@ -48,17 +48,17 @@ def test_all_that_the_launch_names_travels(plan, run, tmp_path):
 def test_an_image_that_is_gone_is_named(plan, tmp_path):
     (tmp_path / "images/2-after.png").unlink()
     with pytest.raises(UsageError, match=r"2-after.png: can't be sent to the other nodes: No such file"):
-        cargo_of(plan)
+        build_manifest(plan)
 
 
 def test_a_name_on_the_hub_does_not_travel(plan, monkeypatch):
     launch = plan.config | {"model_name_or_path": "Qwen/Qwen3-VL-8B-Instruct"}
     monkeypatch.setattr(type(plan), "launch", property(lambda self: launch))
-    assert not [found.path for found in cargo_of(plan).parcels if "base" in found.path]
+    assert not [found.path for found in build_manifest(plan).parcels if "base" in found.path]
 
 
 def test_pieces_make_a_file_and_a_piece_may_come_twice(tmp_path):
-    depot, sent = Depot(tmp_path), parcel("/a", b"abcdef")
+    depot, sent = NodeCache(tmp_path), parcel("/a", b"abcdef")
     assert depot.missing(cargo(sent, sent)) == [sent]
     depot.put(sent, 0, b"abcd")
     depot.put(sent, 0, b"abc")
@@ -73,7 +73,7 @@ def test_pieces_make_a_file_and_a_piece_may_come_twice(tmp_path):
 
 
 def test_a_file_that_changed_on_its_way_is_refused(tmp_path):
-    depot, sent = Depot(tmp_path), parcel("/a", b"abcdef")
+    depot, sent = NodeCache(tmp_path), parcel("/a", b"abcdef")
     with pytest.raises(JobError, match="/a: it changed while it was sent"):
         depot.put(sent, 0, b"abcdeX")
     assert depot.missing(cargo(sent)) == [sent]
@@ -82,7 +82,7 @@ def test_a_file_that_changed_on_its_way_is_refused(tmp_path):
 def test_what_names_files_names_their_new_places(tmp_path):
     samples = json.dumps([{"images": ["/r/shots/1.png"], "system": "/r/shots/1.png"}]).encode()
     sent = [parcel("/r/data/train.json", samples), parcel("/r/shots/1.png", b"png"), parcel("/w/model.bin", b"w")]
-    depot = Depot(tmp_path)
+    depot = NodeCache(tmp_path)
     for item, content in zip(sent, (samples, b"png", b"w"), strict=True):
         depot.put(item, 0, content)
     launch = {
@@ -108,7 +108,7 @@ def test_what_names_files_names_their_new_places(tmp_path):
 
 
 def test_the_next_training_sends_what_is_new_and_drops_what_is_old(tmp_path):
-    depot, old, kept, new = Depot(tmp_path), parcel("/a", b"1"), parcel("/b", b"2"), parcel("/a", b"3")
+    depot, old, kept, new = NodeCache(tmp_path), parcel("/a", b"1"), parcel("/b", b"2"), parcel("/a", b"3")
     for item, content in ((old, b"1"), (kept, b"2")):
         depot.put(item, 0, content)
     depot.lay_out(cargo(old, kept))

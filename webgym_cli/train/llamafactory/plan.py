@@ -17,7 +17,7 @@ from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
-from webgym_cli.train.nodes.topology import place_in
+from webgym_cli.train.nodes.topology import from_settings
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.venvs.locate import resolve_device, role_python
 
@@ -63,7 +63,7 @@ def _base(
     device = resolve_device(settings.venvs.device)
     stage = dataset.zero_stage(config)
     local = process_env.count_processes(settings, device, environ)
-    place = place_in(settings.train, environ)
+    place = from_settings(settings.train, environ)
     world = local * (place.count if place else 1)
     folder = working_dir.partial_folder(run, prepared.model_name)
     env, overrides, remark = process_env.plan_reporting(settings, config, dataset.read_wandb_env(run), environ, python)

@@ -1,119 +1,215 @@
-"""The other nodes of a training as node 0 sees them: who is lost, who failed, and whose fault it was."""
+"""The other nodes of a training as node 0 sees them: starts their trainers, and finds the node that failed first."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import ClassVar, Protocol
 
-from webgym_cli.errors import JobError
-from webgym_cli.train.nodes.status_files import NodeWord
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import JobError, WebGymError
+from webgym_cli.jobs.process import KILL_MARGIN
+from webgym_cli.jobs.ray_cluster import ActorLostError
+from webgym_cli.records.events import EventSink
+from webgym_cli.store.run import RunDir
+from webgym_cli.train.nodes.topology import NodeTopology, free_port
+from webgym_cli.train.nodes.trainer_node import NodeLaunch, NodeStatus
+from webgym_cli.train.training_plan import TrainPlan
 
 POLL_SECONDS = 0.2
-AGAIN = "webgym resume {run}, on every node: the training goes on from its last checkpoint"
+START_SECONDS = 600.0
+"""Deadline of a call that starts a trainer: files may be laid out first. A dead node is noticed at once."""
+SETTLE_SECONDS = 10.0
+"""Time for the node that failed first to report: torchrun ends its workers before it exits itself."""
 
 
-class Listening(Protocol):
-    """What is heard of one node."""
-
-    changes: int
-    """How often something new was heard."""
-
-    def hear(self) -> NodeWord | None:
-        """Return what it said last; None before its first word."""
-        ...
+class Connection(Protocol):
+    """Calls methods of a node's `TrainerNode`."""
 
     @property
-    def silent(self) -> float:
-        """Seconds since it said something new."""
+    def name(self) -> str:
+        """The node in messages."""
         ...
+
+    async def call(self, method: str, *arguments: object, seconds: float) -> object:
+        """Call a method. Raises `ActorLostError` when the node is lost, and what the method raises."""
+        ...
+
+
+@dataclass(slots=True)
+class Peer:
+    """A node that takes part in the training."""
+
+    rank: int
+    connection: Connection
+    status: NodeStatus = NodeStatus()  # noqa: RUF009 - frozen
+    lost: str = ""
+    """Why it counts as lost."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Fault:
-    """What is wrong with another node's part."""
+class PeerFault:
+    """What is wrong with a peer."""
 
     weight: int
-    """2: the node is lost; 1: its trainer failed; 0: its trainer only felt that another one was gone."""
+    """2: the node is lost; 1: its trainer failed; 0: its trainer only noticed that another one was gone."""
     rank: int
     text: str
 
 
-class Crew:
-    """The other nodes of one training; as it stands, there are none."""
+class Peers:
+    """No other nodes: the base of those below, and the case of one node."""
 
-    def __init__(self, timeout: float = 0.0, hint: str = "") -> None:
-        self.timeout = timeout
-        """Seconds of silence after which a node counts as dead."""
-        self.hint = hint
-        """What to type when a node is at fault."""
-        self.training = ""
-        """Names this training."""
-        self.ears: Mapping[int, Listening] = {}
-        """By rank."""
-
-    async def gather(self) -> dict[str, str]:
-        """Have every node take part; return the variables by which node 0's own trainer finds them.
-
-        Raises `JobError` that names the node which does not within `train.node_timeout` seconds.
-        """
+    async def start(self) -> dict[str, str]:
+        """Start the trainers of all nodes; return the variables of node 0's own. Raises `JobError` with the name."""
         return {}
 
-    async def dismiss(self) -> None:
-        """End the training: nodes that still work on it stop. Safe to repeat."""
+    async def stop(self) -> None:
+        """End the trainers of all nodes. Safe to repeat."""
 
     def trouble(self) -> JobError | None:
         """Return why the training can't go on, where another node is the reason."""
-        faults = [fault for rank in self.ears if (fault := self.fault(rank))]
-        return self.error(max(faults)) if faults else None
+        return None
 
-    async def blame(self, own: JobError, *, echo: bool) -> JobError:
-        """Return why the training failed when node 0's trainer has; `echo`: it only felt that another one was gone.
-
-        Waits for a sign of life of every node, so that one that is dead is not taken for well.
-        """
-        heard = {rank: ear.changes for rank, ear in self.ears.items()}
-        while any(not self.fault(rank) and self.ears[rank].changes < heard[rank] + 2 for rank in heard):  # noqa: ASYNC110
-            await asyncio.sleep(POLL_SECONDS)
-        worst = max((fault for rank in self.ears if (fault := self.fault(rank))), default=None)
-        return self.error(worst) if worst and worst.weight > (0 if echo else 1) else own
+    async def blame(self, own: JobError, *, secondary: bool) -> JobError:
+        """Return the first cause after node 0's trainer failed; `secondary`: its error reports a lost connection."""
+        return own
 
     async def finish(self) -> None:
-        """Wait until the other nodes have done their parts. Raises `JobError` where one has not."""
-        while not all((word := self.word(rank)) and word.code == 0 for rank in self.ears):
+        """Wait until the trainers of all nodes have ended. Raises `JobError` where one failed."""
+
+
+class ConnectedPeers(Peers):
+    """The other nodes of a training, however they are connected."""
+
+    again: ClassVar[str]
+    """What to type when a node failed, with `{run}`."""
+
+    def __init__(
+        self, plan: TrainPlan, run: RunDir, settings: Settings, topology: NodeTopology, logs: Path, sink: EventSink
+    ) -> None:
+        self.plan, self.run, self.settings, self.topology = plan, run, settings, topology
+        self.hint = self.again.format(run=run.root)
+        self.timeout = settings.train.node_timeout
+        self.peers: list[Peer] = []
+        self._logs = logs
+        self._sink = sink
+        self._polls: list[asyncio.Task[None]] = []
+
+    async def connect(self) -> tuple[list[Peer], str]:
+        """Return the peers and the address of node 0 for them."""
+        raise NotImplementedError
+
+    async def prepare(self, peer: Peer) -> None:
+        """Give a peer what it lacks before its trainer starts."""
+
+    async def collect(self, peer: Peer) -> None:
+        """Fetch the files that a peer's status names."""
+
+    async def start(self) -> dict[str, str]:
+        """Connect, start the trainers and poll them from then on."""
+        self.peers, address = await self.connect()
+        launch = self._launch(address)
+        await asyncio.gather(*(self._start(peer, launch) for peer in self.peers))
+        self._polls = [asyncio.create_task(self._poll(peer)) for peer in self.peers]
+        self.say(f"node 0 trains with {', '.join(peer.connection.name for peer in self.peers)}")
+        return launch.rendezvous(0)
+
+    async def stop(self) -> None:
+        """End the polling and the trainers."""
+        polls, self._polls = self._polls, []
+        for poll in polls:
+            poll.cancel()
+        await asyncio.gather(*(self._stop(peer) for peer in self.peers))
+
+    def trouble(self) -> JobError | None:
+        """Return the gravest fault of a peer."""
+        worst = self._worst()
+        return self._error(worst) if worst else None
+
+    async def blame(self, own: JobError, *, secondary: bool) -> JobError:
+        """Ask every peer once more, so that a dead one is not taken for well, and return the first cause."""
+        await asyncio.gather(*(self._refresh(peer) for peer in self.peers))
+        deadline = time.monotonic() + min(SETTLE_SECONDS, self.timeout)
+        while secondary and not ((worst := self._worst()) and worst.weight) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)
+        worst = self._worst()
+        return self._error(worst) if worst and worst.weight > (0 if secondary else 1) else own
+
+    async def finish(self) -> None:
+        """Wait until the trainers of all peers have ended and their files are here."""
+        while not all(peer.status.code == 0 for peer in self.peers):
             if trouble := self.trouble():
                 raise trouble
             await asyncio.sleep(POLL_SECONDS)
+        try:
+            for peer in self.peers:
+                await self._update(peer)
+        except (ActorLostError, OSError) as error:
+            raise JobError(f"{peer.connection.name} was lost with its last files: {error}", hint=self.hint) from error
 
-    def word(self, rank: int) -> NodeWord | None:
-        """Return what a node says of its part in this training; None while it has none."""
-        word = self.ears[rank].hear()
-        return word if word and word.training == self.training else None
+    def say(self, message: str) -> None:
+        """Show a message about the nodes."""
+        self._sink({"event": "node", "rank": 0, "message": message})
 
-    def fault(self, rank: int) -> Fault | None:
-        """Return what is wrong with a node that had joined."""
-        word = self.word(rank)
-        if word is not None and word.code is not None:
-            return Fault(0 if word.echo else 1, rank, f": {word.message}") if word.code else None
-        if word is not None and word.gone:
-            return Fault(2, rank, f" left the training: {word.gone}")
-        if self.ears[rank].silent > self.timeout:
-            return Fault(2, rank, f" {self.silence}")
-        if word is None and self.ears[rank].changes:
-            return Fault(2, rank, " was started again in the middle of the training")
-        return None
+    def _launch(self, address: str) -> NodeLaunch:
+        plan = self.plan
+        return NodeLaunch(
+            folder=str(plan.folder),
+            algorithm=plan.algorithm,
+            launch_file=plan.launch_file,
+            env=plan.env,
+            processes=plan.training.world_size // self.topology.count,
+            nodes=self.topology.count,
+            address=address,
+            port=self.topology.port or free_port(),
+            logs=str(self._logs),
+        )
 
-    @property
-    def silence(self) -> str:
-        """How people are told that a node is dead."""
-        return f"is not heard from for {self.timeout:g} s (train.node_timeout)"
+    async def _start(self, peer: Peer, launch: NodeLaunch) -> None:
+        try:
+            await self.prepare(peer)
+            await peer.connection.call("start", launch.model_dump_json(), seconds=START_SECONDS)
+        except (ActorLostError, JobError) as error:
+            raise JobError(f"{peer.connection.name} did not begin: {error}", hint=self.hint) from error
+        except WebGymError as error:
+            raise type(error)(f"{peer.connection.name}: {error}", hint=error.hint) from error
 
-    def name(self, rank: int) -> str:
-        """How people are told of a node."""
-        word = self.ears[rank].hear()
-        return word.name if word else f"node {rank}"
+    async def _poll(self, peer: Peer) -> None:
+        while not peer.lost and peer.status.code is None:
+            await self._refresh(peer)
+            await asyncio.sleep(POLL_SECONDS)
 
-    def error(self, fault: Fault) -> JobError:
-        """Return a node's fault as the error of the training."""
-        return JobError(f"{self.name(fault.rank)}{fault.text}", hint=self.hint)
+    async def _refresh(self, peer: Peer) -> None:
+        try:
+            await self._update(peer)
+        except (ActorLostError, WebGymError, OSError) as error:
+            peer.lost = peer.lost or str(error)
+
+    async def _update(self, peer: Peer) -> None:
+        answer = await peer.connection.call("status", seconds=self.timeout)
+        peer.status = NodeStatus.model_validate_json(str(answer))
+        await self.collect(peer)
+
+    async def _stop(self, peer: Peer) -> None:
+        seconds = self.settings.train.stop_grace + KILL_MARGIN
+        if not peer.lost:
+            try:
+                await peer.connection.call("stop", seconds=seconds)
+            except (ActorLostError, WebGymError) as error:  # a lost node's guard ends its trainer
+                peer.lost = str(error)
+
+    def _worst(self) -> PeerFault | None:
+        return max((fault for peer in self.peers if (fault := _fault(peer))), default=None)
+
+    def _error(self, fault: PeerFault) -> JobError:
+        name = next(peer.connection.name for peer in self.peers if peer.rank == fault.rank)
+        return JobError(f"{name}{fault.text}", hint=self.hint)
+
+
+def _fault(peer: Peer) -> PeerFault | None:
+    if peer.status.code:
+        return PeerFault(0 if peer.status.secondary else 1, peer.rank, f": {peer.status.message}")
+    return PeerFault(2, peer.rank, f" left the training: {peer.lost}") if peer.lost else None

@@ -1,4 +1,4 @@
-"""Where a process stands among the nodes of one training, as torchrun's variables in the environment say."""
+"""The nodes of a training and this one's rank, from torchrun's variables in the environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASK = "export NNODES, NODE_RANK (0 on the first node) and MASTER_ADDR on every n
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeTopology:
     """One node among several, each of which runs the same command."""
 
     count: int
@@ -29,7 +29,7 @@ class Place:
     """Whether Ray places the other nodes; else each of them runs the same command."""
 
     @property
-    def leads(self) -> bool:
+    def is_coordinator(self) -> bool:
         """Whether this is node 0."""
         return self.rank == 0
 
@@ -64,7 +64,7 @@ class Place:
         return self.address or socket.gethostname()
 
 
-def place_of(environ: Mapping[str, str]) -> Place | None:
+def from_env(environ: Mapping[str, str]) -> NodeTopology | None:
     """Return this process's place by `NNODES`, `NODE_RANK`, `MASTER_ADDR` and `MASTER_PORT`; None for a node alone.
 
     Raises `UsageError` where they are incomplete or contradict each other.
@@ -80,12 +80,12 @@ def place_of(environ: Mapping[str, str]) -> Place | None:
     port = _number(environ, "MASTER_PORT", 1, "0")
     if port > 65535:
         raise UsageError(f"MASTER_PORT: {port} is no port", hint="leave it out: node 0 then takes a free one")
-    return Place(count, rank, environ.get("MASTER_ADDR", "").strip(), port)
+    return NodeTopology(count, rank, environ.get("MASTER_ADDR", "").strip(), port)
 
 
-def place_in(settings: TrainSettings, environ: Mapping[str, str]) -> Place | None:
+def from_settings(settings: TrainSettings, environ: Mapping[str, str]) -> NodeTopology | None:
     """Return the place of a training's process: by the environment, or at the head of the nodes that Ray offers."""
-    place = place_of(environ)
+    place = from_env(environ)
     if settings.executor != "ray":
         return place
     if place is not None:
@@ -94,7 +94,11 @@ def place_in(settings: TrainSettings, environ: Mapping[str, str]) -> Place | Non
             hint="unset NNODES, or -s train.executor=local",
         )
     port = _number(environ, "MASTER_PORT", 1, "0")
-    return Place(settings.nodes, 0, environ.get("MASTER_ADDR", "").strip(), port, True) if settings.nodes > 1 else None
+    return (
+        NodeTopology(settings.nodes, 0, environ.get("MASTER_ADDR", "").strip(), port, True)
+        if settings.nodes > 1
+        else None
+    )
 
 
 def _number(environ: Mapping[str, str], name: str, least: int, missing: str = "") -> int:
@@ -105,3 +109,10 @@ def _number(environ: Mapping[str, str], name: str, least: int, missing: str = ""
     if not (text.isascii() and text.isdigit()) or int(text) < least:
         raise UsageError(f"{name}: {text!r} is no whole number from {least}", hint=ASK)
     return int(text)
+
+
+def free_port() -> int:
+    """Return a port that is free on this machine now."""
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])

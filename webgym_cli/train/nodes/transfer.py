@@ -28,7 +28,7 @@ PIECE = 8 * 2**20
 _IMAGES = "images"
 
 
-class Parcel(Record):
+class FileEntry(Record):
     """A file as it travels."""
 
     path: str
@@ -38,10 +38,10 @@ class Parcel(Record):
     """SHA-256 of its bytes, in hex."""
 
 
-class Cargo(Record):
+class TransferManifest(Record):
     """All that a training needs."""
 
-    parcels: tuple[Parcel, ...]
+    entries: tuple[FileEntry, ...]
     launch: dict[str, Any]
     """The configuration that is run, with the paths of node 0."""
     folder: str
@@ -52,10 +52,10 @@ class Cargo(Record):
     @property
     def size(self) -> int:
         """Bytes in all."""
-        return sum({parcel.digest: parcel.size for parcel in self.parcels}.values())
+        return sum({entry.digest: entry.size for entry in self.entries}.values())
 
 
-def cargo_of(plan: TrainPlan) -> Cargo:
+def build_manifest(plan: TrainPlan) -> TransferManifest:
     """Return what a node needs to take part in a training. Reads every file once. Raises `UsageError`."""
     launch, datasets = plan.launch, _datasets(plan.launch)
     files = {*_folder(launch.get("model_name_or_path")), *_folder(launch.get("resume_from_checkpoint"))}
@@ -64,8 +64,8 @@ def cargo_of(plan: TrainPlan) -> Cargo:
         files.add(Path(launch["deepspeed"]))
     for dataset in datasets:
         files |= {Path(image) for sample in read_json(dataset) for image in sample.get(_IMAGES) or ()}
-    return Cargo(
-        parcels=tuple(map(_parcel, sorted(files))),
+    return TransferManifest(
+        entries=tuple(map(_entry, sorted(files))),
         launch=launch,
         folder=str(plan.folder),
         datasets=tuple(map(str, datasets)),
@@ -85,13 +85,13 @@ def _folder(name: object) -> Iterator[Path]:
         yield from (path for path in folder.rglob("*") if path.is_file())
 
 
-def _parcel(path: Path) -> Parcel:
+def _entry(path: Path) -> FileEntry:
     try:
         found = path.stat()
         digest = _digest(str(path), found.st_size, found.st_mtime_ns)
     except OSError as error:
         raise UsageError(f"{path}: can't be sent to the other nodes: {error.strerror}") from error
-    return Parcel(path=str(path.absolute()), size=found.st_size, digest=digest)
+    return FileEntry(path=str(path.absolute()), size=found.st_size, digest=digest)
 
 
 @lru_cache(maxsize=2**17)
@@ -108,7 +108,7 @@ def read_piece(path: Path, offset: int) -> bytes:
         return file.read(PIECE)
 
 
-class Depot:
+class NodeCache:
     """A node's own store of what travelled."""
 
     def __init__(self, root: Path) -> None:
@@ -117,44 +117,44 @@ class Depot:
         """Below it, each path of node 0 has its counterpart."""
         self._kept.mkdir(parents=True, exist_ok=True)
 
-    def missing(self, cargo: Cargo) -> list[Parcel]:
+    def missing(self, manifest: TransferManifest) -> list[FileEntry]:
         """Return what is not here yet, each digest once."""
-        wanted = {parcel.digest: parcel for parcel in cargo.parcels}
-        return [parcel for digest, parcel in wanted.items() if not (self._kept / digest).is_file()]
+        wanted = {entry.digest: entry for entry in manifest.entries}
+        return [entry for digest, entry in wanted.items() if not (self._kept / digest).is_file()]
 
-    def put(self, parcel: Parcel, offset: int, piece: bytes) -> None:
+    def put(self, entry: FileEntry, offset: int, piece: bytes) -> None:
         """Take a piece, in order; the last one is checked and makes the file. A piece may come twice."""
-        if (self._kept / parcel.digest).is_file():
+        if (self._kept / entry.digest).is_file():
             return
-        unfinished = self._kept / f"{parcel.digest}.part"
+        unfinished = self._kept / f"{entry.digest}.part"
         with unfinished.open("r+b" if offset else "wb") as file:
             file.seek(offset)
             file.write(piece)
             file.truncate()
-        if offset + len(piece) == parcel.size:
+        if offset + len(piece) == entry.size:
             with unfinished.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != parcel.digest:
-                    raise JobError(f"{parcel.path}: it changed while it was sent", hint="run the same command again")
-            unfinished.replace(self._kept / parcel.digest)
+                if hashlib.file_digest(file, "sha256").hexdigest() != entry.digest:
+                    raise JobError(f"{entry.path}: it changed while it was sent", hint="run the same command again")
+            unfinished.replace(self._kept / entry.digest)
 
-    def lay_out(self, cargo: Cargo) -> Path:
+    def lay_out(self, manifest: TransferManifest) -> Path:
         """Build a training's folders and return where it works. What it does not need is dropped."""
         shutil.rmtree(self.tree, ignore_errors=True)
-        for parcel in cargo.parcels:
-            place = self.moved(parcel.path)
+        for entry in manifest.entries:
+            place = self.moved(entry.path)
             place.parent.mkdir(parents=True, exist_ok=True)
-            os.link(self._kept / parcel.digest, place)
-        for dataset in cargo.datasets:
+            os.link(self._kept / entry.digest, place)
+        for dataset in manifest.datasets:
             place, samples = self.moved(dataset), read_json(self.moved(dataset))
             for sample in samples:
                 sample[_IMAGES] = [str(self.moved(image)) for image in sample.get(_IMAGES) or ()]
             write_atomic(place, json.dumps(samples, ensure_ascii=False))
-        folder = self.moved(cargo.folder)
+        folder = self.moved(manifest.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        launch = {key: self._moved_value(value) for key, value in cargo.launch.items()}
+        launch = {key: self._moved_value(value) for key, value in manifest.launch.items()}
         launch["output_dir"] = str(folder)
         write_atomic(folder / LAUNCH_FILE, yaml.safe_dump(launch, sort_keys=False, allow_unicode=True))
-        self._drop_others({parcel.digest for parcel in cargo.parcels})
+        self._drop_others({entry.digest for entry in manifest.entries})
         return folder
 
     def moved(self, path: str) -> Path:

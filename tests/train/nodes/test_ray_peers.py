@@ -12,7 +12,7 @@ from webgym_cli.jobs.ray_cluster import ActorLostError, Node
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
-from webgym_cli.train.nodes import ray_launch as ray_crew
+from webgym_cli.train.nodes import peers, ray_peers
 from webgym_cli.train.plan import plan_training
 
 
@@ -28,12 +28,12 @@ class InProcessCluster:
     def nodes(self, cpus, gpus=0.0):
         return self.known
 
-    def hire(self, kind, node, *, cpus, gpus=0.0):
+    def create_actor(self, kind, node, *, cpus, gpus=0.0):
         self.actors[node.id] = actor = kind()
         actor.node = node.id
         return actor
 
-    async def ask(self, method, *arguments, seconds):
+    async def call(self, method, *arguments, seconds=None):
         if method.__self__.node in self.dead:
             raise ActorLostError("The node was lost.")
         if method.__name__ == "put":
@@ -41,9 +41,7 @@ class InProcessCluster:
         return await method(*arguments)
 
     async def kill(self, handle):
-        if handle._lease:
-            handle._lease.cancel()
-        await handle.end()
+        await handle.stop()
 
 
 class Scene:
@@ -74,14 +72,14 @@ class Scene:
 @pytest.fixture
 def scene(run, role, tmp_path, monkeypatch):
     monkeypatch.setenv("WEBGYM_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(ray_crew, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(peers, "POLL_SECONDS", 0.05)
     scene = Scene(run, role, tmp_path)
 
     @asynccontextmanager
     async def open_cluster(settings):
         yield scene.cluster
 
-    monkeypatch.setattr(ray_crew, "open_cluster", open_cluster)
+    monkeypatch.setattr(ray_peers, "open_cluster", open_cluster)
     return scene
 
 
