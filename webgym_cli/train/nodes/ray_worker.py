@@ -32,9 +32,10 @@ class RayTrainerNode(TrainerNode):
             role_python(settings, "train")
         except WebGymError as error:
             fault = f"{error}; {error.hint}" if error.hint else str(error)
-        key = hashlib.sha256(f"{root} {rank}".encode()).hexdigest()[:16]
-        self._cache = NodeCache(role_home() / "nodes" / key)
         visible = bool(marker) and await wait_for_file(Path(marker), MARKER_SECONDS)
+        if not visible:
+            key = hashlib.sha256(f"{root} {rank}".encode()).hexdigest()[:16]
+            self._cache = NodeCache(role_home() / "nodes" / key)
         return {"version": webgym_cli.__version__, "visible": visible, "fault": fault}
 
     async def missing(self, manifest: str) -> list[str]:

@@ -73,6 +73,8 @@ class SocketConnection:
                     line = await self._reader.readline()
             except TimeoutError:
                 self.lost, line = f"it is not heard from for {seconds:g} s (train.node_timeout)", b""
+            except ConnectionError:  # reset: its process ended with a request unread
+                line = b""
             except OSError as error:
                 self.lost, line = f"its connection is lost: {error}", b""
             if not line:
@@ -102,6 +104,7 @@ class Coordinator(threading.Thread):
         self._command = command
         self._token = secrets.token_hex(16)
         self._ready = threading.Event()
+        self._pings: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._result: dict[str, Any] = {"code": 1, "message": "it failed"}
 
@@ -165,7 +168,8 @@ class Coordinator(threading.Thread):
             connection = SocketConnection(name, reader, writer)
             connection.holder = f"process {hello['pid']} on {hello['host']}"
             self.connections[int(hello["rank"])] = connection
-            await self._ping(connection)
+            # Not awaited here: asyncio's streams report a handler that is cancelled at the end as an error.
+            self._pings.add(asyncio.create_task(self._ping(connection)))
 
     def _refusal(self, hello: dict[str, Any]) -> dict[str, str]:
         if hello["nodes"] != self._topology.count:

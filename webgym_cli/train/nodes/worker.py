@@ -98,6 +98,8 @@ async def _next_request(reader: asyncio.StreamReader, patience: float, where: st
             line = await reader.readline()
     except TimeoutError:
         raise JobError(f"{where} is not heard from for {patience:g} s (train.node_timeout)", hint=_AGAIN) from None
+    except ConnectionError:  # reset: its process ended with an answer unread
+        line = b""
     if not line:
         raise JobError(f"{where} was lost: its process has ended", hint=_AGAIN)
     request: dict[str, Any] = json.loads(line)
