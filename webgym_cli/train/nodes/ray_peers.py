@@ -15,6 +15,7 @@ from webgym_cli.jobs.ray_cluster import Node, RayCluster, open_cluster
 from webgym_cli.train.nodes.peers import START_SECONDS, ConnectedPeers, Peer
 from webgym_cli.train.nodes.ray_worker import RayTrainerNode
 from webgym_cli.train.nodes.transfer import FileEntry, build_manifest, read_piece
+from webgym_cli.train.registry import find_backend
 from webgym_cli.util.files import write_atomic
 
 
@@ -86,7 +87,7 @@ class RayPeers(ConnectedPeers):
             )
         if seen["visible"]:
             return
-        if self.plan.algorithm != "sft":
+        if find_backend(self.plan.algorithm).needs_run_folder:
             raise UsageError(
                 f"it does not see {self.run.root}, where train.algorithm={self.plan.algorithm} works",
                 hint="mount the run at the same path on every node, or set train.nodes=1",
