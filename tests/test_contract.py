@@ -18,15 +18,25 @@ from webgym_cli.errors import EXIT_CODES
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "webgym_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
-STAGES = {"rollout", "prepare", "train", "serve", "rewards", "inspect", "imports", "report", "tracking"}
+STAGES = {
+    *("rollout", "rewards", "prepare", "train", "serve", "tracking"),
+    *("inspect", "imports", "report", "evaluate", "compare"),
+}
 LAYERS = [
-    {"config", "records", "errors", "util", "__init__"},
-    {"agent", "environments", "scoring", "store", "jobs", "venvs", "tasks", "testing", "tools"},
-    STAGES,
-    {"curriculum", "loop"},
+    {"records", "errors", "util", "__init__"},
+    {"config"},
+    {"jobs", "store", "venvs"},
+    {"tools", "scoring", "tasks"},
+    {"agent"},
+    {"environments"},
+    {*STAGES, "testing"},
+    {"curriculum"},
+    {"loop"},
     {"cli", "__main__"},
 ]
 """From the ground up: a room imports from its own floor or below, a stage never from another stage."""
+ENVIRONMENT_FOLDERS = {"miniwob", "web", "webarena", "sites", "tools"}
+"""Names of built-in environments; each has a folder of its own in `environments/`."""
 ALONE = [
     "jobs/guard.py",
     "jobs/reaper.py",
@@ -112,14 +122,44 @@ def test_every_room_has_its_floor():
 
 
 def test_imports_go_one_way():
-    offenders = {}
+    offenders = []
     for file in trees():
-        mine, found = room(file), rooms_imported(file)
-        above = {other for other in found if floor(other) > floor(mine)}
-        sideways = {other for other in found if mine in STAGES and other in STAGES | {"testing"} and other != mine}
-        if above | sideways:
-            offenders[file] = sorted(above | sideways)
-    assert not offenders
+        mine, imported = room(file), rooms_imported(file)
+        offenders += [f"{file} imports the higher {other}" for other in imported if floor(other) > floor(mine)]
+        beside = imported & (STAGES | {"testing"}) - {mine} if mine in STAGES | {"testing"} else set()
+        offenders += [f"{file} imports {other} beside it" for other in beside]
+    assert not offenders, "\n".join(sorted(offenders))
+
+
+def test_no_two_rooms_import_each_other():
+    pairs: dict[tuple[str, str], str] = {}
+    for file in trees():
+        pairs |= {(room(file), other): file for other in rooms_imported(file) - {room(file)}}
+    offenders = [
+        f"{one} <-> {other}: {pairs[one, other]}, {pairs[other, one]}"
+        for one, other in pairs
+        if one < other and (other, one) in pairs
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_only_the_demo_commands_import_testing():
+    allowed = {"cli/commands/init_model.py", "cli/commands/fixture.py"}
+    assert not {file for file in trees() if "testing" in rooms_imported(file) - {room(file)}} - allowed
+
+
+def test_no_file_switches_on_an_environment_s_name():
+    """Only an environment's own folder knows its name; the others ask its `EnvironmentSpec`."""
+    offenders = []
+    for file, tree in trees().items():
+        if file.startswith("environments/") and file.count("/") == 2:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare | ast.MatchValue):
+                names = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+                if names & ENVIRONMENT_FOLDERS and "environment" in ast.unparse(node):
+                    offenders.append(f"{file}:{node.lineno}: {ast.unparse(node)}")
+    assert not offenders, "\n".join(offenders)
 
 
 def test_no_import_is_relative():

@@ -10,7 +10,7 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.miniwob.environment import MiniWobPool
-from webgym_cli.environments.registry import make_pool, require_experts, require_prompt
+from webgym_cli.environments.registry import check_tasks, make_pool, require_experts
 from webgym_cli.environments.webarena.environment import WebArenaPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
@@ -32,15 +32,15 @@ WEBRL = "context_config.prompt_version=webrl"
 
 
 def test_pages_as_text_and_pictures_are_not_mixed():
-    require_prompt(load(overrides=[WEBRL]), asked("webarena"))
-    require_prompt(load(overrides=[WEBRL]), asked("tools"))
-    require_prompt(Settings(), [*asked("web"), *asked("miniwob"), *asked("tools")])
+    check_tasks(load(overrides=[WEBRL]), asked("webarena"))
+    check_tasks(load(overrides=[WEBRL]), asked("tools", answer="1"))
+    check_tasks(Settings(), [*asked("web"), *asked("miniwob"), *asked("tools", answer="1")])
     for environment in ("web", "miniwob", "sites"):
         with pytest.raises(SettingsError, match="no prompt version webrl") as caught:
-            require_prompt(load(overrides=[WEBRL]), asked(environment))
+            check_tasks(load(overrides=[WEBRL]), asked(environment))
         assert caught.value.hint == "-s context_config.prompt_version=complete"
-    with pytest.raises(SettingsError, match="prompt version webrl only") as caught:
-        require_prompt(Settings(), asked("webarena"))
+    with pytest.raises(SettingsError, match="no prompt version") as caught:
+        check_tasks(Settings(), asked("webarena"))
     assert caught.value.hint == f"-s {WEBRL}"
 
 
@@ -50,9 +50,9 @@ FUZZY = {"eval_types": ["string_match"], "reference_answers": {"fuzzy_match": ["
 @pytest.mark.parametrize("judge", ["", "scripted"])
 def test_a_fuzzy_match_needs_a_model_as_its_judge(judge):
     with pytest.raises(SettingsError, match=r"task t: .* fuzzy_match") as caught:
-        require_prompt(load(overrides=[WEBRL, f"judge.base_url={judge}"]), asked("webarena", eval=FUZZY))
+        check_tasks(load(overrides=[WEBRL, f"judge.base_url={judge}"]), asked("webarena", eval=FUZZY))
     assert "judge.base_url=" in caught.value.hint
-    require_prompt(load(overrides=[WEBRL, "judge.base_url=http://127.0.0.1:1/v1"]), asked("webarena", eval=FUZZY))
+    check_tasks(load(overrides=[WEBRL, "judge.base_url=http://127.0.0.1:1/v1"]), asked("webarena", eval=FUZZY))
 
 
 def place(locator: str) -> dict[str, object]:
@@ -63,18 +63,18 @@ def place(locator: str) -> dict[str, object]:
 def test_what_an_evaluation_asks_of_the_shop_is_looked_for_before(monkeypatch):
     review = place("func:shopping_get_sku_latest_review_author('B1')")
     with pytest.raises(SettingsError, match=r"webarena\.shopping\.url is empty"):
-        require_prompt(load(overrides=[WEBRL]), asked("webarena", eval=review))
+        check_tasks(load(overrides=[WEBRL]), asked("webarena", eval=review))
     known = [f"webarena.{site}.url=http://shop.test" for site in ("shopping", "shopping_admin")]
     monkeypatch.delenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", raising=False)
     with pytest.raises(UsageError, match="WEBARENA_SHOPPING_ADMIN_PASSWORD"):
-        require_prompt(load(overrides=[WEBRL, *known]), asked("webarena", eval=review))
+        check_tasks(load(overrides=[WEBRL, *known]), asked("webarena", eval=review))
     monkeypatch.setenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", "x")
-    require_prompt(load(overrides=[WEBRL, *known]), asked("webarena", eval=review))
+    check_tasks(load(overrides=[WEBRL, *known]), asked("webarena", eval=review))
 
 
 def test_an_evaluation_that_can_not_be_read_is_refused():
     with pytest.raises(UsageError, match=r"task t: eval\."):
-        require_prompt(load(overrides=[WEBRL]), asked("webarena", eval=place("page.title()")))
+        check_tasks(load(overrides=[WEBRL]), asked("webarena", eval=place("page.title()")))
 
 
 def test_only_the_fixture_of_webarena_has_an_expert():

@@ -12,7 +12,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, Score
 
 ANSWERED = Outcome(stop=Stop.ANSWERED, answer="42")
-WEB = Task(id="t", environment="web")
+WEB = Task(id="t", environment="web", start_url="http://a.test/")
 SCORED = Outcome(
     reward=0.0, stop=Stop.ANSWERED, answer="42", scores=(Score(source="environment", value=-1.0, detail="wrong"),)
 )

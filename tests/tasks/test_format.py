@@ -131,9 +131,9 @@ def test_unknown_fields_are_kept_and_our_names_win():
 
 
 def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
-    from webgym_cli.tasks import format
+    from webgym_cli.environments.fixture_sites import spec
 
-    monkeypatch.setattr(format, "_site_ids", lambda: frozenset({"shop-cart"}))
+    monkeypatch.setattr(spec, "_known_ids", lambda: frozenset({"shop-cart"}))
     line = {"id": "shop-cart", "start_url": "http://shop.test/", "environment": "sites"}
     assert read(line).environment == "sites"
     with pytest.raises(BadTaskError, match="no task 'shop-tour'"):
@@ -165,8 +165,8 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
         ({"evaluator_reference": [GROUPS[0], {"facts": [1]}]}, "evaluator_reference.1.facts.0: not a text"),
         ({"definite_answer": 42}, "definite_answer: Input should be a valid string"),
         ({"task_id": ""}, "task_id: String should have at least 1 character"),
-        ({"environment": "mars"}, "environment: Input should be"),
-        ({"environment": ["web"]}, "environment: Input should be"),
+        ({"environment": "mars"}, "environment: there is no environment 'mars'"),
+        ({"environment": ["web"]}, "environment: there is no environment"),
         ({"extra": [1]}, "extra: Input should be a valid dictionary"),
     ],
     ids=str,

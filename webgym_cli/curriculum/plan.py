@@ -9,12 +9,13 @@ from typing import Literal
 
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.seeds import (
-    ENVIRONMENTS,
     FailedTask,
     SeedGroup,
     SeedRequest,
+    generating_environments,
     group_by_site,
     group_name,
+    has_new_tasks,
     plan_requests,
 )
 from webgym_cli.errors import MissingStageError, SettingsError
@@ -23,20 +24,20 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import list_iterations, read
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.site import site_of
 from webgym_cli.tasks.source import open_tasks
+from webgym_cli.util.urls import site_of
 
 _NUMBERS = ("token_ids", "logprobs")
 _UNFILTERED = (
     "nobody tells how likely success is, so too easy and too hard tasks stay: -s orm.model=FOLDER names a model"
 )
-_ON_WEB = f"environment IN ({', '.join(repr(name) for name in ENVIRONMENTS)})"
+_ASKED = "SELECT DISTINCT site, instruction FROM trajectories WHERE list_contains(?, environment)"
 _LAST_KNOWN = """(
     SELECT *, max(iteration) OVER (PARTITION BY task_key) AS newest
     FROM trajectories WHERE split = 'train' AND success IS NOT NULL AND iteration >= ?
 )"""
 _FAILED = f"""id IN (
-    SELECT min(id) FROM {_LAST_KNOWN} WHERE iteration = newest AND {_ON_WEB} AND steps > 0
+    SELECT min(id) FROM {_LAST_KNOWN} WHERE iteration = newest AND list_contains(?, environment) AND steps > 0
     GROUP BY task_key HAVING NOT bool_or(success)
 )"""
 """One episode of each task that nobody solved when it was tried last and the reward became known; from an iteration
@@ -86,7 +87,8 @@ def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic
     Raises `MissingStageError` without a failed task, `SettingsError` without the model that it needs.
     """
     how = settings.generate
-    failed = index.places(_FAILED, [settings.loop.demonstration_iterations])  # what an expert failed at says nothing
+    # What an expert failed at says nothing about the policy.
+    failed = index.places(_FAILED, [settings.loop.demonstration_iterations, generating_environments()])
     groups = group_by_site(build_seed(read(run, place, without=_NUMBERS)) for place in failed)
     if not groups:
         raise _explain_no_seed(run, index)
@@ -132,7 +134,7 @@ def _collect_known(settings: Settings, groups: Sequence[SeedGroup], index: Index
         if (site := group_name(task)) in known:
             known[site].add(task.instruction)
     tried: dict[str, set[str]] = {}  # by registrable domain, which several of our sites may share
-    for row in index.rows(f"SELECT DISTINCT site, instruction FROM trajectories WHERE {_ON_WEB}"):
+    for row in index.rows(_ASKED, [generating_environments()]):
         tried.setdefault(row["site"], set()).add(row["instruction"])
     for group in groups:
         for domain in {site_of(seed.task.start_url) or seed.task.environment for seed in group.seeds}:
@@ -146,7 +148,7 @@ def _iter_tasks(settings: Settings, urls: Iterable[str]) -> Iterator[Task]:
     for source in dict.fromkeys(filter(None, (settings.tasks.train, settings.tasks.test))):
         tasks = open_tasks(source)
         wanted = sorted(tasks.on_sites(sites)) if all(sites) else range(len(tasks))
-        yield from (task for task in tasks.read(wanted) if task.environment in ENVIRONMENTS)
+        yield from (task for task in tasks.read(wanted) if has_new_tasks(task.environment))
 
 
 def _explain_no_seed(run: RunDir, index: Index) -> MissingStageError:
@@ -155,7 +157,7 @@ def _explain_no_seed(run: RunDir, index: Index) -> MissingStageError:
     found = Counter({row["environment"]: row["count"] for row in rows})
     if not list_iterations(run, Split.TRAIN):
         return MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
-    if not set(found) & set(ENVIRONMENTS):
+    if not any(map(has_new_tasks, found)):
         names = ", ".join(sorted(found))
         return MissingStageError(
             f"{run.root}: its tasks are of {names}; new ones can be made of tasks on the web only",

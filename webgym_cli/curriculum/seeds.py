@@ -12,22 +12,10 @@ from statistics import median_low
 from typing import Any
 from urllib.parse import urlsplit
 
+from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, PromptSpec
-
-ENVIRONMENTS = ("web", "webarena")
-"""The environments whose tasks are words and an address, so that there can be new ones."""
-DUMMY = {
-    "eval_types": ["string_match"],
-    "reference_answers": {"exact_match": "N/A"},
-    "reference_url": "",
-    "program_html": [],
-    "string_note": "",
-    "reference_answer_raw_annotation": "",
-}
-"""WebArena's format wants an evaluation; this one is known as none, so that only a reward model scores the task."""
-_OF_THE_SITE = ("sites", "require_login", "storage_state", "geolocation", "require_reset", "start_urls")
-"""What a new task of WebArena's has from the one that it starts like."""
+from webgym_cli.tasks.registry import all_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +58,20 @@ class SeedRequest:
     """Those that it shows, in its order."""
 
 
+def has_new_tasks(environment: str) -> bool:
+    """Tell whether tasks of an environment can be generated: words and an address make one."""
+    return find_environment(environment).new_task_fields is not None
+
+
+def generating_environments() -> list[str]:
+    """Return the names of the environments whose tasks can be generated."""
+    return sorted({source.name for source in all_sources() if has_new_tasks(source.name)})
+
+
 def group_name(task: Task) -> str:
     """Return the site by which tasks are grouped: WebArena's names, with `+` between, else the address's host."""
-    sites = task.extra.get("sites") if task.environment == "webarena" else None
-    if isinstance(sites, list) and sites:
-        return "+".join(sorted(map(str, sites)))
+    if name := find_environment(task.environment).group_name(task):
+        return name
     try:
         return urlsplit(task.start_url).netloc.lower() or task.start_url
     except ValueError:
@@ -115,8 +112,8 @@ def build_task(instruction: str, request: SeedRequest) -> Task:
     """Return a generated task: it starts as most failed ones of its site do, and is about as hard."""
     start = request.group.start.task
     extra: dict[str, Any] = {"generated": True, "seeds": [seed.task.id for seed in request.seeds]}
-    if start.environment == "webarena":
-        extra |= {name: start.extra[name] for name in _OF_THE_SITE if name in start.extra} | {"eval": DUMMY}
+    if (new_fields := find_environment(start.environment).new_task_fields) is not None:
+        extra |= new_fields(start)
     content = "\0".join((instruction, start.start_url, request.group.site))
     return Task(
         id=f"generated-{hashlib.sha256(content.encode()).hexdigest()[:16]}",

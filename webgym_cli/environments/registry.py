@@ -1,102 +1,123 @@
-"""Which environments there are."""
+"""Environments by name: what each one is, and what a rollout asks of it before its first episode."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 
-ENVIRONMENTS = ("miniwob", "web", "webarena", "sites", "tools")
-"""The environments that can be made."""
+__all__ = ["ENVIRONMENTS", "PICTURE_PROMPTS", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
+
+PICTURE_PROMPTS = (PromptVersion.COMPLETE, PromptVersion.VANILLA)
+"""The action sets of environments whose pages are shown as pictures."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExclusiveResources:
+    """What episodes of an environment can't use at the same time, such as the sites of a benchmark."""
+
+    claim: Callable[[Settings, Task], frozenset[str]]
+    """Returns the resources that no other episode may use while one of this task runs."""
+    map_isolation: Callable[[Settings, Iterable[Task]], Mapping[str, str]]
+    """Returns each resource of the tasks and how it keeps episodes apart."""
+    describe: Callable[[Mapping[str, str]], str]
+    """Returns that in one line."""
+    prepare: Callable[[Settings, Iterable[Task]], Awaitable[Sequence[str]]]
+    """Prepares the resources (logs in), and returns those where something was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentSpec(TaskSource):
+    """Everything that the other rooms know of an environment. Register one: `ENVIRONMENTS.register(name, spec)`.
+
+    A module with a spec is imported with the settings: what is heavy is imported within the functions.
+    """
+
+    make_pool: Callable[[Settings], EnvironmentPool]
+    """Returns a pool that is not yet started."""
+    action_sets: Sequence[str] = ()
+    """Values of `context_config.prompt_version` in which it can be shown and acted on. Default: any."""
+    check_settings: Callable[[Settings, Sequence[Task]], None] | None = None
+    """Raises `WebGymError` for what tasks lack in the settings, such as a tool or an address."""
+    require_expert: Callable[[Settings, Sequence[Task]], None] | None = None
+    """Raises `UsageError` for a task that its expert can't solve. None: there is no expert."""
+    is_judged: Callable[[Settings], bool] = lambda settings: False
+    """Whether a judge gives the reward; else the environment's score is the reward."""
+    scores_unfinished: bool = False
+    """Whether an episode that is out of steps keeps an unknown reward without a score, for a reward model. Else it
+    has a reward of 0."""
+    has_pages: bool = True
+    """Whether there are pages: steps are limited by `rollout.*_max_steps`. Else by `agent.max_turns`."""
+    resources: ExclusiveResources | None = None
+    """None: any number of episodes may run at the same time."""
+    new_task_fields: Callable[[Task], dict[str, Any]] | None = None
+    """Returns `extra` of a generated task that starts like this one. None: no tasks can be generated."""
+    group_name: Callable[[Task], str] = lambda task: ""
+    """Returns the name by which task generation groups tasks. Default, and where it is empty: the address's host."""
+
+
+def find_environment(name: str) -> EnvironmentSpec:
+    """Return an environment by its name. Raises `UsageError`."""
+    source = find_source(name)
+    if not isinstance(source, EnvironmentSpec):
+        raise UsageError(f"the environment {name} is no EnvironmentSpec", hint=ENVIRONMENTS.usage)
+    return source
+
+
+def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
+    """Return a pool, not yet started, that makes environments of this name. Raises `UsageError`."""
+    return find_environment(environment).make_pool(settings)
+
+
+def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
+    """Raise `WebGymError` for tasks whose environment can't be shown as the settings say, or lacks a setting."""
+    version = settings.context_config.prompt_version
+    for spec, own in _by_environment(tasks):
+        if spec.action_sets and version not in spec.action_sets:
+            raise SettingsError(
+                f"task {own[0].id}: the environment {spec.name} has no prompt version {version}, "
+                f"it has {', '.join(spec.action_sets)}",
+                hint=f"-s context_config.prompt_version={spec.action_sets[0]}",
+            )
+        if spec.check_settings is not None:
+            spec.check_settings(settings, own)
 
 
 def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for a task that no expert solves."""
-    from webgym_cli.environments.miniwob.oracle import require_expert
-
-    questions = []
-    for task in tasks:
-        if task.environment == "miniwob":
-            require_expert((task.start_url or task.id).removesuffix(".html"))
-        elif task.environment == "tools":
-            questions.append(task)
-        elif task.environment == "webarena":
-            from webgym_cli.environments.fixture_sites.webarena_world import require_webarena_expert
-
-            require_webarena_expert(task)
-        elif task.environment != "sites":
+    for spec, own in _by_environment(tasks):
+        if spec.require_expert is None:
             raise UsageError(
-                f"task {task.id}: there is no expert for the environment {task.environment}",
+                f"task {own[0].id}: there is no expert for the environment {spec.name}",
                 hint="--policy vllm, or tasks of miniwob:, sites:, webarena: or arithmetic:",
             )
-    if questions:
-        from webgym_cli.environments.tools.oracle import require_workings
-        from webgym_cli.tools.registry import find_tools
-
-        require_workings(questions, find_tools(settings.agent.tools), settings.agent)
+        spec.require_expert(settings, own)
 
 
-def require_reward(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise `UsageError` for tools or a reward that can't be loaded, or a task without what the reward needs."""
-    asked = [task for task in tasks if task.environment == "tools"]
-    if asked:
-        from webgym_cli.scoring.registry import REWARDS, require_fields
-        from webgym_cli.tools.registry import find_tools
-
-        find_tools(settings.agent.tools)
-        require_fields(REWARDS.find(settings.agent.reward_name), asked)
+def claim_resources(settings: Settings, task: Task) -> frozenset[str]:
+    """Return what no other episode may use while one of this task runs."""
+    resources = find_environment(task.environment).resources
+    return resources.claim(settings, task) if resources is not None else frozenset()
 
 
-def require_prompt(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise `SettingsError` for a prompt version in which the tasks' environment can't be shown, and for what else
-    tasks of WebArena lack: a judge, a setting, a form of evaluation that is known."""
-    arena = []
+def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, str]:
+    """Return how the exclusive resources of tasks keep episodes apart."""
+    isolation: dict[str, str] = {}
+    for spec, own in _by_environment(tasks):
+        if spec.resources is not None:
+            isolation |= spec.resources.map_isolation(settings, own)
+    return isolation
+
+
+def _by_environment(tasks: Iterable[Task]) -> list[tuple[EnvironmentSpec, list[Task]]]:
+    groups: dict[str, list[Task]] = {}
     for task in tasks:
-        if task.environment == "webarena":
-            arena.append(task)
-        elif task.environment != "tools" and settings.context_config.prompt_version is PromptVersion.WEBRL:
-            raise SettingsError(
-                f"task {task.id}: the environment {task.environment} has no prompt version webrl",
-                hint="-s context_config.prompt_version=complete",
-            )
-    if arena and settings.context_config.prompt_version is not PromptVersion.WEBRL:
-        raise SettingsError(
-            f"task {arena[0].id}: the environment webarena shows its pages as text, in the prompt version webrl only",
-            hint="-s context_config.prompt_version=webrl",
-        )
-    if arena:
-        from webgym_cli.environments.webarena.requirements import require_evaluations
-
-        require_evaluations(settings, arena)
-
-
-def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
-    """Return a pool, not yet started, that makes environments of this name in the settings' interaction mode."""
-    if environment == "miniwob":
-        from webgym_cli.environments.miniwob.environment import MiniWobPool
-
-        return MiniWobPool(settings, settings.context_config.interaction_mode)
-    if environment == "web":
-        from webgym_cli.environments.web.environment import WebPool
-
-        return WebPool(settings, settings.context_config.interaction_mode)
-    if environment == "webarena":
-        from webgym_cli.environments.webarena.environment import WebArenaPool
-
-        return WebArenaPool(settings)
-    if environment == "sites":
-        from webgym_cli.environments.fixture_sites.environment import SitesPool
-
-        return SitesPool(settings, settings.context_config.interaction_mode)
-    if environment == "tools":
-        from webgym_cli.environments.tools.environment import ToolsPool
-
-        return ToolsPool(settings)
-    raise UsageError(
-        f"there is no environment {environment!r}; there is: {', '.join(ENVIRONMENTS)}",
-        hint="correct the tasks' field `environment`",
-    )
+        groups.setdefault(task.environment, []).append(task)
+    return [(find_environment(name), own) for name, own in groups.items()]

@@ -32,11 +32,15 @@ from webgym_cli.imports.source import (
 )
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.task import EnvironmentName, Task
+from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
 
 RESULTS = AllowedNames(packages=("agentlab", "browsergym", "bgym"), makers=NUMPY)
 """Their own classes, of which there are as many as agents, and numpy's arrays."""
+_ENVIRONMENTS = {"miniwob": "miniwob", "webarena": "webarena"}
+"""BrowserGym's families of tasks -> our environments; all others are on the open web."""
+_PAGE_FAMILIES = frozenset({"miniwob"})
+"""Families whose tasks are pages of ours, named as there."""
 _STEP = re.compile(r"step_(\d+)\.pkl\.gz$")
 _FOLDER = re.compile(r"_on_(?P<task>.+)_(?P<seed>\d+)(?:_\d+)?$")
 """How their folders are called: date, agent, task and seed."""
@@ -138,13 +142,12 @@ def _task(name: str, goal: str, url: str) -> Task:
     if not name or not goal:
         raise NotUnderstood("the task has no name or no goal")
     family, _, page = name.partition(".")
-    known: dict[str, EnvironmentName] = {"miniwob": "miniwob", "webarena": "webarena"}
-    environment = known.get(family, "web")
+    is_page = family in _PAGE_FAMILIES
     return Task(
-        id=page if environment == "miniwob" else name,
+        id=page if is_page else name,
         instruction=goal,
-        start_url=f"{page}.html" if environment == "miniwob" else url,
-        environment=environment,
+        start_url=f"{page}.html" if is_page else url,
+        environment=_ENVIRONMENTS.get(family, "web"),
         extra={"browsergym_task": name},
     )
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.curriculum.seeds import ENVIRONMENTS
+from webgym_cli.curriculum.seeds import has_new_tasks
+from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.loop.generation import require_generator, resolve_settings
 from webgym_cli.loop.loop import LoopPlan, plan_loop
@@ -110,7 +111,7 @@ def _require(run: RunDir, settings: Settings) -> None:
     environment = open_tasks(source).task(0).environment
     if how.generate:
         require_generator(settings)
-        if environment not in ENVIRONMENTS:
+        if not has_new_tasks(environment):
             raise SettingsError(
                 f"{source}: its tasks are of {environment}; new ones can be made of tasks on the web only",
                 hint="-s tasks.train=FILE with tasks of web or webarena, or -s curriculum.generate=false",
@@ -124,8 +125,9 @@ def _require(run: RunDir, settings: Settings) -> None:
         require_orm(settings.orm)
     elif how.score == "judge" and settings.judge.base_url != SCRIPTED:
         require_judge(settings.judge)
-    shown = settings.context_config.prompt_version is not PromptVersion.WEBRL and environment != "tools"
-    if shown and find_backend(settings.train.algorithm).reads_text_only:
+    as_text = settings.context_config.prompt_version is PromptVersion.WEBRL
+    has_pictures = not as_text and find_environment(environment).has_pages
+    if has_pictures and find_backend(settings.train.algorithm).reads_text_only:
         raise SettingsError(
             f"train.algorithm: {settings.train.algorithm} learns from text, the policy would be shown pictures",
             hint="-s context_config.prompt_version=webrl with tasks of webarena, or another algorithm",

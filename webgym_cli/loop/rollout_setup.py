@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.registry import require_experts, require_prompt, require_reward
-from webgym_cli.environments.webarena.site_scheduler import describe_isolation, log_in_to_sites, require_sites
+from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.errors import BelowThresholdError, WebGymError
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.task import Split
@@ -48,22 +47,21 @@ def plan_current_rollout(
     plan = plan_rollout(run, settings, split, version(run), episodes, policy, blocked)
     if policy == ORACLE:
         require_experts(settings, (owed.episode.task for owed in plan.owed))
-    require_prompt(settings, (owed.episode.task for owed in plan.owed))
-    require_reward(settings, (owed.episode.task for owed in plan.owed))
-    require_sites(settings, (owed.episode.task for owed in plan.owed))
+    check_tasks(settings, (owed.episode.task for owed in plan.owed))
     return plan
 
 
 async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:
-    """Say how WebArena's sites keep episodes apart, and log in where that is needed and allowed.
+    """Emit how the environment's exclusive resources keep episodes apart, and prepare them (log in to sites).
 
-    Raises what `log_in_to_sites` raises.
+    Raises `WebGymError` where that fails.
     """
-    if not plan.sites:
+    resources = find_environment(environment_of(plan)).resources if plan.sites else None
+    if resources is None:
         return
     sites = dict(plan.sites)
-    sink({"event": "sites", "sites": sites, "message": describe_isolation(sites)})
-    entered = await log_in_to_sites(settings, [owed.episode.task for owed in plan.owed])
+    sink({"event": "sites", "sites": sites, "message": resources.describe(sites)})
+    entered = await resources.prepare(settings, [owed.episode.task for owed in plan.owed])
     if entered:
         sink({"event": "login", "sites": list(entered), "message": f"logged in to {', '.join(entered)}"})
 

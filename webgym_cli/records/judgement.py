@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import SUCCESS_REWARD, Outcome, Score, Trajectory
 
 
@@ -91,7 +92,12 @@ def scored_by_environment(trajectory: Trajectory) -> bool:
     """
     outcome = trajectory.outcome
     scored = any(score.source == "environment" for score in outcome.scores) and outcome.reward is not None
-    return scored or outcome.stop is Stop.TERMINATED or trajectory.task.environment == "miniwob"
+    return scored or outcome.stop is Stop.TERMINATED or _is_drawn(trajectory.task)
+
+
+def _is_drawn(task: Task) -> bool:
+    # Only the environment knows what a page of its own (MiniWoB) asked: a judge would have nothing to go by.
+    return not task.instruction and "://" not in task.start_url
 
 
 def environment_verdict(trajectory: Trajectory) -> bool | None:

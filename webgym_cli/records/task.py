@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from webgym_cli.records.base import Record
 from webgym_cli.records.groups import DifficultyBand as DifficultyBand
 from webgym_cli.records.groups import Split as Split
-
-EnvironmentName = Literal["miniwob", "web", "webarena", "tools", "sites"]
-"""The environments that a task can name."""
 
 
 class Task(Record):
@@ -26,8 +23,8 @@ class Task(Record):
     """What to do. Empty where the environment draws it when the episode starts (MiniWoB)."""
     start_url: str = ""
     """Where the episode starts; for MiniWoB the page's file name."""
-    environment: EnvironmentName = "miniwob"
-    """Which environment runs it."""
+    environment: str = Field(default="miniwob", min_length=1)
+    """Name of the registered environment that runs it (`tasks/registry.py`)."""
     difficulty: int = Field(default=1, ge=1)
     """WebGym's difficulty: the number of facts to find."""
     rubric: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from webgym_cli.config.model import Settings
+from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
 from webgym_cli.tasks.draw import SEEDS, DrawnTask, SeedStream, TaskSampler
@@ -117,7 +118,7 @@ class EpisodeSampler:
 
     def _episode(self, number: int, task: Task, drawn: DrawnTask, repeat: int) -> Episode:
         """Make an episode. Training has seeds below `SEEDS`, tests from it on: no test page is ever trained on."""
-        test, in_turns = self.split is Split.TEST, task.environment == "tools"
+        test, in_turns = self.split is Split.TEST, not find_environment(task.environment).has_pages
         limits = self.settings.rollout.test_max_steps if test else self.settings.rollout.train_max_steps
         return Episode(
             id=f"{self.split}-{self.iteration:04d}-{number:05d}",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.webarena.site_scheduler import exclusive_sites
+from webgym_cli.environments.registry import claim_resources
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.events import EventSink
@@ -26,7 +26,7 @@ from webgym_cli.rollout.runner import EpisodeRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.site import site_of
+from webgym_cli.util.urls import site_of
 
 WATCH_GRACE = 3.0
 """Seconds for `watch` to raise first: that the server died explains more than failures in a row."""
@@ -70,7 +70,7 @@ class RolloutEngine:
             timer=runner.stages,
         )
         runner.on_slots_added = self._add_slots
-        self._queue = self.queue or LocalQueue(self.plan.owed, partial(exclusive_sites, self.settings))
+        self._queue = self.queue or LocalQueue(self.plan.owed, partial(claim_resources, self.settings))
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
         self._judge_queue = JudgeQueue(self.judge, self.run, self.monitor, self._on_judged) if self.judge else None
 

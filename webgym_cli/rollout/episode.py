@@ -14,6 +14,7 @@ from webgym_cli.agent.tool_calls import parse_tool_calls
 from webgym_cli.agent.webrl_actions import parse_webrl_action
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
+from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import FailureKind, Stop
@@ -204,17 +205,13 @@ class EpisodeRun:
     def _outcome(self, stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
         """Return the outcome of an episode that worked; its reward is not known where a judge gives it.
 
-        Out of steps is a reward of 0 where nobody else is asked: there is nothing that could be scored. What a task of
-        WebArena came to can be scored by a reward model also then.
+        Out of steps is a reward of 0 where nobody else is asked: there is nothing that could be scored. A reward
+        model may score an unfinished episode where its environment allows it.
         """
         scores = (score,) if score else ()
-        open_ended = stop is not Stop.STEP_LIMIT or self.task.environment == "webarena"
-        if for_judge(self.task, self.settings) or (score is None and open_ended):
+        spec = find_environment(self.task.environment)
+        open_ended = stop is not Stop.STEP_LIMIT or spec.scores_unfinished
+        if spec.is_judged(self.settings) or (score is None and open_ended):
             return Outcome(stop=stop, answer=answer, scores=scores)
         value = score.value if score else 0.0
         return Outcome(reward=min(1.0, max(0.0, value)), stop=stop, answer=answer, scores=scores)
-
-
-def for_judge(task: Task, settings: Settings) -> bool:
-    """Return whether a judge gives the reward: always on the open web; on the fixture sites where one is configured."""
-    return task.environment == "web" or (task.environment == "sites" and bool(settings.judge.base_url))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.webarena.site_scheduler import map_isolation
+from webgym_cli.environments.registry import map_isolation
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
@@ -17,9 +17,9 @@ from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.store.buffer import CorruptLines, scan
 from webgym_cli.store.plans import read_planned_episodes
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.site import site_of
 from webgym_cli.tasks.source import TaskSet, open_tasks
 from webgym_cli.util.files import write_lines
+from webgym_cli.util.urls import site_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class RolloutPlan:
     notes: tuple[str, ...] = ()
     """What a person should know about the draw, in words."""
     sites: Mapping[str, str] = field(default_factory=dict)
-    """How WebArena's sites that are owed keep episodes apart (`webarena.*.isolation`)."""
+    """How the exclusive resources (WebArena's sites) that are owed keep episodes apart (`webarena.*.isolation`)."""
 
     @property
     def done(self) -> int:

@@ -9,8 +9,8 @@ from pydantic import AwareDatetime, ValidationError
 
 from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.site import site_of
 from webgym_cli.util.files import append_line, read_lines
+from webgym_cli.util.urls import site_of
 
 
 class Block(Record):

@@ -10,10 +10,11 @@ from itertools import chain
 from typing import Any
 
 from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
-from webgym_cli.tasks.format import BadTaskError, load_object, parse_object, read_task
+from webgym_cli.tasks.format import load_object, parse_object, read_task
+from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.tasks.rubric import rubric_shape
-from webgym_cli.tasks.site import site_of
 from webgym_cli.tasks.source import fingerprint, iter_numbered_lines, site_hash
+from webgym_cli.util.urls import site_of
 
 
 @dataclass(frozen=True, slots=True)

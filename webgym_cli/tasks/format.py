@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from functools import cache
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.question_answer import BadQuestionError, is_question, read_question
+from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
 
 WEBGYM = {
@@ -25,18 +24,7 @@ WEBGYM = {
 """WebGym's names for our fields. Where a line has both, ours counts and theirs stays among `extra`."""
 
 _OURS = frozenset(Task.model_fields) - {"extra"}
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d+(?:[/?#]|$))", re.IGNORECASE)
-"""A scheme, and not a host with its port (`localhost:8080`)."""
-_PLAIN = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)+(?:[/?#]|$)")
-_NO_HOST = re.compile(r"[\s\\<>\"]")
-
-
-class BadTaskError(ValueError):
-    """A line is no task. The message names the field as the line spells it; `advice` says how to mend it."""
-
-    def __init__(self, reason: str, advice: str = "") -> None:
-        super().__init__(reason)
-        self.advice = advice
+_DEFAULT = str(Task.model_fields["environment"].default)
 
 
 def parse_task(line: bytes) -> Task:
@@ -62,31 +50,41 @@ def load_object(value: Any) -> dict[str, Any]:
 
 def read_task(value: dict[str, Any]) -> Task:
     """Return the task of a JSON object, every unknown field kept in `extra`. Raises `BadTaskError`."""
-    if is_question(value):
-        try:
-            return read_question(value)
-        except BadQuestionError as error:
-            raise BadTaskError(str(error)) from None
-    fields, extra, spelling = _sort(value)
-    environment = fields.setdefault("environment", _environment(fields, spelling))
+    for source in _readers(value.get("environment")):
+        if source.read_record is not None and (task := source.read_record(value)) is not None:
+            return task
+    record = _sort(value)
+    fields, source = record.fields, _find_environment(record)
+    fields.setdefault("environment", source.name)
     if "rubric" in fields:
-        _take_rubric(fields, extra, spelling)
+        _take_rubric(record)
     fields.setdefault("difficulty", max(1, len(fields.get("rubric", ()))))
     if isinstance(fields["difficulty"], bool):
         raise BadTaskError(f"difficulty: Input should be a number, not {str(fields['difficulty']).lower()}")
-    if environment in ("web", "sites"):
-        _take_address(fields, spelling)
-    if spelling:
-        _take_webgym(fields, spelling)
+    if source.complete is not None:
+        source.complete(record)
+    if record.spelling:
+        _take_webgym(fields, record.spelling)
     try:
-        task = Task.model_validate({**fields, "extra": extra})
+        task = Task.model_validate({**fields, "extra": record.extra})
     except ValidationError as error:
-        raise BadTaskError(_first(error, spelling)) from None
-    _require_place(task, spelling)
+        raise BadTaskError(_first(error, record.spelling)) from None
+    if source.check_task is not None:
+        source.check_task(task, record)
     return task
 
 
-def _sort(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+def _readers(named: Any) -> Iterable[TaskSource]:
+    """Return the environments that may read a record whole: the one it names, else all."""
+    if named is None:
+        return all_sources()
+    try:
+        return (find_source(str(named)),)
+    except UsageError:  # `_find_environment` says it, with what else the record has
+        return ()
+
+
+def _sort(value: dict[str, Any]) -> TaskFields:
     """Return our fields (null is as good as missing), the unknown ones, and WebGym's spelling where it stood."""
     fields = {key: item for key, item in value.items() if key in _OURS and item is not None}
     nested = value.get("extra")
@@ -99,27 +97,32 @@ def _sort(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[s
             spelling[ours] = theirs
             if (item := extra.pop(theirs)) is not None:
                 fields[ours] = item
-    return fields, extra, spelling
+    return TaskFields(fields, extra, spelling)
 
 
-def _environment(fields: dict[str, Any], spelling: dict[str, str]) -> str:
-    """Return the environment of a line that names none: an address or a field of WebGym's means the web."""
-    url = fields.get("start_url")
-    is_address = isinstance(url, str) and "://" in url
-    return "web" if is_address or "start_url" in spelling or "instruction" in spelling else "miniwob"
-
-
-def _take_rubric(fields: dict[str, Any], extra: dict[str, Any], spelling: dict[str, str]) -> None:
-    given = fields["rubric"]
+def _find_environment(record: TaskFields) -> TaskSource:
+    """Return the environment of a record: the one it names, else the first that claims it, else the default."""
+    named = record.fields.get("environment")
+    if named is None:
+        claiming = (source for source in all_sources() if source.claims is not None and source.claims(record))
+        named = next((source.name for source in claiming), _DEFAULT)
     try:
-        fields["rubric"] = list_facts(given, verbatim="rubric" not in spelling)
+        return find_source(str(named))
+    except UsageError as error:
+        raise BadTaskError(f"environment: {error}; {error.hint}") from None
+
+
+def _take_rubric(record: TaskFields) -> None:
+    given = record.fields["rubric"]
+    try:
+        record.fields["rubric"] = list_facts(given, verbatim="rubric" not in record.spelling)
     except BadRubricError as error:
-        raise BadTaskError(f"{spelling.get('rubric', 'rubric')}{error}") from None
+        raise BadTaskError(f"{record.name('rubric')}{error}") from None
     if has_unknown_fields(given):
-        extra.setdefault("evaluator_reference", given)
+        record.extra.setdefault("evaluator_reference", given)
 
 
-def _take_webgym(fields: dict[str, Any], spelling: dict[str, str]) -> None:
+def _take_webgym(fields: dict[str, Any], spelling: Mapping[str, str]) -> None:
     """Mend what WebGym's files leave open: numbers as ids, no id at all, an empty answer for none."""
     if isinstance(number := fields.get("id"), int) and not isinstance(number, bool) and "id" in spelling:
         fields["id"] = str(number)
@@ -130,67 +133,7 @@ def _take_webgym(fields: dict[str, Any], spelling: dict[str, str]) -> None:
         del fields["reference_answer"]
 
 
-def _take_address(fields: dict[str, Any], spelling: dict[str, str]) -> None:
-    """Give a bare domain its https:// and refuse what is no address of a web page."""
-    name = spelling.get("start_url", "website" if "instruction" in spelling else "start_url")
-    url = fields.get("start_url", "")
-    if not isinstance(url, str):
-        return  # the record says what type it must have
-    url = url.strip()
-    if not url:
-        raise BadTaskError(f"{name}: a task on the web needs the address that it starts from")
-    if not url.lower().startswith(("http://", "https://")):
-        if _SCHEME.match(url):
-            raise BadTaskError(f"{name}: {_short(url)} is neither http nor https")
-        url = "https://" + url.lstrip("/")
-    if not _names_a_host(url):
-        raise BadTaskError(f"{name}: {_short(url)} is not the address of a web page")
-    fields["start_url"] = url
-
-
-def _names_a_host(url: str) -> bool:
-    if _PLAIN.match(url):  # nearly all of them, at a fifth of the cost
-        return True
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0 and not _NO_HOST.search(parts.netloc)
-    except ValueError:  # a port that is no number, half an IPv6 address
-        return False
-
-
-def _require_place(task: Task, spelling: dict[str, str]) -> None:
-    """Refuse a task that its environment can't start."""
-    name = spelling.get("start_url", "start_url")
-    if task.environment == "web" and not task.instruction.strip():
-        name = spelling.get("instruction", "task_name" if spelling else "instruction")
-        raise BadTaskError(f"{name}: a task on the web needs an instruction")
-    if task.environment == "miniwob" and (task.start_url or task.id).removesuffix(".html") not in _miniwob_pages():
-        page = _short(task.start_url or task.id)
-        advice = f'{name} takes a page\'s name, like click-test.html; a task on the web has "environment": "web"'
-        raise BadTaskError(f"MiniWoB has no page {page}", advice)
-    if task.environment == "sites" and task.id not in _site_ids():
-        raise BadTaskError(f"{spelling.get('id', 'id')}: the fixture sites have no task {_short(task.id)}")
-
-
-def _first(error: ValidationError, spelling: dict[str, str]) -> str:
+def _first(error: ValidationError, spelling: Mapping[str, str]) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     field, *below = (str(part) for part in first["loc"])
     return f"{'.'.join((spelling.get(field, field), *below))}: {first['msg']}"
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:79]}…")
-
-
-@cache
-def _miniwob_pages() -> frozenset[str]:
-    from webgym_cli.environments.miniwob.pages import list_pages
-
-    return frozenset(list_pages())
-
-
-@cache
-def _site_ids() -> frozenset[str]:
-    from webgym_cli.environments.fixture_sites.tasks import list_site_tasks
-
-    return frozenset(task.id for task in list_site_tasks())

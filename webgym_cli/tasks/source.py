@@ -14,10 +14,10 @@ from typing import Protocol
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
-from webgym_cli.tasks.format import BadTaskError, load_object, parse_task, read_task
-from webgym_cli.tasks.site import site_of
+from webgym_cli.tasks.format import load_object, parse_task, read_task
+from webgym_cli.tasks.registry import BadTaskError, find_prefix
+from webgym_cli.util.urls import site_of
 
-MINIWOB, SITES, WEBARENA, ARITHMETIC = "miniwob:", "sites:", "webarena:", "arithmetic:"
 BANDS = tuple(DifficultyBand)
 """The bands, in the order of their codes in an index."""
 _BOM = b"\xef\xbb\xbf"
@@ -120,14 +120,9 @@ def open_tasks(source: str) -> TaskSet:
 
     Every line of a file is read and checked once. Raises `UsageError` with file and line of the first bad one.
     """
-    if source.startswith(MINIWOB):
-        return _in_memory(source, _miniwob(source.removeprefix(MINIWOB)))
-    if source.startswith(SITES):
-        return _in_memory(source, _sites(source.removeprefix(SITES)))
-    if source.startswith(WEBARENA):
-        return _in_memory(source, _webarena(source.removeprefix(WEBARENA)))
-    if source.startswith(ARITHMETIC):
-        return _in_memory(source, _arithmetic(source.removeprefix(ARITHMETIC)))
+    prefix, colon, argument = source.partition(":")
+    if colon and (known := find_prefix(prefix)) is not None and known.list_tasks is not None:
+        return _in_memory(source, known.list_tasks(argument))
     try:
         return _open_file(source, _version(Path(source)))
     except OSError as error:
@@ -250,47 +245,3 @@ def _in_memory(source: str, tasks: Iterable[Task]) -> TaskSet:
     kept = tuple(task for task in tasks if index.add(task))
     index.close()
     return TaskSet(source, index, _MemoryReader(kept))
-
-
-def _miniwob(names: str) -> list[Task]:
-    from webgym_cli.environments.miniwob.pages import list_pages
-
-    pages = _named(names, list_pages(), "MiniWoB has no page", "-s tasks.train=miniwob:click-test,click-dialog")
-    return [Task(id=name, start_url=f"{name}.html") for name in pages]
-
-
-def _sites(names: str) -> list[Task]:
-    from webgym_cli.environments.fixture_sites.tasks import list_site_tasks
-
-    tasks = {task.id: task for task in list_site_tasks()}
-    found = _named(names, list(tasks), "the fixture sites have no task", "-s tasks.train=sites:all")
-    return [tasks[name] for name in found]
-
-
-def _webarena(names: str) -> list[Task]:
-    from webgym_cli.environments.fixture_sites.webarena_world import list_webarena_tasks
-
-    tasks = list_webarena_tasks()
-    example = "-s tasks.train=webarena:fixture"
-    found = _named("all" if names == "fixture" else names, list(tasks), "WebArena's form has no fixture task", example)
-    return [tasks[name] for name in found]
-
-
-def _arithmetic(name: str) -> list[Task]:
-    from webgym_cli.testing.arithmetic import question_sets
-
-    sets = question_sets()
-    if name not in sets:
-        raise UsageError(f"tasks: there is no set arithmetic:{name}", hint=f"there are: {', '.join(sets)}")
-    return [read_task(record) for record in sets[name]]
-
-
-def _named(names: str, known: Sequence[str], none_such: str, example: str) -> Sequence[str]:
-    if names == "all":
-        return known
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    if unknown := [name for name in wanted if name not in known]:
-        raise UsageError(f"tasks: {none_such} {unknown[0]!r}", hint=f"there are: {', '.join(known)}")
-    if not wanted:
-        raise UsageError("tasks: no task is named", hint=example)
-    return wanted

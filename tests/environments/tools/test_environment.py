@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.environments.registry import make_pool, require_experts, require_reward
+from webgym_cli.environments.registry import check_tasks, make_pool, require_experts
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
@@ -206,5 +206,5 @@ async def test_many_episodes_at_once_have_a_thread_for_each_call(world):
 def test_what_can_be_known_before_the_first_episode_is_told_then(mine, overrides, reason):
     settings = load(overrides=[text.format(mine=mine) for text in overrides])
     with pytest.raises(UsageError, match=reason):
-        require_reward(settings, [TASK])
-    require_reward(settings, [Task(id="click-test")])
+        check_tasks(settings, [TASK])
+    check_tasks(settings, [Task(id="click-test")])

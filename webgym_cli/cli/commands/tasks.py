@@ -259,7 +259,7 @@ def _parsed(ratio: str) -> dict[DifficultyBand, float]:
 
 
 def _site(text: str) -> str:
-    from webgym_cli.tasks.site import site_of
+    from webgym_cli.util.urls import site_of
 
     site = site_of(text if "://" in text else f"https://{text}")
     if not site:

@@ -15,7 +15,8 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
 from webgym_cli.tasks.check import BadLine
-from webgym_cli.tasks.format import BadTaskError, load_object, parse_object
+from webgym_cli.tasks.format import load_object, parse_object
+from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.tasks.source import iter_numbered_lines
 
 _RECORDS = "*.json"

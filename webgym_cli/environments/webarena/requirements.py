@@ -12,7 +12,7 @@ from webgym_cli.environments.webarena.text_match import needs_judge
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import EvalType, Evaluation, WebArenaSite
-from webgym_cli.tasks.format import BadTaskError
+from webgym_cli.tasks.registry import BadTaskError
 
 _OF_SHOP = frozenset({HelperName.LATEST_ORDER, HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING})
 _OF_ADMIN = _OF_SHOP - {HelperName.LATEST_ORDER}

@@ -15,7 +15,7 @@ from webgym_cli.environments.webarena.evaluation import check_evaluation
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, WebArenaSite, is_address
-from webgym_cli.tasks.format import BadTaskError
+from webgym_cli.tasks.registry import BadTaskError
 
 GENERATED = {
     "cms": WebArenaSite.SHOPPING_ADMIN,

@@ -9,7 +9,7 @@ from typing import Any
 
 from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.tasks.site import site_of
+from webgym_cli.util.urls import site_of
 
 SITES = 5
 """So many sites are named."""

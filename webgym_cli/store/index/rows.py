@@ -11,7 +11,7 @@ from typing import Any
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, scored_by_environment
 from webgym_cli.records.trajectory import Step, Trajectory
-from webgym_cli.tasks.site import site_of
+from webgym_cli.util.urls import site_of
 
 Row = dict[str, Any]
 

@@ -5,7 +5,13 @@ from fractions import Fraction
 
 import pytest
 
-from webgym_cli.testing.arithmetic import COUNT, TRAIN, arithmetic_questions, question_sets, sum_questions
+from webgym_cli.environments.tools.generated_questions import (
+    COUNT,
+    TRAIN,
+    arithmetic_questions,
+    question_sets,
+    sum_questions,
+)
 from webgym_cli.tools.arithmetic import evaluate
 
 

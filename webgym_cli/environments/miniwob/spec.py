@@ -1,0 +1,65 @@
+"""MiniWoB as a registered environment: its pages give the reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import EnvironmentPool
+from webgym_cli.environments.registry import PICTURE_PROMPTS, EnvironmentSpec
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.registry import BadTaskError, TaskFields, select_named
+
+_EXAMPLE = "-s tasks.train=miniwob:click-test,click-dialog"
+
+
+def page_of(task: Task) -> str:
+    """Return the name of a task's page."""
+    return (task.start_url or task.id).removesuffix(".html")
+
+
+def _list_tasks(names: str) -> list[Task]:
+    from webgym_cli.environments.miniwob.pages import list_pages
+
+    pages = select_named(names, list_pages(), "MiniWoB has no page", _EXAMPLE)
+    return [Task(id=name, start_url=f"{name}.html") for name in pages]
+
+
+@cache
+def _known_pages() -> frozenset[str]:
+    from webgym_cli.environments.miniwob.pages import list_pages
+
+    return frozenset(list_pages())
+
+
+def _check_task(task: Task, record: TaskFields) -> None:
+    if page_of(task) not in _known_pages():
+        page = task.start_url or task.id
+        page = repr(page if len(page) <= 80 else f"{page[:79]}…")
+        name = record.name("start_url")
+        advice = f'{name} takes a page\'s name, like click-test.html; a task on the web has "environment": "web"'
+        raise BadTaskError(f"MiniWoB has no page {page}", advice)
+
+
+def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
+    from webgym_cli.environments.miniwob.oracle import require_expert
+
+    for task in tasks:
+        require_expert(page_of(task))
+
+
+def _make_pool(settings: Settings) -> EnvironmentPool:
+    from webgym_cli.environments.miniwob.environment import MiniWobPool
+
+    return MiniWobPool(settings, settings.context_config.interaction_mode)
+
+
+SPEC = EnvironmentSpec(
+    name="miniwob",
+    list_tasks=_list_tasks,
+    check_task=_check_task,
+    make_pool=_make_pool,
+    action_sets=PICTURE_PROMPTS,
+    require_expert=_require_expert,
+)

@@ -1,0 +1,56 @@
+"""Questions with tools as a registered environment: a reward function gives the reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import EnvironmentPool
+from webgym_cli.environments.registry import EnvironmentSpec
+from webgym_cli.environments.tools.question_answer import read_question
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.format import read_task
+
+
+def _list_tasks(name: str) -> list[Task]:
+    from webgym_cli.environments.tools.generated_questions import question_sets
+
+    sets = question_sets()
+    if name not in sets:
+        raise UsageError(f"tasks: there is no set arithmetic:{name}", hint=f"there are: {', '.join(sets)}")
+    return [read_task(dict(record)) for record in sets[name]]
+
+
+def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
+    """Raise `UsageError` for tools or a reward that can't be loaded, or a task without what the reward needs."""
+    from webgym_cli.scoring.registry import REWARDS, require_fields
+    from webgym_cli.tools.registry import find_tools
+
+    find_tools(settings.agent.tools)
+    require_fields(REWARDS.find(settings.agent.reward_name), tasks)
+
+
+def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
+    from webgym_cli.environments.tools.oracle import require_workings
+    from webgym_cli.tools.registry import find_tools
+
+    require_workings(tasks, find_tools(settings.agent.tools), settings.agent)
+
+
+def _make_pool(settings: Settings) -> EnvironmentPool:
+    from webgym_cli.environments.tools.environment import ToolsPool
+
+    return ToolsPool(settings)
+
+
+SPEC = EnvironmentSpec(
+    name="tools",
+    prefix="arithmetic",
+    list_tasks=_list_tasks,
+    read_record=read_question,
+    make_pool=_make_pool,
+    require_expert=_require_expert,
+    check_settings=_check_settings,
+    has_pages=False,
+)

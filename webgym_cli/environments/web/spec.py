@@ -1,0 +1,33 @@
+"""The open web as a registered environment: a judge gives the reward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import EnvironmentPool
+from webgym_cli.environments.registry import PICTURE_PROMPTS, EnvironmentSpec
+from webgym_cli.environments.web.tasks import complete_address, is_web_record, require_instruction
+from webgym_cli.records.task import Task
+
+
+def _make_pool(settings: Settings) -> EnvironmentPool:
+    from webgym_cli.environments.web.environment import WebPool
+
+    return WebPool(settings, settings.context_config.interaction_mode)
+
+
+def _no_new_fields(task: Task) -> dict[str, Any]:
+    return {}
+
+
+SPEC = EnvironmentSpec(
+    name="web",
+    claims=is_web_record,
+    complete=complete_address,
+    check_task=require_instruction,
+    make_pool=_make_pool,
+    action_sets=PICTURE_PROMPTS,
+    is_judged=lambda settings: True,
+    new_task_fields=_no_new_fields,
+)
