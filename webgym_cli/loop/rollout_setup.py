@@ -56,7 +56,7 @@ async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) ->
 
     Raises `WebGymError` where that fails.
     """
-    resources = find_environment(environment_of(plan)).resources if plan.sites else None
+    resources = find_environment(require_one_environment(plan)).resources if plan.sites else None
     if resources is None:
         return
     sites = dict(plan.sites)
