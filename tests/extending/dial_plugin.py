@@ -3,7 +3,9 @@
 The tests copy this file out of the repository; it imports nothing of theirs.
 """
 
+import asyncio
 import io
+import os
 
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.environments.registry import ENVIRONMENTS, EnvironmentSpec
@@ -48,6 +50,7 @@ class DialEnvironment:
         return task
 
     async def step(self, action):
+        await asyncio.sleep(float(os.environ.get("DIAL_PAUSE", "0")))
         if action.name is not ActionName.CALL or action.calls[0].name != "turn":
             return EnvironmentStep(view=self.show(), action_error="only turn can be called")
         self.value = (self.value + int(action.calls[0].arguments["by"])) % 10

@@ -7,11 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 PLUGINS = Path(__file__).parent
+
+
+SETTINGS = ("-s", 'plugins=["dial_plugin.py"]', "-s", "tasks.train=dial:all")
+ROLLOUT = ("rollout", "run", "--policy", "oracle")
+
+
+def command(*arguments: str) -> tuple[str, ...]:
+    return sys.executable, "-m", "webgym_cli", *arguments
 
 
 @pytest.fixture
@@ -20,27 +30,45 @@ def webgym(tmp_path):
     for file in PLUGINS.glob("*_plugin.py"):
         shutil.copy(file, tmp_path)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = (sys.executable, "-m", "webgym_cli", *arguments)
-        done = subprocess.run(command, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False)
+    def run(*arguments: str) -> str:
+        done = subprocess.run(command(*arguments), cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        return done
+        return done.stdout
 
     return run
 
 
-def test_a_toy_environment_is_rolled_out_shown_reported_and_resumed(webgym, tmp_path):
-    settings = ("-s", 'plugins=["dial_plugin.py"]', "-s", "tasks.train=dial:all")
-    webgym("rollout", "run", "--policy", "oracle", "--episodes", "2", *settings)
-    stored = [json.loads(line) for file in tmp_path.glob("run/**/trajectories/**/*.jsonl") for line in file.open()]
-    assert len(stored) == 2
-    for trajectory in stored:
+def stored(folder: Path) -> list[dict[str, Any]]:
+    files = folder.glob("run/train_trajectories/*/*.jsonl")
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_toy_environment_is_rolled_out_shown_and_reported(webgym, tmp_path):
+    webgym(*ROLLOUT, "--episodes", "2", *SETTINGS)
+    trajectories = stored(tmp_path)
+    assert len(trajectories) == 2
+    for trajectory in trajectories:
         assert trajectory["task"]["environment"] == "dial" and trajectory["outcome"]["reward"] == 1.0
         assert {step["action"]["calls"][0]["name"] for step in trajectory["steps"]} == {"turn"}
-        results = trajectory["steps"][0]["observation"]["results"]
-        assert results[0]["text"] == "the dial shows 0" and results[0]["image"]
-    overview = json.loads(webgym("inspect-buffer", "run", "--json").stdout.splitlines()[0])
-    assert "dial" in json.dumps(overview)
+        (result,) = trajectory["steps"][0]["observation"]["results"]
+        assert result["text"] == "the dial shows 0" and result["image"]["width"] == 64
+    assert "dial\t2\t2" in webgym("inspect-buffer", "run")
     webgym("report", "run")
-    webgym("rollout", "run", "--policy", "oracle", "--episodes", "4")  # the run keeps its plugins
-    assert "nothing" in (webgym("resume", "run").stderr + webgym("resume", "run").stdout).lower() or True
+    assert "dial-" in (tmp_path / "run" / "report.html").read_text()
+    webgym(*ROLLOUT, "--episodes", "4")  # the run keeps its plugins
+    assert len(stored(tmp_path)) == 4
+
+
+def test_a_toy_environment_is_resumed_where_it_was_killed(webgym, tmp_path):
+    slow = {**os.environ, "DIAL_PAUSE": "0.2"}
+    arguments = command(*ROLLOUT, "--episodes", "40", *SETTINGS, "-s", "rollout.concurrency=2")
+    with subprocess.Popen(
+        arguments, cwd=tmp_path, env=slow, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as begun:
+        while not stored(tmp_path) and begun.poll() is None:
+            time.sleep(0.1)
+        begun.kill()
+    done = len(stored(tmp_path))
+    assert 0 < done < 40
+    webgym("resume", "run")
+    assert len({trajectory["id"] for trajectory in stored(tmp_path)}) == len(stored(tmp_path)) == 40

@@ -43,7 +43,7 @@ def test_bands():
     assert Task(id="a", difficulty=4).band is DifficultyBand.MEDIUM
 
 
-@pytest.mark.parametrize("values", [{"id": ""}, {"id": "a", "difficulty": 0}, {"id": "a", "environment": "x"}], ids=str)
+@pytest.mark.parametrize("values", [{"id": ""}, {"id": "a", "difficulty": 0}, {"id": "a", "environment": ""}], ids=str)
 def test_what_is_no_task_is_refused(values):
     with pytest.raises(ValidationError):
         Task.model_validate(values)
