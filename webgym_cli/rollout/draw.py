@@ -120,6 +120,7 @@ class EpisodeSampler:
         """Make an episode. Training has seeds below `SEEDS`, tests from it on: no test page is ever trained on."""
         test, in_turns = self.split is Split.TEST, not find_environment(task.environment).has_pages
         limits = self.settings.rollout.test_max_steps if test else self.settings.rollout.train_max_steps
+        # Test seeds start at SEEDS, training seeds end below it: no test page is trained on.
         return Episode(
             id=f"{self.split}-{self.iteration:04d}-{number:05d}",
             split=self.split,

@@ -101,6 +101,7 @@ class RolloutEngine:
                     self._start_loops(self.monitor.slots)
                     while running := [loop for loop in self._loops if not loop.done()]:
                         await asyncio.wait(running)
+                    # Only now: the last episode to end may still be queued for the judge.
                     if self._judge_queue:
                         await self._judge_queue.drain()
                     for task in background:
@@ -137,6 +138,7 @@ class RolloutEngine:
                 return
             if self._too_many_failures(trajectory, again=owed.episode.id in self._retried):
                 error = self._failure_error(trajectory.outcome)
+                # The watcher of the policy server may know the cause: let it raise first.
                 if self._watched:
                     await asyncio.sleep(WATCH_GRACE)
                 raise error

@@ -109,6 +109,7 @@ def plan_rollout(
     have = Counter(episode.repeat for episode in planned)
     more = {number: wanted - have[number] for number in range(settings.rollout.test_repeats if test else 1)}
     notes: tuple[str, ...] = ()
+    # The task file is only read where episodes must be drawn: a finished plan outlives it.
     if any(count > 0 for count in more.values()):
         new = _has_new(run, split, iteration)
         draw = EpisodeSampler.of(_tasks(run, settings, split, iteration), settings, split, iteration, new=new)

@@ -84,6 +84,7 @@ class LocalRunner:
 
     async def run(self, owed: PendingEpisode) -> Trajectory | None:
         """Run one attempt once memory allows."""
+        # Timed apart from the episode: it has no browser yet, and its own deadline has not begun.
         with self.stages.time(owed.episode.id, EpisodeStage.ADMISSION):
             await self._memory.enter()
         try:

@@ -140,6 +140,7 @@ class RayRunner:
         while True:
             if not self._workers:
                 raise self._no_worker()
+            # The least loaded one, relative to its size: nodes may differ in cores and memory.
             free = [worker for worker in self._workers.values() if worker.running < worker.slots]
             if free:
                 worker = min(free, key=lambda worker: worker.running / worker.slots)
@@ -175,6 +176,7 @@ class RayRunner:
         if not fresh:
             return
         first = len(self._nodes)
+        # Before the actors exist: a node whose actor fails is not tried again by the next look.
         self._nodes.update(node.id for node in fresh)
         marker = self.directory.status().parent / f"marker-{uuid4().hex}"
         write_atomic(marker, "")

@@ -136,6 +136,7 @@ class ConnectedPeers(Peers):
         while secondary and not ((worst := self._worst()) and worst.weight) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(POLL_SECONDS)
         worst = self._worst()
+        # Our own error stands unless a peer is lost, or failed by itself while ours only reports a lost connection.
         return self._error(worst) if worst and worst.weight > (0 if secondary else 1) else own
 
     async def finish(self) -> None:
@@ -144,6 +145,7 @@ class ConnectedPeers(Peers):
             if trouble := self.trouble():
                 raise trouble
             await asyncio.sleep(POLL_SECONDS)
+        # Once more: the last checkpoint was written after the last poll.
         try:
             for peer in self.peers:
                 await self._update(peer)
@@ -164,6 +166,7 @@ class ConnectedPeers(Peers):
             processes=plan.training.world_size // self.topology.count,
             nodes=self.topology.count,
             address=address,
+            # A new port for each training: the last one may still be in TIME_WAIT.
             port=self.topology.port or free_port(),
             logs=str(self._logs),
         )

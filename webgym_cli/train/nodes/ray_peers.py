@@ -59,6 +59,7 @@ class RayPeers(ConnectedPeers):
                 hint="ray status; start Ray on the missing nodes, or set train.nodes",
             )
         self._connections = tuple(
+            # No CPUs: a node that rolls out offers none. The GPUs are reserved, so that Ray gives them to no one else.
             RayConnection(rank, node, cluster.create_actor(RayTrainerNode, node, cpus=0.0, gpus=gpus), cluster)
             for rank, node in enumerate(offered[:wanted], 1)
         )

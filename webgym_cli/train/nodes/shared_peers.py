@@ -102,6 +102,7 @@ class Coordinator(threading.Thread):
         """By rank."""
         self._run, self._topology, self._timeout = run, topology, timeout
         self._command = command
+        # Who can read the run's folder may join; who only reaches the port may not.
         self._token = secrets.token_hex(16)
         self._ready = threading.Event()
         self._pings: set[asyncio.Task[None]] = set()
@@ -135,6 +136,7 @@ class Coordinator(threading.Thread):
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        # A port of its own beside torchrun's, which exists only while a training runs.
         server = await asyncio.start_server(self._accept, None, 0, limit=LINE_LIMIT, family=socket.AF_INET)
         facts = {
             "address": self._topology.master,

@@ -87,6 +87,7 @@ class TrainerNode:
         if not await wait_for_file(folder / given.launch_file, MARKER_SECONDS):
             raise UsageError(f"{folder} is not there: mount the run at the same path on every node")
         python = role_python(self._settings, "train")
+        # Several nodes must not build one datasets cache in a shared folder at once.
         own = given.rendezvous(self.rank) | {"HF_DATASETS_CACHE": str(folder / f"datasets_cache.{self.rank}")}
         self._ended = False
         self._job = Job.spawn(

@@ -143,6 +143,7 @@ class NodeCache:
         for entry in manifest.entries:
             place = self.moved(entry.path)
             place.parent.mkdir(parents=True, exist_ok=True)
+            # Hard links: laying out costs no disk and no copy.
             os.link(self._kept / entry.digest, place)
         for dataset in manifest.datasets:
             place, samples = self.moved(dataset), read_json(self.moved(dataset))

@@ -48,7 +48,7 @@ async def run_worker_node(run: RunDir, settings: Settings, topology: NodeTopolog
     def say(what: str) -> None:
         sink({"event": "node", "rank": topology.rank, "message": f"node {topology.rank} {what}"})
 
-    role_python(settings, "train")
+    role_python(settings, "train")  # a missing trainer is reported before node 0 waits for us
     say("waits for node 0")
     reader, writer, where = await _connect(run, settings.train.node_timeout, topology)
     node = TrainerNode(topology.rank, settings, say)
