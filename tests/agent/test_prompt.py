@@ -6,7 +6,6 @@ from tests.agent.golden import DIGESTS, digests
 from tests.records.made import digested, shot, step, trajectory
 from webgym_cli.agent.prompt import (
     NO_IMAGE,
-    TEMPLATES,
     render,
     render_step,
     render_system_prompt,
@@ -20,6 +19,7 @@ from webgym_cli.records.trajectory import (
     Observation,
     ParseErrorKind,
     PromptSpec,
+    PromptVersion,
     Trajectory,
 )
 
@@ -74,7 +74,7 @@ def test_vanilla_prompts_stay_what_they_were(mode, window):
     assert digests(mode, window) == DIGESTS[mode, window]
 
 
-@pytest.mark.parametrize("version", TEMPLATES)
+@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 @pytest.mark.parametrize(
     ("window", "limit", "shown"), [(4, 1, 1), (4, 3, 3), (4, 9, 5), (0, 3, 1), (1, 1, 1), (2, 2, 2)]
 )
@@ -119,13 +119,13 @@ def test_thoughts_are_not_sent_again():
 @pytest.mark.parametrize(
     "response", ["a</think>\n\nThen this.", "<think>\na</think>\n\nThen this.", "a</think>Then this."]
 )
-@pytest.mark.parametrize("version", TEMPLATES)
+@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 def test_no_form_of_a_thinking_models_thoughts_is_sent_again(version, response):
     made = prompt([step(0, response=response)], PromptSpec(version=version, thinking=True))
     assert made.messages[2].content == "Then this."
 
 
-@pytest.mark.parametrize("version", TEMPLATES)
+@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 def test_of_a_thought_that_was_cut_nothing_is_sent_again(version):
     cut = step(0, response="I might", action=None, parse_error=ParseErrorKind.TRUNCATED, page_changed=False)
     made = prompt([cut], PromptSpec(version=version, thinking=True))
@@ -179,7 +179,7 @@ def test_the_digest_is_of_texts_roles_and_images():
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
-@pytest.mark.parametrize("version", TEMPLATES)
+@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 def test_the_system_prompt_shows_how_to_call_and_nothing_foreign(mode, version):
     text = render_system_prompt(mode, version)
     assert (

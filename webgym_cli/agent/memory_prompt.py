@@ -8,6 +8,7 @@ stays in full within the window; the newest memory and progress that fell out of
 from __future__ import annotations
 
 import json
+from functools import cache
 
 from webgym_cli.agent.memory_sections import read_sections, read_stated_action
 from webgym_cli.agent.prompt_template import (
@@ -74,6 +75,7 @@ asked, say what you did; where you could not finish, say how far you came and wh
 _REMINDER = "Reply with Memory, Progress, Intention, Action and one tool call."
 
 
+@cache
 def _render_system(mode: InteractionMode) -> str:
     return (
         f"You operate a web browser to carry out a user's task. Each turn shows {_SEEN[mode]}.\n\n"

@@ -11,23 +11,15 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from webgym_cli.agent import webrl_prompt
-from webgym_cli.agent.memory_prompt import COMPLETE
+from webgym_cli.agent.action_sets import find_action_set, require_template
 from webgym_cli.agent.prompt_template import HistoryWindow
 from webgym_cli.agent.reasoning import history_text
 from webgym_cli.agent.sanitize import sanitize_text
-from webgym_cli.agent.tool_calls import render_conversation
-from webgym_cli.agent.vanilla import VANILLA
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
 
-__all__ = ["Prompt", "render", "render_step", "render_system_prompt", "split_at_images"]
-
-TEMPLATES = {PromptVersion.VANILLA: VANILLA, PromptVersion.COMPLETE: COMPLETE}
-"""The texts of each prompt version that shows screenshots."""
 NO_IMAGE = "(This screenshot is left out.)\n"
 """Stands for a screenshot beyond `max_images`."""
 
@@ -59,29 +51,28 @@ def split_at_images(message: Message) -> Iterator[str | None]:
             yield text
 
 
-@cache
 def render_system_prompt(mode: InteractionMode, version: PromptVersion = PromptVersion.VANILLA) -> str:
-    """Return the system message of a version that shows screenshots."""
-    return TEMPLATES[version].system(mode)
+    """Return the system message of a built-in version that shows screenshots."""
+    return require_template(PromptSpec(version=version)).system(mode)
 
 
 def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[Step], current: Observation) -> Prompt:
     """Return the prompt for the current observation, given the finished steps of the episode."""
-    if spec.tools is not None:
-        return Prompt(*render_conversation(spec, instruction, past, current))
-    if spec.version is PromptVersion.WEBRL:
-        system = webrl_prompt.render_system_message(spec)
-        return Prompt((*system, *webrl_prompt.render_conversation(spec, instruction, past, current)), ())
+    actions = find_action_set(spec)
+    if actions.render is not None:
+        return Prompt(*actions.render(spec, instruction, past, current))
     window = HistoryWindow(spec, instruction, start_url, past, current)
-    layout = TEMPLATES[spec.version]
-    messages = [Message(role="system", content=render_system_prompt(spec.interaction_mode, spec.version))]
+    template = require_template(spec)
+    messages = [Message(role="system", content=template.system(spec.interaction_mode))]
     images: list[str] = []
     for index in range(window.first, len(past) + 1):
         shown = [seen.sha256 for seen in window.observation(index).pictures] if index >= window.first_image else []
-        picture = IMAGE * len(shown) or NO_IMAGE
+        # Stored digests: the built-in templates always had the note, also where nothing was left out.
+        is_left_out = isinstance(spec.version, PromptVersion) or window.observation(index).pictures
+        picture = IMAGE * len(shown) or (NO_IMAGE if is_left_out else "")
         images += shown
-        head = layout.head(window) if index == window.first else ""
-        messages.append(Message(role="user", content=picture + head + layout.turn(window, index)))
+        head = template.head(window) if index == window.first else ""
+        messages.append(Message(role="user", content=picture + head + template.turn(window, index)))
         if index < len(past):
             reply = history_text(past[index].response, thinking=spec.thinking)
             messages.append(Message(role="assistant", content=sanitize_text(reply)))

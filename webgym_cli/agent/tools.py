@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from webgym_cli.agent.webrl_forms import render_webrl_action
-from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, InteractionMode
+from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, CustomAction, InteractionMode
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 FUNCTIONS: dict[InteractionMode, str] = {
@@ -91,6 +91,8 @@ def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
 
 def describe_action(action: AnyAction) -> str:
     """Return an action in a few words, for the summary of older steps; what only WebRL can say in its own words."""
+    if isinstance(action, CustomAction):
+        return f"{action.name}({json.dumps(action.arguments, ensure_ascii=False)})"
     if isinstance(action, WebRLAction):
         return render_webrl_action(action)
     if action.calls:

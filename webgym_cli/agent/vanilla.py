@@ -7,6 +7,7 @@ elements.
 from __future__ import annotations
 
 import json
+from functools import cache
 
 from webgym_cli.agent.prompt_template import EFFECT, HistoryWindow, PromptTemplate, format_elements, format_notices
 from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, truncate
@@ -15,6 +16,7 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Step
 
 
+@cache
 def _render_system(mode: InteractionMode) -> str:
     see = (
         "a screenshot of a web page"
@@ -31,7 +33,8 @@ def _render_system(mode: InteractionMode) -> str:
     )
 
 
-def _render_head(window: HistoryWindow) -> str:
+def render_plain_head(window: HistoryWindow) -> str:
+    """Return the task, the start page and a line for each earlier step."""
     lines = [f"Task: {sanitize_page(window.instruction)}", f"Start page: {sanitize_line(window.start_url, None)}"]
     if older := window.past[: window.first]:
         lines += ["Earlier steps:", *(_summarize_step(step) for step in older)]
@@ -58,5 +61,11 @@ def _render_turn(window: HistoryWindow, index: int) -> str:
     return "\n".join(lines)
 
 
-VANILLA = PromptTemplate(system=_render_system, head=_render_head, turn=_render_turn)
+def render_plain_turn(window: HistoryWindow, index: int) -> str:
+    """Return a turn of `vanilla` with the text of the observation, for action sets of plugins."""
+    text = sanitize_page(window.observation(index).html)
+    return "\n".join(filter(None, (_render_turn(window, index), text)))
+
+
+VANILLA = PromptTemplate(system=_render_system, head=render_plain_head, turn=_render_turn)
 """The texts of `vanilla`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.action import Action, ActionName, CustomAction
 from webgym_cli.records.webrl import AnyAction, WebRLActionName
 from webgym_cli.util.literal_calls import quote_string
 
@@ -45,6 +45,8 @@ _CALLED = {(form.name, form.direction): called for called, form in FORMS.items()
 
 def render_webrl_action(action: AnyAction) -> str:
     """Return an action as a call that the parser reads back. Raises `ValueError` for one that WebRL can't say."""
+    if isinstance(action, CustomAction):
+        raise ValueError(f"WebRL has no such action: {action}")
     if action.name is ActionName.ANSWER:
         return f"exit(message={quote_string(action.text or '')})"
     if action.name is WebRLActionName.QUOTE:

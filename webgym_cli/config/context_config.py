@@ -6,7 +6,7 @@ from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.action import InteractionMode
-from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.records.trajectory import PromptName, PromptVersion
 
 
 class ContextSettings(ConfigSection):
@@ -18,9 +18,10 @@ class ContextSettings(ConfigSection):
     """Earlier rounds sent in full; older ones become one line of text each."""
     max_images: int | None = Field(default=None, ge=1)
     """Screenshots in a prompt at most, the newest ones; null: one for every round of the window."""
-    prompt_version: PromptVersion = PromptVersion.COMPLETE
+    prompt_version: PromptName = PromptVersion.COMPLETE
     """`vanilla`: an action and its call; `complete`: memory, progress and intention before them; `webrl`: WebRL's
-    rounds, in which the page is text; for the environment `webarena`, which takes no other."""
+    rounds, in which the page is text; for the environment `webarena`, which takes no other.
+    Or an action set of your own, by the name that a plugin registered."""
     explain_actions: bool = True
     """`webrl`: a system message states the action language, in the words of `agent.system_prompt` if it is set.
     `false`: there is none, as for models that were trained without one."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from webgym_cli.agent.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.errors import BelowThresholdError, WebGymError
@@ -41,6 +42,7 @@ def plan_current_rollout(
 
     Raises `UsageError` for a policy that can't act, and for tasks that it can't act on.
     """
+    ACTION_SETS.find(str(settings.context_config.prompt_version))
     if policy not in (ORACLE, VLLM):
         policy_urls(policy)
     blocked = Blocklist(run, settings.rollout.blocklist_hours).sites()

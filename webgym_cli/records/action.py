@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from webgym_cli.records.base import Record
 from webgym_cli.records.tool import ToolCall
@@ -83,3 +83,26 @@ class Action(Record):
         if self.coordinate and not (0 <= self.coordinate[0] <= NORMALISED and 0 <= self.coordinate[1] <= NORMALISED):
             raise ValueError(f"coordinates run from 0 to {NORMALISED}, got {self.coordinate}")
         return self
+
+
+class CustomAction(Record):
+    """An action of an action set that a plugin registered."""
+
+    name: str = Field(min_length=1)
+    """Its name there."""
+    arguments: dict[str, JsonValue]
+    """Its arguments, by name."""
+
+    @property
+    def text(self) -> str | None:
+        """The argument `text`: the answer, of an action that ends an episode with one."""
+        text = self.arguments.get("text")
+        return text if isinstance(text, str) else None
+
+    @property
+    def element_id(self) -> None:
+        """Nothing: which element an argument names, only the action set knows."""
+
+    @property
+    def coordinate(self) -> None:
+        """Nothing, likewise."""

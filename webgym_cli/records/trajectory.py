@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.base import Moment, Record
@@ -183,10 +183,18 @@ class PromptVersion(StrEnum):
     """WebRL's rounds: its action language, and the page as text."""
 
 
+def _parse_prompt_version(value: object) -> object:
+    return next((version for version in PromptVersion if version == value), value)
+
+
+PromptName = Annotated[PromptVersion | str, BeforeValidator(_parse_prompt_version)]
+"""A built-in prompt version, or the name of an action set that a plugin registered."""
+
+
 class PromptSpec(Record):
     """Everything beside the steps that a prompt is rendered from."""
 
-    version: PromptVersion = PromptVersion.VANILLA
+    version: PromptName = PromptVersion.VANILLA
     interaction_mode: InteractionMode = InteractionMode.COORDINATES
     history_window: int = Field(default=4, ge=0)
     """How many earlier rounds are sent in full."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field, model_validator
 
-from webgym_cli.records.action import Action
+from webgym_cli.records.action import Action, CustomAction
 from webgym_cli.records.base import Record
 
 
@@ -58,5 +58,5 @@ class WebRLAction(Record):
         return self
 
 
-AnyAction = Action | WebRLAction
-"""What a step may hold: their names are disjoint."""
+AnyAction = Action | WebRLAction | CustomAction
+"""An action of a step. Names of the first two are disjoint; only the last has `arguments`."""

@@ -7,11 +7,10 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from webgym_cli.agent.parse import ParseError, parse_web_action
+from webgym_cli.agent.action_sets import find_action_set
+from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.reply import PolicyReply
-from webgym_cli.agent.tool_calls import parse_tool_calls
-from webgym_cli.agent.webrl_actions import parse_webrl_action
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.registry import find_environment
@@ -187,13 +186,8 @@ class EpisodeRun:
         return await asyncio.to_thread(self.screenshots.put, png)
 
     def _parse(self, reply: PolicyReply) -> AnyAction | ParseError:
-        spec, truncated = self.spec, reply.generation.finish_reason == "length"
-        if spec.version is PromptVersion.WEBRL and spec.tools is None:
-            return parse_webrl_action(reply.text, truncated=truncated, thinking=spec.thinking)
-        if spec.tools is None:
-            return parse_web_action(reply.text, spec.interaction_mode, truncated=truncated, thinking=spec.thinking)
-        limit = self.settings.agent.max_tool_calls
-        return parse_tool_calls(reply.text, limit=limit, truncated=truncated, thinking=spec.thinking)
+        truncated, limit = reply.generation.finish_reason == "length", self.settings.agent.max_tool_calls
+        return find_action_set(self.spec).parse(reply.text, self.spec, truncated=truncated, max_calls=limit)
 
     def _append_step(self, step: Step, before: RawObservation, after: RawObservation | None, seconds: float) -> None:
         changed = None if after is None or not after.png else after.png != before.png

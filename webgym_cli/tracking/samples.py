@@ -80,5 +80,5 @@ def _shown(step: Step, store: ScreenshotStore, picture: Picture) -> Any:
             pixels = image.convert("RGB")
     except (StoreError, OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # Pillow's for a bad image
         return None
-    done = "" if step.action is None else f": {step.action.name.value}"
+    done = "" if step.action is None else f": {step.action.name}"
     return picture(pixels, f"step {step.index}{done}")

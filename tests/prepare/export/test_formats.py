@@ -8,7 +8,7 @@ import pytest
 from tests.prepare.buffer import fill
 from tests.prepare.exported import exported
 from tests.records.made import UNSOLVED, png, shot, step, trajectory
-from webgym_cli.agent.prompt import TEMPLATES, render_step, render_system_prompt
+from webgym_cli.agent.prompt import render_step, render_system_prompt
 from webgym_cli.prepare.export.formats import build_messages_record, build_openai_record, build_sharegpt_record
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.registry import FORMATS
@@ -18,7 +18,7 @@ from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.records.sample import IMAGE
-from webgym_cli.records.trajectory import Element, Observation, PromptSpec
+from webgym_cli.records.trajectory import Element, Observation, PromptSpec, PromptVersion
 from webgym_cli.store.run import RunDir
 
 CALL = '<tool_call>{"name": "computer_use", "arguments": {"action": "go_back"}}</tool_call>'
@@ -44,7 +44,7 @@ def test_a_step_is_what_was_served():
     assert Example(sample).id == "train-0000-00000/2"
 
 
-@pytest.mark.parametrize("version", TEMPLATES)
+@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
     """Also those that the window had dropped, and with the elements that were there to act on."""
     spec = PromptSpec(

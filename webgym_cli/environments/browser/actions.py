@@ -15,7 +15,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.webrl import AnyAction, WebRLAction
+from webgym_cli.records.webrl import AnyAction
 
 AddressCheck = Callable[[str], str | None]
 """Says why an address may not be visited; None when it may."""
@@ -34,8 +34,8 @@ _SCROLL_OVERLAP = 50
 
 async def perform_action(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:
     """Carry out one action. Returns None, or why it was refused. `answer` is not an action on the browser."""
-    if isinstance(action, WebRLAction):
-        raise ValueError(f"{action.name} is an action of the environment webarena only")
+    if not isinstance(action, Action):
+        raise ValueError(f"{action.name} is not an action of this environment")
     doers: dict[ActionName, Callable[[], Awaitable[str | None]]] = {
         ActionName.CLICK: lambda: _click(session, action),
         ActionName.HOVER: lambda: _hover(session, action),

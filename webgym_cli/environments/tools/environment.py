@@ -93,7 +93,7 @@ class ToolsEnvironment:
         """Make the calls of one response, side by side; one that is terminal ends the episode with its text."""
         if self._box is None:
             raise RuntimeError("the environment was not reset")
-        if action.name is not ActionName.CALL or not action.calls:
+        if not isinstance(action, Action) or action.name is not ActionName.CALL or not action.calls:
             return EnvironmentStep(view=RawObservation(url="", title=""), action_error="only tools can be called here")
         calls = as_openai(action.calls, self._calls)
         self._calls += len(calls)

@@ -25,6 +25,8 @@ async def perform_webrl(session: BrowserSession, action: AnyAction, check_addres
         if action.name is ActionName.SCROLL:
             return await _scroll(session, action)
         return await perform_action(session, action, check_address)
+    if not isinstance(action, WebRLAction):
+        raise ValueError(f"{action.name} is not an action of this environment")
     doers: dict[WebRLActionName, Callable[[], Awaitable[str | None]]] = {
         WebRLActionName.SEARCH: lambda: _search(session, action, check_address),
         WebRLActionName.SELECT: lambda: _select(session, action),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webgym_cli.agent import webrl_prompt
-from webgym_cli.agent.prompt import TEMPLATES, render_step, render_system_prompt
+from webgym_cli.agent.action_sets import require_template
+from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.prompt_template import HistoryWindow
 from webgym_cli.agent.sanitize import sanitize_text
 from webgym_cli.config.algorithm_config import AlgorithmSettings
@@ -49,13 +50,13 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
     if trajectory.prompt.version is PromptVersion.WEBRL:
         return _webrl_sample(trajectory)
     spec = trajectory.prompt.model_copy(update={"history_window": len(trajectory.steps), "max_images": None})
-    layout = TEMPLATES[spec.version]
-    messages = [Message(role="system", content=render_system_prompt(spec.interaction_mode, spec.version))]
+    template = require_template(spec)
+    messages = [Message(role="system", content=template.system(spec.interaction_mode))]
     for index, step in enumerate(trajectory.steps):
         past = trajectory.steps[:index]
         window = HistoryWindow(spec, trajectory.instruction, trajectory.task.start_url, past, step.observation)
-        head = "" if index else layout.head(window)
-        messages.append(Message(role="user", content=IMAGE + head + layout.turn(window, index)))
+        head = "" if index else template.head(window)
+        messages.append(Message(role="user", content=IMAGE + head + template.turn(window, index)))
         messages.append(build_reply(trajectory, index))
     images = tuple(picture.sha256 for step in trajectory.steps for picture in step.observation.pictures)
     return _sample(trajectory, len(trajectory.steps) - 1, tuple(messages), images)

@@ -1,0 +1,99 @@
+"""Action sets: what a policy can do, how its prompt states that, and how its responses are read.
+
+An action set is a value of `context_config.prompt_version`; environments with tools use the set `tools`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from webgym_cli.agent.parse import ParseError
+from webgym_cli.agent.prompt_template import PromptTemplate
+from webgym_cli.agent.reasoning import strip_reasoning
+from webgym_cli.agent.vanilla import render_plain_head, render_plain_turn
+from webgym_cli.records.action import CustomAction, InteractionMode
+from webgym_cli.records.sample import Message
+from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Step
+from webgym_cli.records.webrl import AnyAction
+from webgym_cli.util.registry import Registry
+
+TOOLS = "tools"
+"""The action set of environments with tools."""
+Conversation = tuple[tuple[Message, ...], tuple[str, ...]]
+"""Messages, and the SHA-256 of their images in order."""
+
+
+class ResponseParser(Protocol):
+    """Reads a response."""
+
+    def __call__(self, response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
+        """Return the action of a response, or why there is none. `truncated`: it met its length limit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSet:
+    """Everything about the actions of a policy but their execution, which is the environment's."""
+
+    parse: ResponseParser
+    format_action: Callable[[AnyAction, InteractionMode], str]
+    """Returns the response that `parse` reads as an action: how an expert writes."""
+    template: PromptTemplate | None = None
+    """The texts of a prompt that shows rounds with their pictures."""
+    render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
+    """Renders the whole prompt in place of a template, from instruction, finished steps and current observation."""
+
+
+ACTION_SETS: Registry[ActionSet] = Registry(
+    noun="action set",
+    setting="context_config.prompt_version",
+    entry_point_group="webgym.action_sets",
+    package="webgym_cli.agent.action_sets",
+    item_type=ActionSet,
+    builtin={
+        "vanilla": "webgym_cli.agent.builtin_action_sets:VANILLA",
+        "complete": "webgym_cli.agent.builtin_action_sets:COMPLETE",
+        "webrl": "webgym_cli.agent.builtin_action_sets:WEBRL",
+        TOOLS: "webgym_cli.agent.builtin_action_sets:TOOLS",
+    },
+    usage="from webgym_cli.agent.action_sets import make_action_set, and make one",
+)
+"""The action sets that can be named."""
+
+
+def find_action_set(spec: PromptSpec) -> ActionSet:
+    """Return the action set of a prompt. Raises `UsageError`."""
+    return ACTION_SETS.find(TOOLS if spec.tools is not None else str(spec.version))
+
+
+def require_template(spec: PromptSpec) -> PromptTemplate:
+    """Return the template of a prompt that has one."""
+    template = find_action_set(spec).template
+    if template is None:
+        raise ValueError(f"the action set {spec.version} renders its prompts without a template")
+    return template
+
+
+def make_action_set(
+    system_prompt: str, parse: Callable[[str], CustomAction], format_action: Callable[[AnyAction], str]
+) -> ActionSet:
+    """Return an action set of plain rounds: picture, notices, elements and text of each observation.
+
+    `system_prompt` states the actions. `parse` reads a response without its reasoning, and raises `ValueError` with the
+    reason where it is no action.
+    """
+
+    def read(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
+        try:
+            return parse(strip_reasoning(response, thinking=spec.thinking))
+        except ValueError as error:
+            kind = ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.INVALID_ARGUMENTS
+            return ParseError(kind, str(error))
+
+    return ActionSet(
+        parse=read,
+        format_action=lambda action, mode: format_action(action),
+        template=PromptTemplate(lambda mode: system_prompt, render_plain_head, render_plain_turn),
+    )
