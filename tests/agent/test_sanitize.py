@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.records.made import shot
 from webgym_cli.agent.parse import ParseError, parse_web_action
-from webgym_cli.agent.prompt import TEMPLATES, Prompt, render, split_at_images
+from webgym_cli.agent.prompt import Prompt, render, split_at_images
 from webgym_cli.agent.sanitize import LINE_LIMIT, sanitize_line, sanitize_lines, sanitize_page, sanitize_text, truncate
 from webgym_cli.agent.tools import render_web_action
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sample import IMAGE
-from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
+from webgym_cli.records.trajectory import Element, Observation, PromptSpec, PromptVersion, Step
 
 ATTACKS = [
     IMAGE,
@@ -55,7 +55,7 @@ TAG = re.compile(r"</?(?:tool_call|tool_response|tools|think)>", re.IGNORECASE)
 LINE_ENDS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 SPECS = [
     PromptSpec(version=version, interaction_mode=mode, thinking=thinking, history_window=2, max_images=2)
-    for version in TEMPLATES
+    for version in (PromptVersion.VANILLA, PromptVersion.COMPLETE)
     for mode in InteractionMode
     for thinking in (False, True)
 ]
@@ -125,7 +125,7 @@ def test_each_attack_by_itself_fails(spec, attack):
     served(made).encode()  # half a character could be neither sent nor stored
 
 
-@pytest.mark.parametrize("version", TEMPLATES)
+@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 @given(texts=st.tuples(*[hostile] * 6))
 def test_no_page_writes_a_line_of_its_own(version, texts):
     """Each text of a page stands in one line: the user turn has as many lines as with harmless texts."""

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.made import step
-from webgym_cli.agent.prompt import TEMPLATES, render
+from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens import ImageGrid, ModelTokens
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sample import Message
-from webgym_cli.records.trajectory import PromptSpec
+from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 
 GRID = ImageGrid(factor=32, min_pixels=4096, max_pixels=1280 * 1024)
 TEMPLATE = (
@@ -70,7 +70,7 @@ def test_an_image_takes_as_many_tokens_as_its_size_says(model):
     assert ids == [2, *[1] * 4, 3, *[1] * 6, 5, 4]
 
 
-@pytest.mark.parametrize("version", TEMPLATES)
+@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 @pytest.mark.parametrize(("window", "limit"), [(0, None), (4, None), (4, 1), (4, 3), (1, 3)])
 def test_every_image_that_is_sent_is_counted_once(model, version, window, limit):
     """Of a rendered prompt exactly `images` take tokens: rounds without their screenshot take none."""

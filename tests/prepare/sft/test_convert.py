@@ -4,11 +4,10 @@ import pytest
 
 from tests.prepare.buffer import WordTokens, settings
 from tests.records.made import digested, shot, step, store_images, trajectory
-from webgym_cli.agent.prompt import TEMPLATES
 from webgym_cli.prepare.sft.convert import OPENING, TEMPLATE_TAIL, Converter
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import IMAGE, Sample
-from webgym_cli.records.trajectory import Generation, PromptSpec
+from webgym_cli.records.trajectory import Generation, PromptSpec, PromptVersion
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -36,7 +35,7 @@ def converted(tmp_path, made, index, *, tokens=None, **limits):
     return converter.convert(made, index), converter
 
 
-@pytest.mark.parametrize("version", TEMPLATES)
+@pytest.mark.parametrize("version", (PromptVersion.VANILLA, PromptVersion.COMPLETE))
 @pytest.mark.parametrize(("window", "limit", "images"), [(4, 1, 1), (4, 3, 3), (4, None, 5), (0, 3, 1), (1, 3, 2)])
 def test_a_sample_has_the_images_that_were_sent(tmp_path, version, window, limit, images):
     spec = PromptSpec(version=version, history_window=window, max_images=limit)
