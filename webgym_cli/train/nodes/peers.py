@@ -25,7 +25,7 @@ SETTLE_SECONDS = 10.0
 """Time for the node that failed first to report: torchrun ends its workers before it exits itself."""
 
 
-class Connection(Protocol):
+class PeerConnection(Protocol):
     """Calls methods of a node's `TrainerNode`."""
 
     @property
@@ -43,7 +43,7 @@ class Peer:
     """A node that takes part in the training."""
 
     rank: int
-    connection: Connection
+    connection: PeerConnection
     status: NodeStatus = NodeStatus()  # noqa: RUF009 - frozen
     lost: str = ""
     """Why it counts as lost."""

@@ -20,7 +20,7 @@ from webgym_cli.util.files import write_atomic
 
 
 @dataclass(slots=True)
-class RayConnection:
+class ActorConnection:
     """Calls the methods of an actor."""
 
     rank: int
@@ -43,7 +43,7 @@ class RayPeers(ConnectedPeers):
 
     again: ClassVar[str] = "webgym resume {run}: the training goes on from its last checkpoint"
     _cluster: RayCluster
-    _connections: tuple[RayConnection, ...] = ()
+    _connections: tuple[ActorConnection, ...] = ()
 
     async def connect(self) -> tuple[list[Peer], str]:
         """Create an actor on as many nodes as are wanted beside this one."""
@@ -60,7 +60,7 @@ class RayPeers(ConnectedPeers):
             )
         self._connections = tuple(
             # No CPUs: a node that rolls out offers none. The GPUs are reserved, so that Ray gives them to no one else.
-            RayConnection(rank, node, cluster.create_actor(RayTrainerNode, node, cpus=0.0, gpus=gpus), cluster)
+            ActorConnection(rank, node, cluster.create_actor(RayTrainerNode, node, cpus=0.0, gpus=gpus), cluster)
             for rank, node in enumerate(offered[:wanted], 1)
         )
         self._cluster = cluster
