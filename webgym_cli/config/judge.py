@@ -8,6 +8,9 @@ from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
 
+SCRIPTED = "scripted"
+"""Value of a `base_url` that starts the shipped judge of plain rules for the time of a command."""
+
 
 class JudgeSettings(ConfigSection):
     """The judge of episodes that the environment itself can't score: any OpenAI-compatible server."""

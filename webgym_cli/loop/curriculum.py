@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.seeds import has_new_tasks
 from webgym_cli.environments.registry import find_environment
@@ -17,7 +18,6 @@ from webgym_cli.loop.scoring import resolve_orm_model
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.rewards.judge.client import require_judge
-from webgym_cli.rewards.judge.scripted import SCRIPTED
 from webgym_cli.rewards.orm.scorer import require_orm
 from webgym_cli.rollout.plan import plan_rollout
 from webgym_cli.store.run import RunDir

@@ -12,6 +12,7 @@ from webgym_cli.agent.chat import require_address
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.generate import GenerateSettings
+from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.execute import TaskGeneration, generate_in_words
 from webgym_cli.curriculum.filters import TaskCandidate
@@ -23,7 +24,6 @@ from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
 from webgym_cli.records.events import Event
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.judge.scripted import SCRIPTED
 from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index

@@ -52,11 +52,11 @@ def judge(
     See also: webgym rollout, webgym inspect-buffer, webgym fixture judge.
     """
     from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.config.judge import SCRIPTED
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
-    from webgym_cli.rewards.judge.scripted import SCRIPTED
     from webgym_cli.rewards.selection import plan_scoring
     from webgym_cli.store.run import open_run
 

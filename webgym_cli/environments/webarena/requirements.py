@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.webarena.locators import HelperCall, HelperName, parse_location
 from webgym_cli.environments.webarena.login import find_account, read_password
@@ -16,8 +17,6 @@ from webgym_cli.tasks.registry import BadTaskError
 
 _OF_SHOP = frozenset({HelperName.LATEST_ORDER, HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING})
 _OF_ADMIN = _OF_SHOP - {HelperName.LATEST_ORDER}
-SCRIPTED = "scripted"
-"""The shipped judge, as `judge.base_url`: its rules know the questions of rubrics only."""
 
 
 def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:

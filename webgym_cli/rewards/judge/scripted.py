@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from webgym_cli.config.judge import JudgeSettings
-
-SCRIPTED = "scripted"
-"""Value of `judge.base_url` that starts the scripted judge of `scripted_server.py` for the time of a command."""
+from webgym_cli.config.judge import SCRIPTED, JudgeSettings
 
 
 @asynccontextmanager
