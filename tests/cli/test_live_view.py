@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from tests.cli.made_rollout import plain, rollout
-from webgym_cli.cli.live_view import LiveView, escape_control, format_duration, shorten_url
+from webgym_cli.cli.live_view import LiveView, format_duration, shorten_url
+from webgym_cli.util.text import escape_control
 
 NASTY = "[red]x[/bold]\x1b[2J\u202e\n\udcff"
 """Markup, an escape, a change of direction, a new line and half a character."""

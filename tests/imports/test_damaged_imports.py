@@ -1,8 +1,10 @@
 """Files with altered bytes: read, left out or refused, and never a traceback."""
 
+import contextlib
 import functools
 import gzip
 import io
+import os
 import pickletools
 import tempfile
 from pathlib import Path
@@ -12,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.imports.foreign import agentlab_episode, agentlab_step, pickled, webgym_episode, webgym_pictures
-from webgym_cli.imports import agentlab, webgym
+from webgym_cli.errors import UsageError
+from webgym_cli.imports import agentlab, visualagentbench, webgym
 from webgym_cli.imports.execute import Importer
 from webgym_cli.imports.pickle_stubs import PickleRefused
+from webgym_cli.imports.pictures import NoPicture, load_png, load_size
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode
 from webgym_cli.records.task import Split
@@ -123,3 +127,35 @@ def pickled_apart(values):
         for _ in pickletools.genops(stream):
             pass
         yield content[start : stream.tell()]
+
+
+SPECIAL = {
+    "fifo": lambda path: os.mkfifo(path),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "folder": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_no_file_is_skipped_at_once(kind, tmp_path):
+    for folder in ("a/train_trajectories", "b/exp", "c/traces", "c/actions"):
+        (tmp_path / folder).mkdir(parents=True)
+    of_webgym = tmp_path / "a/train_trajectories/train_trajectories.pt.iteration3"
+    step, trace, actions = (tmp_path / name for name in ("b/exp/step_0.pkl.gz", "c/traces/1.jsonl", "c/actions/1.json"))
+    picture = tmp_path / "picture.png"
+    for place in (of_webgym, step, trace, actions, picture):
+        SPECIAL[kind](place)
+    for read, source in (
+        (webgym.read, of_webgym),
+        (agentlab.read, step.parent),
+        (visualagentbench.read, trace),
+        (visualagentbench.read, actions),
+    ):
+        with contextlib.suppress(UsageError):
+            assert ImportedEpisode not in outcome(read, source)
+    for load in (load_png, load_size):
+        with pytest.raises(NoPicture):
+            load(picture)
+    for source in (of_webgym, step, trace, actions):
+        with pytest.raises(UsageError):
+            plan_import(RunDir(tmp_path / "run"), "auto", source)

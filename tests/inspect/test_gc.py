@@ -14,6 +14,7 @@ from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import RunLockedError, StoreError, UsageError
 from webgym_cli.inspect.gc import GRACE, WasteKind, find_waste, remove_waste
+from webgym_cli.inspect.recode import plan_recoding
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append
@@ -61,6 +62,40 @@ def test_only_images_that_nobody_names_go(run):
     assert [image(run, shade).exists() for shade in (0, 1, 2, 10, 11)] == [True, True, True, False, False]
     assert verify(run, lambda event: None)["findings"] == []
     assert wasted(run) == set()
+
+
+def outside(run, tmp_path, linked):
+    """Move a part of the run elsewhere, and put a link in its place; return an unnamed image there."""
+    theirs = tmp_path / "theirs"
+    part = run.screenshots if linked == "screenshots" else image(run, 10).parent
+    name = image(run, 10).relative_to(part)
+    part.rename(theirs)
+    part.symlink_to(theirs)
+    (theirs / f".{'x' * 9}.png.abcdefgh").write_bytes(b"torn")
+    aged(RunDir(theirs))
+    return theirs / name
+
+
+@pytest.mark.parametrize("linked", ["screenshots", "folder"])
+def test_nothing_outside_of_the_run_goes(run, tmp_path, linked):
+    theirs, events = outside(run, tmp_path, linked), []
+    before = sorted(theirs.parent.rglob("*"))
+    remove_waste(find_waste(run, sink=events.append), dry_run=False)
+    assert theirs.exists()
+    assert sorted(theirs.parent.rglob("*")) == before
+    assert image(run, 11).exists() == (linked == "screenshots" or image(run, 11).parent == image(run, 10).parent)
+    assert any("leads out of the run" in event.get("message", "") for event in events)
+    assert [job.folder for job in plan_recoding(run) if job.folder == image(run, 10).parent.name] == []
+
+
+def test_a_link_in_place_of_an_image_goes_and_not_what_it_names(run, tmp_path):
+    theirs = tmp_path / "theirs.png"
+    image(run, 10).rename(theirs)
+    image(run, 10).symlink_to(theirs)
+    os.utime(image(run, 10), (LONG_AGO, LONG_AGO), follow_symlinks=False)
+    remove_waste(find_waste(run), dry_run=False)
+    assert theirs.exists()
+    assert not image(run, 10).is_symlink()
 
 
 def test_a_dry_run_counts_the_same_and_removes_nothing(run):

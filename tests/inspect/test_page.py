@@ -85,6 +85,13 @@ def test_a_prompt_that_was_not_sent_so_is_said_to_be_another(told, store):
     assert render_episode_page(changed, store).count(b"rendered anew") == 1
 
 
+def test_control_characters_are_not_written(told, store):
+    hostile = told.trajectory.model_copy(update={"instruction": "a\x00b\x1b[2Jc\x9bd\x7fe\rf\x08"})
+    page = render_episode_page(EpisodeView(hostile), store).decode()
+    assert "a·b·[2Jc·d·e·f·" in page
+    assert re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", page) is None
+
+
 def test_half_a_character_is_no_obstacle(told, store):
     broken = told.trajectory.model_copy(update={"instruction": "half \ud83d"})
     assert b"half ?" in render_episode_page(EpisodeView(broken), store)

@@ -46,6 +46,55 @@ def test_what_is_no_single_select_is_refused(run, sql, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+OUTSIDE = [
+    "SELECT * FROM read_csv('{secret}')",
+    "SELECT * FROM read_text('{secret}')",
+    "SELECT * FROM read_blob('/proc/self/environ')",
+    "SELECT * FROM read_json('{secret}')",
+    "SELECT * FROM read_parquet('{secret}')",
+    "SELECT * FROM parquet_metadata('{secret}')",
+    "SELECT * FROM sniff_csv('{secret}')",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM '{secret}'",
+    "SELECT * FROM query('SELECT * FROM read_text(''{secret}'')')",
+    "SELECT * FROM read_text('{run}/index/../config.json')",
+    "SELECT * FROM 'http://127.0.0.1:1/x.parquet'",
+    "SELECT * FROM which_secret('x', 'http')",
+    "SELECT * FROM run",
+    "FROM stored WHERE id IN (SELECT content FROM read_text('{secret}'))",
+]
+
+
+@pytest.mark.parametrize("sql", OUTSIDE)
+def test_no_file_of_the_machine_is_read(run, sql, tmp_path):
+    (tmp_path / "secret.csv").write_text("KEY\n")
+    with pytest.raises(UsageError) as caught:
+        rows(run, sql.format(secret=tmp_path / "secret.csv", run=run.root))
+    assert "KEY" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "id IN (SELECT content FROM read_text('/etc/passwd'))",
+        "length((SELECT content FROM read_blob('/proc/self/environ'))) > 0",
+        "true) UNION SELECT content FROM read_text('/etc/passwd') WHERE (true",
+        "true); COPY stored TO 'x.csv'; SELECT (1",
+    ],
+)
+def test_a_condition_reads_and_writes_no_file_of_the_machine(run, expression, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with open_index(run) as index, pytest.raises((UsageError, StoreError)):
+        list(index.places(index.check_where(expression)))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("sql", ["SET enable_external_access = true", "LOAD httpfs", "RESET lock_configuration"])
+def test_the_lock_holds(run, sql):
+    with open_index(run) as index, pytest.raises(StoreError):
+        list(index.rows(sql))
+
+
 @pytest.mark.parametrize(
     ("sql", "words"),
     [

@@ -19,6 +19,7 @@ from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
+from webgym_cli.util.text import hide_passwords
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -153,7 +154,7 @@ class ChatClient:
                 limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
                 return await self._send(request | limit, retries, counter)
             reason = describe_error(error, client.api_key)
-            raise ChatError(f"{client.base_url}: {reason}", unavailable=True) from error
+            raise ChatError(f"{hide_passwords(str(client.base_url))}: {reason}", unavailable=True) from error
         counter.calls += answer.retries_taken + 1
         return answer
 
@@ -187,9 +188,11 @@ def require_address(section: str, base_url: str, hint: str) -> None:
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL as error:
-        raise SettingsError(f"{section}.base_url: {base_url!r} is no address: {error}", hint=hint) from error
+        raise SettingsError(
+            f"{section}.base_url: {hide_passwords(base_url)!r} is no address: {error}", hint=hint
+        ) from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise SettingsError(f"{section}.base_url: {base_url!r} is no http(s) address", hint=hint)
+        raise SettingsError(f"{section}.base_url: {hide_passwords(base_url)!r} is no http(s) address", hint=hint)
 
 
 def read_api_key(variable: str) -> str:

@@ -21,6 +21,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.util.http_client import BoundedClient
+from webgym_cli.util.text import hide_passwords
 
 PROBE_TIMEOUT = 10.0
 """Deadline of the questions whether a server is vLLM and whether it is healthy, in seconds."""
@@ -55,7 +56,7 @@ class ChatPolicy:
         try:
             url = httpx.URL(base_url)
         except httpx.InvalidURL as error:
-            raise UsageError(f"rollout.policy: {base_url!r} is no address: {error}") from error
+            raise UsageError(f"rollout.policy: {hide_passwords(base_url)!r} is no address: {error}") from error
         self.name = name or model
         self.address = str(url.copy_with(userinfo=b"", query=None)).rstrip("/")
         """The base URL as people are told of it: without a password in it."""

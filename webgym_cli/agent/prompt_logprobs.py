@@ -13,6 +13,7 @@ import openai
 
 from webgym_cli.agent.chat import describe_error, openai_client
 from webgym_cli.errors import WebGymError
+from webgym_cli.util.text import hide_passwords
 
 HINT = (
     "run the same command again: what was scored stays. A server whose GPU ran out of memory: "
@@ -68,7 +69,7 @@ class PromptLogprobs:
             await client.close()
 
     def _failed(self, client: openai.AsyncOpenAI, error: Exception) -> WebGymError:
-        where = f"{client.base_url}".rstrip("/")
+        where = hide_passwords(f"{client.base_url}").rstrip("/")
         return WebGymError(
             f"{where}: no log-probabilities of a prompt: {describe_error(error, self._secret)}", hint=HINT
         )

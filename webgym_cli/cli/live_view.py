@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,8 @@ from rich.progress_bar import ProgressBar
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from webgym_cli.util.text import escape_control
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -53,15 +54,6 @@ class LiveView:
         room = height - len(head) - len(middle) - 2  # an empty line and the columns' names
         if self._snapshot["episodes"] and room > 0:
             yield Group(Text(), *_episodes(self._snapshot, width, room))
-
-
-def escape_control(text: str) -> str:
-    """Return text from outside as one line that can't move the cursor, colour anything or turn the line's direction."""
-    return "".join("·" if unicodedata.category(letter) in _HIDDEN else letter for letter in text)
-
-
-# Categories of Unicode that a terminal obeys or can't show.
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def format_duration(seconds: float | None) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from webgym_cli.records.events import Event
+from webgym_cli.util.text import escape_control, replace_control
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -66,7 +67,7 @@ class Output:
         """Write a table for people on stdout; plain tab-separated lines into a pipe."""
         if not sys.stdout.isatty():
             for row in rows:
-                self.text("\t".join("" if cell is None else str(cell) for cell in row))
+                self.text("\t".join("" if cell is None else escape_control(str(cell)) for cell in row))
             return
         self._print_table(_console(sys.stdout), title, columns, rows)
 
@@ -85,13 +86,13 @@ class Output:
             justify: Literal["left", "right"] = "right" if position else "left"
             table.add_column(column, justify=justify, overflow="fold", no_wrap=not position)
         for row in rows:
-            table.add_row(*("" if cell is None else str(cell) for cell in row))
+            table.add_row(*("" if cell is None else replace_control(str(cell)) for cell in row))
         console.print(table)
 
     def note(self, message: str) -> None:
         """Say something to a person on stderr."""
         if not self.quiet:
-            sys.stderr.write(f"{message}\n")
+            sys.stderr.write(f"{replace_control(message)}\n")
 
     def next_step(self, command: str) -> None:
         """Name the command to type next."""

@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 
 from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 from webgym_cli.imports.pickled import load
+from webgym_cli.util.files import open_regular
 
 MAX_UNPACKED = 1 << 29
 """Bytes that a gzip file may have unpacked."""
@@ -56,7 +57,7 @@ def read_pickle(path: Path, known: AllowedNames) -> Any:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    with path.open("rb") as raw:
+    with open_regular(path) as raw:
         start = raw.read(4)
         raw.seek(0)
         if start == _ZIP:

@@ -11,6 +11,7 @@ from PIL import Image
 from webgym_cli.imports.arrays import Array
 from webgym_cli.imports.source import NotUnderstood
 from webgym_cli.store.screenshots import PNG_SIGNATURE
+from webgym_cli.util.files import open_regular
 
 MAX_PIXELS = 100_000_000
 """Pixels of one picture at most: a larger one is no screenshot."""
@@ -28,7 +29,8 @@ def load_png(picture: Path | Array) -> bytes:
     if isinstance(picture, Array):
         return _encoded(_of_array(picture))
     try:
-        data = picture.read_bytes()
+        with open_regular(picture) as file:
+            data = file.read()
         with Image.open(io.BytesIO(data)) as image:
             _refuse_huge(image)
             if data.startswith(PNG_SIGNATURE):
@@ -41,7 +43,7 @@ def load_png(picture: Path | Array) -> bytes:
 
 def _file_size(picture: Path) -> tuple[int, int]:
     try:
-        with Image.open(picture) as image:
+        with open_regular(picture) as file, Image.open(file) as image:
             return image.size
     except _BROKEN as error:
         raise NoPicture(f"{picture}: {_reason(error)}") from None

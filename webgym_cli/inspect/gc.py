@@ -22,6 +22,7 @@ from webgym_cli.store.index.build import find_superseded
 from webgym_cli.store.index.fragments import ByteRange
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import is_within
 
 # Seconds for which a file that nobody names is left alone: images are stored before the line that names them.
 GRACE = 3600.0
@@ -77,9 +78,19 @@ def find_waste(
     """Yield what can go and has been left alone for `grace` seconds. Needs the lock where it is then removed.
 
     Raises `StoreError` when a line of the truth is damaged, for it may name images: unless `even_with_damage`; the
-    names that can still be read in such lines count even then.
+    names that can still be read in such lines count even then. What links lead to outside of the run is never yielded.
     """
-    before = time.time() - grace
+    skipped: set[Path] = set()
+    for waste in _find(run, time.time() - grace, even_with_damage, sink):
+        folder = waste.path.parent
+        if is_within(folder, run.root):
+            yield waste
+        elif sink is not None and folder not in skipped:
+            skipped.add(folder)
+            sink({"event": "gc_skipped", "message": f"{folder} leads out of the run: nothing there is removed"})
+
+
+def _find(run: RunDir, before: float, even_with_damage: bool, sink: EventSink | None) -> Iterator[Waste]:
     named = References()
     damage = _read_names(run, named, sink)
     if damage and not even_with_damage:

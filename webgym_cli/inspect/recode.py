@@ -21,7 +21,7 @@ from webgym_cli.inspect.gc import read_dataset_images
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
-from webgym_cli.util.files import write_atomic
+from webgym_cli.util.files import is_within, write_atomic
 
 # Of the encoder, 0 to 100, in lossless mode its `quality`; 100 takes half as long again to save two per cent more.
 _EFFORT = 80
@@ -61,6 +61,8 @@ def plan_recoding(run: RunDir) -> Iterator[RecodeJob]:
     # Not those that were tried before, and not those of the prepared dataset, whose paths end in .png.
     store, of_dataset = ScreenshotStore(run.screenshots), frozenset(read_dataset_images(run))
     for folder in store.folders():
+        if not is_within(store.root / folder, run.root):  # a link: those images belong to somebody else
+            continue
         if sizes := _pending(store, folder, of_dataset):
             yield RecodeJob(folder, len(sizes), sum(sizes.values()))
 

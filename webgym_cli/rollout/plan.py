@@ -19,6 +19,7 @@ from webgym_cli.store.plans import read_planned_episodes
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import TaskSet, open_tasks
 from webgym_cli.util.files import write_lines
+from webgym_cli.util.text import hide_passwords
 from webgym_cli.util.urls import site_of
 
 
@@ -75,7 +76,7 @@ class RolloutPlan:
             "stage": "rollout",
             "split": self.split,
             "iteration": self.iteration,
-            "policy": self.policy,
+            "policy": hide_passwords(self.policy),
             "episodes": len(self.episodes),
             "done": self.done,
             "owed": len(self.owed),

@@ -17,6 +17,7 @@ from webgym_cli.records.sampling import Logprobs
 from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.text import hide_passwords
 
 if TYPE_CHECKING:
     from webgym_cli.agent.load_balancer import BalancedPolicy
@@ -60,14 +61,16 @@ def _server_key(url: str, *, alone: bool) -> str:
     if not alone and url in (ORACLE, VLLM):
         raise UsageError(f"rollout.policy: {url} acts alone, it can't share requests with others", hint=_CHOICES)
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"rollout.policy: {url!r} is neither vllm, oracle nor a base URL", hint=_CHOICES)
+        raise UsageError(
+            f"rollout.policy: {hide_passwords(url)!r} is neither vllm, oracle nor a base URL", hint=_CHOICES
+        )
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     except ValueError as error:
-        raise UsageError(f"rollout.policy: {url!r} is no address: {error}", hint=_CHOICES) from None
+        raise UsageError(f"rollout.policy: {hide_passwords(url)!r} is no address: {error}", hint=_CHOICES) from None
     if not parts.hostname:
-        raise UsageError(f"rollout.policy: {url!r} is no address: it names no host", hint=_CHOICES)
+        raise UsageError(f"rollout.policy: {hide_passwords(url)!r} is no address: it names no host", hint=_CHOICES)
     return f"{parts.hostname}:{port}{parts.path.rstrip('/')}"
 
 

@@ -15,9 +15,10 @@ from urllib.parse import quote
 import webgym_cli
 from webgym_cli.config.load import changed_frozen_keys, load, parse_saved
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import MissingStageError, SettingsError, StoreError
+from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
 from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.text import hide_passwords
 
 _ORM = "orm"
 # Runs that are named where there is none.
@@ -181,6 +182,15 @@ class RunDir:
         return outer if self.root.name == _ORM and outer.exists else None
 
 
+def refuse_output_in_run(path: Path) -> None:
+    """Raise `UsageError` for a person's output that would lie in a run: what is there is read as the run's own."""
+    place = path.resolve()
+    for folder in (place, *place.parents):
+        run = RunDir(folder)
+        if run.config.is_file() and run.provenance.is_file():
+            raise UsageError(f"{path} is in the run {folder}", hint="name a file or a folder outside of runs")
+
+
 def open_run(path: Path) -> tuple[RunDir, Settings]:
     """Return an existing run and its settings. Raises `MissingStageError` without one."""
     run = RunDir(path)
@@ -205,7 +215,8 @@ def saved_settings(run: RunDir) -> Settings:
 
 def refuse_changes(run: RunDir, settings: Settings) -> None:
     """Raise `SettingsError` where settings differ that a known run keeps."""
-    if run.exists and (changed := changed_frozen_keys(saved_settings(run), settings)):
+    as_saved = parse_saved(hide_passwords(settings.model_dump(mode="json")))
+    if run.exists and (changed := changed_frozen_keys(saved_settings(run), as_saved)):
         raise SettingsError(
             f"{run.root}: a run keeps these settings: {', '.join(changed)}",
             hint="leave them as they are, or start another run in another folder",
@@ -217,9 +228,9 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
     refuse_changes(run, settings)
     if run.exists and saved_settings(run) == settings:
         return
-    write_json(run.config, settings.model_dump(mode="json"))
+    write_json(run.config, hide_passwords(settings.model_dump(mode="json")))
     if not run.provenance.exists():
-        write_json(run.provenance, _provenance())
+        write_json(run.provenance, hide_passwords(_provenance()))
 
 
 def run_id(run: RunDir, settings: Settings) -> str:

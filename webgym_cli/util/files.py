@@ -8,10 +8,11 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jsonlines
 
@@ -166,6 +167,21 @@ def read_jsonl(path: Path) -> Iterator[Any]:
             yield from reader.iter(skip_empty=True)
         except jsonlines.InvalidLineError as error:
             raise StoreError(f"{path}:{error.lineno}: {error.args[0].split(' (line')[0]}") from error
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading. Raises `OSError`, for a FIFO or a device as well: reading one may never end."""
+    # without O_NONBLOCK the opening of a FIFO waits for its writer
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Whether a path lies in a folder, or is it, once links in both are followed."""
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def replace_folder(new: Path, final: Path) -> None:

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.util.text import replace_control
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -37,4 +39,11 @@ def _load_environment(folder: Path) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # 20 ms that only pages need
 
     loader = FileSystemLoader([folder, Path(__file__).parent])
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: replace_control(value) if isinstance(value, str) else value,
+    )

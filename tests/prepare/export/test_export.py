@@ -16,7 +16,7 @@ from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 UNJUDGED = Outcome(stop=Stop.ANSWERED)
@@ -272,3 +272,23 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
 def test_what_can_not_go_together_is_refused(run, options, said):
     with pytest.raises(UsageError, match=said):
         exported(run, **options)
+
+
+# --- the run's own files
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "metrics.jsonl", "train_trajectories/iteration_0000/part-9.jsonl", "new", "screenshots"]
+)
+@pytest.mark.parametrize("linked", [False, True])
+def test_nothing_is_written_into_a_run(run, tmp_path, name, linked):
+    fill(run, trajectory(0, outcome=SOLVED))
+    create_or_open(run, settings())
+    before = {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
+    (tmp_path / "link").symlink_to(run.root)
+    out = (tmp_path / "link" if linked else run.root) / name
+    for place, options in ((out, ExportOptions()), (tmp_path / "out.jsonl", ExportOptions(copy_images=out))):
+        export = Export(run, settings(), options, ExportSelection(), place)
+        with pytest.raises(UsageError, match="is in the run"):
+            export.execute(lambda line: None, lambda event: None)
+    assert {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()} == before

@@ -68,8 +68,8 @@ def _write(compared: dict[str, Any], path: Path) -> None:
 
 
 def _show(output: Output, compared: dict[str, Any]) -> None:
-    from webgym_cli.cli.live_view import escape_control
     from webgym_cli.report.compare_views import FAILURES, ROWS, build_failure_rows, build_success_rows
+    from webgym_cli.util.text import escape_control
 
     def table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
         if rows:

@@ -83,7 +83,7 @@ def _show(output: Output, found: dict[str, Any], top: int) -> None:
 
 
 def _cut(output: Output, title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], top: int) -> None:
-    from webgym_cli.cli.live_view import escape_control
+    from webgym_cli.util.text import escape_control
 
     if not rows:
         return

@@ -7,11 +7,11 @@ from typing import Any
 
 from rich.text import Text
 
-from webgym_cli.cli.live_view import escape_control
 from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
 from webgym_cli.inspect.page import describe_step_action
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Step, Trajectory
+from webgym_cli.util.text import escape_control
 
 _HEAD, _SOFT, _GOOD, _BAD, _ODD = "bold", "dim", "green", "red", "yellow"
 Line = tuple[str, Any, str]

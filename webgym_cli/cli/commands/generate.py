@@ -45,10 +45,11 @@ def generate(
     from webgym_cli.loop.generation import generate as generate_tasks
     from webgym_cli.loop.generation import resolve_settings
     from webgym_cli.loop.pipeline import Pipeline
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.run import open_run, refuse_output_in_run
     from webgym_cli.train.critic_scoring import outcome_critic
 
     open_run(run)
+    refuse_output_in_run(out)
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
     if dry_run:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from webgym_cli.cli.live_view import escape_control
 from webgym_cli.cli.output import Output
+from webgym_cli.util.text import escape_control
 
 # Success rates from 0 to 1.
 BLOCKS = "▁▂▃▄▅▆▇█"

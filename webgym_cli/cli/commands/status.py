@@ -201,7 +201,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the same for a pipe: lines whose first cell tells what they are."""
-    from webgym_cli.cli.live_view import escape_control
+    from webgym_cli.util.text import escape_control
 
     for line in _cells(facts):
         yield tuple("" if cell is None else escape_control(str(cell)) for cell in line)

@@ -180,6 +180,7 @@ def convert(
     """
     from webgym_cli.config.load import load
     from webgym_cli.environments.webarena.convert import CONVERTERS
+    from webgym_cli.store.run import refuse_output_in_run
     from webgym_cli.util.files import write_atomic
 
     addresses = {**load(config or (), set_ or ()).webarena.addresses(), **_addresses(site or ())}
@@ -196,6 +197,7 @@ def convert(
         for line in lines:
             output.text(line)
     else:
+        refuse_output_in_run(out)
         write_atomic(out, "".join(f"{line}\n" for line in lines))
     generated = sum(task.extra["generated"] for task in converted.tasks)
     output.note(f"{len(lines)} tasks, {generated} of them generated: only a reward model can score those")

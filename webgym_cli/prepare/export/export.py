@@ -29,7 +29,7 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, refuse_output_in_run
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import write_json
 
@@ -109,6 +109,8 @@ class Export:
 
         Raises `UsageError` for an unknown id before anything is written, and `StoreError` when the disk refuses.
         """
+        for place in filter(None, (self.out, self.options.copy_images)):
+            refuse_output_in_run(place)
         stats, store = ExportStats(), ScreenshotStore(self.run.screenshots.resolve())
         with open_index(self.run, progress=sink) as index:
             where, values = build_condition(index, self)

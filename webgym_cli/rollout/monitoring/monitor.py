@@ -20,6 +20,7 @@ from webgym_cli.rollout.monitoring.stages import EpisodeStage as EpisodeStage
 from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.store.run import now
+from webgym_cli.util.text import hide_passwords
 
 _REASONS = 20
 
@@ -180,7 +181,7 @@ class Monitor:
             "ranks": max(1, len(self.worker_timings())),
             "split": self.plan.split.value,
             "iteration": self.plan.iteration,
-            "policy": self.plan.policy,
+            "policy": hide_passwords(self.plan.policy),
             "bar": f"{self.plan.split} {self.plan.iteration}",
             "started_at": self.started_at,
             "elapsed": round(time_ - self.started, 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,12 +138,27 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
             }
         )
         try:
-            for table, files in _files(run).items():
+            fragments = _files(run)
+            for table, files in fragments.items():
                 _view(connection, table, files)
             connection.execute(_TRAJECTORIES)
+            _lock(connection, {file.parent for files in fragments.values() for file in files})
             yield Index(run, connection)
         finally:
             connection.close()
+
+
+def _lock(connection: DuckDBPyConnection, folders: Collection[Path]) -> None:
+    """Keep a person's SQL from every file but the index's own, from Python's variables, and from changing that."""
+    listing = ", ".join(_quote(f"{folder}/") for folder in folders)
+    connection.execute(f"SET allowed_directories = [{listing}]")
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")  # the last: it holds for the settings above too
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def refresh_index(run: RunDir, sink: EventSink) -> None:
@@ -182,7 +197,7 @@ def _view(connection: DuckDBPyConnection, table: str, files: list[Path]) -> None
 
     name = "stored" if table == "trajectories" else table
     if files:
-        listing = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+        listing = ", ".join(_quote(str(file)) for file in files)
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listing}])")
     else:
         empty = TABLES[table].empty_table()  # noqa: F841  DuckDB finds it by its name

@@ -1,0 +1,30 @@
+import json
+
+import pytest
+
+from webgym_cli.util.text import escape_control, hide_passwords, replace_control
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("http://user:PW@host:1/v1", "http://host:1/v1"),
+        ("http://a:P@W@host/v1,https://b:PW@other/v1?q=a@b", "http://host/v1,https://other/v1?q=a@b"),
+        ("http://PW@host", "http://host"),
+        ("HTTP://u:PW@HOST", "HTTP://HOST"),
+        ("can't reach http://u:PW@host/x today", "can't reach http://host/x today"),
+        ("http://host/a@b", "http://host/a@b"),
+        ("mail to me@host.example", "mail to me@host.example"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+    ],
+)
+def test_passwords_of_urls_are_hidden(text, hidden):
+    assert hide_passwords(text) == hidden
+    assert "PW" not in json.dumps(hide_passwords({"rollout": {"policy": [text, 1, None]}}))
+
+
+def test_control_characters_are_replaced():
+    nasty = "a\x00b\x1b[2J\x9b1m\u202ec\td\ne\r"
+    assert replace_control(nasty) == "a·b·[2J·1m\u202ec\td\ne·"
+    assert replace_control("plain ä 漢") == "plain ä 漢"
+    assert escape_control(nasty) == "a·b·[2J·1m·c·d·e·"
