@@ -27,7 +27,7 @@ def command(*arguments: str) -> tuple[str, ...]:
 @pytest.fixture
 def webgym(tmp_path):
     """Run a command in a folder outside the repository, where the plugins' files lie."""
-    for file in PLUGINS.glob("*_plugin.py"):
+    for file in PLUGINS.glob("[dt][ir]a*_*.py"):
         shutil.copy(file, tmp_path)
 
     def run(*arguments: str) -> str:
@@ -72,3 +72,24 @@ def test_a_toy_environment_is_resumed_where_it_was_killed(webgym, tmp_path):
     assert 0 < done < 40
     webgym("resume", "run")
     assert len({trajectory["id"] for trajectory in stored(tmp_path)}) == len(stored(tmp_path)) == 40
+
+
+def test_its_episodes_train_a_backend_of_the_user_s(webgym, tmp_path, tiny_model_dir):
+    plugins = ("-s", 'plugins=["dial_plugin.py", "train_plugin.py"]', "-s", "tasks.train=dial:all")
+    model = (
+        "-s",
+        f"policy_config.base_model={tiny_model_dir}",
+        "-s",
+        "train.algorithm=dial_trainer",
+        "-s",
+        "algorithm_config.bf16=false",
+    )
+    webgym(*ROLLOUT, "--episodes", "3", *plugins, *model)
+    replies = webgym("export-sharegpt", "run", "--format", "replies").splitlines()
+    assert replies and all('"turn"' in json.loads(reply) for reply in replies)
+    webgym("prepare", "run")
+    webgym("train", "run")
+    (samples,) = (tmp_path / "run").rglob("samples.json")
+    assert json.loads(samples.read_text()) == len(replies)
+    assert "dial_trainer" in webgym("status", "run", "--json")
+    webgym("report", "run")
