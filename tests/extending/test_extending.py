@@ -90,6 +90,6 @@ def test_its_episodes_train_a_backend_of_the_user_s(webgym, tmp_path, tiny_model
     webgym("prepare", "run")
     webgym("train", "run")
     (samples,) = (tmp_path / "run").rglob("samples.json")
-    assert json.loads(samples.read_text()) == len(replies)
-    assert "dial_trainer" in webgym("status", "run", "--json")
+    assert 0 < json.loads(samples.read_text()) <= len(replies)
+    assert json.loads(webgym("status", "run", "--json"))["policy_version"] == 1
     webgym("report", "run")
