@@ -18,7 +18,7 @@ CLICK = Action(name=ActionName.CLICK, coordinate=(1.5, 2))
 )
 @pytest.mark.parametrize("theirs", [None, CLICK])
 def test_our_parser_always_agrees_with_what_is_stored(raw, theirs):
-    said = parse_response(raw, COORDINATES, theirs=theirs)
+    said = parse_response(raw, COORDINATES, known_action=theirs)
     read = parse_web_action(said.response, COORDINATES)
     assert said.action == (None if isinstance(read, ParseError) else read)
     assert said.parse_error == (read.kind if isinstance(read, ParseError) else None)
@@ -26,13 +26,13 @@ def test_our_parser_always_agrees_with_what_is_stored(raw, theirs):
 
 
 def test_a_call_of_their_own_stays_as_it_is():
-    assert parse_response(CALL, COORDINATES, theirs=CLICK).response == CALL
-    broken = parse_response("<tool_call>{}</tool_call>", COORDINATES, theirs=CLICK)
+    assert parse_response(CALL, COORDINATES, known_action=CLICK).response == CALL
+    broken = parse_response("<tool_call>{}</tool_call>", COORDINATES, known_action=CLICK)
     assert (broken.action, broken.parse_error) == (None, ParseErrorKind.UNKNOWN_FUNCTION)
 
 
 def test_a_translated_action_stands_behind_their_words():
-    said = parse_response("click [3]", COORDINATES, theirs=CLICK)
+    said = parse_response("click [3]", COORDINATES, known_action=CLICK)
     assert said.response.startswith("click [3]\n<tool_call>")
     assert said.action == CLICK
 

@@ -50,6 +50,7 @@ def settings(incomplete: str) -> list[str]:
     known = known_keys()
     key, equals, _ = incomplete.partition("=")
     near = [name for name in known if name == key or (not equals and name.startswith(key))]
+    # A key alone, with =, so that the shell adds no space.
     if len(near) > 1:
         return [f"{name}=" for name in near]
     return [f"{name}={value}" for name in near for value in ("", *_values(known[name])) if _is_plain(value)]
@@ -110,6 +111,7 @@ def join_words(words: Sequence[str], place: int) -> tuple[list[str], int, str]:
     typed: list[str] = []
     at, before, after_break = len(words), "", False
     for number, word in enumerate(words):
+        # COMP_WORDBREAKS has = and : in it.
         is_break = number > 1 and bool(word) and not word.strip("=:")
         if is_break or (after_break and word):
             if number == place:
@@ -156,8 +158,8 @@ def _ids(parts: Iterable[Path]) -> Iterator[str]:
         try:
             with part.open("rb") as lines:
                 for line in lines:
-                    if found := _ID.search(line[:_HEAD]):
-                        yield found[1].decode(errors="replace")
+                    if match := _ID.search(line[:_HEAD]):
+                        yield match[1].decode(errors="replace")
                     left -= len(line)
                     if left < 0:
                         return
@@ -169,8 +171,8 @@ def _values(field: Any) -> Iterator[str]:
     """Yield the values of a setting as they are typed."""
     import json
 
-    found = list(_choices(field.annotation)) or [field.get_default(call_default_factory=True)]
-    yield from (item if isinstance(item, str) else json.dumps(item, default=str) for item in found)
+    values = list(_choices(field.annotation)) or [field.get_default(call_default_factory=True)]
+    yield from (item if isinstance(item, str) else json.dumps(item, default=str) for item in values)
 
 
 def _choices(kind: Any) -> Iterator[object]:

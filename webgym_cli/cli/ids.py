@@ -24,13 +24,13 @@ def read_ids(ids: list[str] | None) -> list[str] | None:
     """Return the ids; `-` stands for those on stdin, plain or as JSON Lines with an `id`. None without any argument."""
     if not ids:
         return None
-    found: list[str] = []
+    names: list[str] = []
     for name in ids:
-        found.extend(_from_stdin() if name == "-" else [name])
-    return found
+        names.extend(_read_stdin() if name == "-" else [name])
+    return names
 
 
-def _from_stdin() -> Iterator[str]:
+def _read_stdin() -> Iterator[str]:
     for line in map(str.strip, sys.stdin):
         if line.startswith("{"):
             try:

@@ -51,6 +51,7 @@ class LiveView:
         yield Group(*head)
         for line in middle:
             yield from (*line, Segment.line())
+        # Rich cuts what is too high at the bottom, where the newest lines are.
         room = height - len(head) - len(middle) - 2  # an empty line and the columns' names
         if self._snapshot["episodes"] and room > 0:
             yield Group(Text(), *_episodes(self._snapshot, width, room))
@@ -138,6 +139,7 @@ def _stages(snapshot: dict[str, Any], *, wide: bool) -> Table:
             table.add_column(name, justify="right", no_wrap=True)
     for name, stage in snapshot["stages"].items():
         if stage["count"] or stage["now"]:
+            # The last minutes tell what is wrong now; before anything was timed lately, all of it.
             lately = stage["recent"] if stage["recent"]["count"] else stage
             cells = [name, format_duration(lately["p50"]), format_duration(lately["p95"]), str(stage["now"])]
             if wide:
@@ -148,19 +150,19 @@ def _stages(snapshot: dict[str, Any], *, wide: bool) -> Table:
 
 def _failures(snapshot: dict[str, Any]) -> Table:
     table = _table(("failures", "left"), ("", "right"))
-    found = _most(snapshot["failures"])
-    shown = found if len(found) <= _FAILURES else found[: _FAILURES - 1]
+    counts = _most(snapshot["failures"])
+    shown = counts if len(counts) <= _FAILURES else counts[: _FAILURES - 1]
     for kind, count in shown:
         _row(table, Text(escape_control(kind), style="red"), str(count))
-    if len(shown) < len(found):
-        _row(table, Text("other kinds", style="red"), str(sum(count for _, count in found[len(shown) :])))
+    if len(shown) < len(counts):
+        _row(table, Text("other kinds", style="red"), str(sum(count for _, count in counts[len(shown) :])))
     return table
 
 
 def _sites(snapshot: dict[str, Any]) -> Table:
     table = _table(("by site", "left"), ("", "right"))
-    found = _most({site: sum(kinds.values()) for site, kinds in snapshot["failures_by_site"].items()})
-    for site, count in found[:_SITES]:
+    counts = _most({site: sum(kinds.values()) for site, kinds in snapshot["failures_by_site"].items()})
+    for site, count in counts[:_SITES]:
         _row(table, escape_control(site), str(count))
     return table
 

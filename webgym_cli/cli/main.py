@@ -20,6 +20,7 @@ AGAIN = "the same command goes on where this stopped (webgym resume RUN does so 
 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
+    # Before anything is imported: a signal during the imports is answered like any other.
     signal.signal(signal.SIGTERM, _terminated)
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     try:

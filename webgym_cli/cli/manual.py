@@ -61,23 +61,23 @@ class Manual(TyperCommand):
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Write what the command does, then the examples."""
-        told = parse_docstring(self.help or "")
-        for paragraph in (told.summary, *told.prose):
+        help_page = parse_docstring(self.help or "")
+        for paragraph in (help_page.summary, *help_page.prose):
             formatter.write_paragraph()
             with formatter.indentation():
                 formatter.write_text(paragraph)
-        if told.examples:
+        if help_page.examples:
             with formatter.section("Examples"):
-                for line in told.examples:
+                for line in help_page.examples:
                     formatter.write(f"{' ' * formatter.current_indent}{line}\n")
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the exit codes and the related commands."""
-        told = parse_docstring(self.help or "")
-        _exit_codes(formatter, told.exit_codes)
-        if told.see_also:
+        help_page = parse_docstring(self.help or "")
+        _write_exit_codes(formatter, help_page.exit_codes)
+        if help_page.see_also:
             with formatter.section("See also"):
-                formatter.write_text(", ".join(told.see_also))
+                formatter.write_text(", ".join(help_page.see_also))
 
 
 class ManualGroup(TyperGroup):
@@ -97,10 +97,11 @@ class ManualGroup(TyperGroup):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write all exit codes where this is the whole program."""
+        # A group of commands (`webgym tasks`) has the codes of its commands.
         if ctx.parent is None:
-            _exit_codes(formatter, EXIT_CODES)
+            _write_exit_codes(formatter, EXIT_CODES)
 
 
-def _exit_codes(formatter: Any, codes: Iterable[int]) -> None:
+def _write_exit_codes(formatter: Any, codes: Iterable[int]) -> None:
     with formatter.section("Exit codes"):
         formatter.write_dl([(str(code), EXIT_CODES[code]) for code in codes])

@@ -65,6 +65,7 @@ class Output:
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a table for people on stdout; plain tab-separated lines into a pipe."""
+        # A pipe gets whole values: no borders, no cut columns.
         if not sys.stdout.isatty():
             for row in rows:
                 self.text("\t".join("" if cell is None else escape_control(str(cell)) for cell in row))
@@ -173,6 +174,7 @@ class ProgressBoard:
         if event.get("event") == "status":
             self._show(event)
             return
+        # The bars are on stderr; the data still goes to stdout.
         if self._output.as_json and not event.get("transient"):
             self._output.data(event)
         if event.get("event") == "rollout":
@@ -220,6 +222,7 @@ def fail(message: str, hint: str = "") -> None:
 
 def discard_stdout() -> None:
     """Send what is still to be written on stdout nowhere."""
+    # The interpreter flushes stdout at its end and would complain again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

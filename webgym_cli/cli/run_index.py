@@ -28,6 +28,7 @@ def open_run_index(run: RunDir, output: Output, *, rebuilt: bool = False, kept: 
     with ExitStack() as stack:
         if not kept:
             run = stack.enter_context(temporary_index(run))
+        # The bar ends before the block begins: it would stand among the data.
         with output.progress() as board:
 
             def sink(event: Event) -> None:

@@ -58,6 +58,7 @@ def stage(
     with locked(run, f"{command} {run.root}"):
         create_or_open(run, settings)
         logs = new_attempt(run)
+        # From here on `webgym resume` knows the command, until finish().
         begin(run, command, options or {})
         with (
             _coordinate_nodes(command, run, settings),

@@ -27,5 +27,6 @@ def join_as_worker(run: RunDir, settings: Settings, output: Output) -> bool:
         result = run_async(run_worker_node(run, settings, topology, board))
     output.note(f"node 0 has ended: {result.message}" if result.message else "node 0 has ended: done")
     if result.code:
+        # The same code on each node: a scheduler such as SLURM looks at all of them.
         raise typer.Exit(result.code)
     return True

@@ -56,13 +56,14 @@ def load_with_sources(
             _put(merged, key, value)
             sources[key] = source
     try:
-        told = Settings.model_validate(merged)
+        given = Settings.model_validate(merged)
     except ValidationError as error:
         raise _explain(error, sources) from None
-    import_plugins(told.plugins)
-    settings = resolve_model_defaults(told)
-    known, before = (flatten(found.model_dump(mode="json")) for found in (settings, told))
-    sources |= {key: f"model {told.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
+    # Before defaults are resolved: a plugin may register what a setting names.
+    import_plugins(given.plugins)
+    settings = resolve_model_defaults(given)
+    known, before = (flatten(resolved.model_dump(mode="json")) for resolved in (settings, given))
+    sources |= {key: f"model {given.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}
 
 
@@ -188,6 +189,7 @@ def _sections() -> frozenset[str]:
 
 def _refuse_unknown(key: str, source: str) -> None:
     keys = known_keys()
+    # Free-form mappings have keys of their own.
     if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
         return
     raise SettingsError(f"{source}: unknown setting {key!r}{suggest(key, keys)}", hint="webgym config show")

@@ -61,6 +61,7 @@ class Settings(ConfigSection):
 
     @model_validator(mode="after")
     def _lengths_fit(self) -> Settings:
+        # vLLM refuses such requests one by one; better before anything starts.
         if self.policy_config.max_new_tokens >= self.serve.max_model_len:
             raise ValueError(
                 f"policy_config.max_new_tokens ({self.policy_config.max_new_tokens}) leaves no room for a prompt "

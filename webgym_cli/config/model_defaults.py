@@ -19,17 +19,18 @@ def resolve_model_defaults(settings: Settings) -> Settings:
     no known family stays `auto`: only a training needs it, and refuses then.
     """
     policy, serve = settings.policy_config, settings.serve
-    known = detect_model(policy.base_model)
+    detected = detect_model(policy.base_model)
     template, parser = policy.template, serve.reasoning_parser
-    thinking = _thinks(known, template) if policy.thinking is None else policy.thinking
-    if known is not None:
-        _refuse_contradictions(policy.base_model, template, known, thinking=thinking)
-        template = known.family.template_for(thinking=thinking) if template == AUTO else template
+    thinking = _is_thinking(detected, template) if policy.thinking is None else policy.thinking
+    if detected is not None:
+        _refuse_contradictions(policy.base_model, template, detected, thinking=thinking)
+        template = detected.family.template_for(thinking=thinking) if template == AUTO else template
+    # A parser for a model that does not think would cut its answers.
     if parser == AUTO:
-        parser = (known.family.reasoning_parser if known and thinking else "") or NONE
-    chosen = policy.model_copy(update={"template": template, "thinking": thinking})
+        parser = (detected.family.reasoning_parser if detected and thinking else "") or NONE
+    resolved_policy = policy.model_copy(update={"template": template, "thinking": thinking})
     served = serve.model_copy(update={"reasoning_parser": parser})
-    return settings.model_copy(update={"policy_config": chosen, "serve": served})
+    return settings.model_copy(update={"policy_config": resolved_policy, "serve": served})
 
 
 def require_template(settings: Settings) -> str:
@@ -43,20 +44,21 @@ def require_template(settings: Settings) -> str:
     return template
 
 
-def _thinks(known: DetectedModel | None, template: str) -> bool:
+def _is_thinking(detected: DetectedModel | None, template: str) -> bool:
     """Return whether the model thinks first: what it tells itself, else what the template is for."""
-    if known is None or known.thinks is not None:
-        return bool(known and known.thinks)
-    return template == known.family.thinking_template
+    if detected is None or detected.thinks is not None:
+        return bool(detected and detected.thinks)
+    return template == detected.family.thinking_template
 
 
-def _refuse_contradictions(model: str, template: str, known: DetectedModel, *, thinking: bool) -> None:
-    if known.thinks and not thinking:
+def _refuse_contradictions(model: str, template: str, detected: DetectedModel, *, thinking: bool) -> None:
+    if detected.thinks and not thinking:
         raise SettingsError(
             f"policy_config.thinking: {model} thinks before it acts; read otherwise, its thoughts would count as deeds",
             hint="-s policy_config.thinking=true, or take the model of this family that answers at once",
         )
-    right, wrong = (known.family.template_for(thinking=kind) for kind in (thinking, not thinking))
+    right, wrong = (detected.family.template_for(thinking=kind) for kind in (thinking, not thinking))
+    # A template of the other kind teaches a model that thinks to answer at once, or the reverse.
     if template == wrong != right:
         does = "thinks before it acts" if thinking else "answers at once"
         raise SettingsError(

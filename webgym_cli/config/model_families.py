@@ -18,8 +18,8 @@ from typing import Any
 OPEN, CLOSE = "<think>", "</think>"
 _ASKED = "what is asked"
 """Stands for the user's message when a chat template is tried."""
-_SAYS_THINKING = re.compile(r"thinking", re.IGNORECASE)
-_SAYS_AT_ONCE = re.compile(r"instruct|(?:^|[-_])(?:it|chat)(?:$|[-_])", re.IGNORECASE)
+_THINKING_NAME = re.compile(r"thinking", re.IGNORECASE)
+_INSTRUCT_NAME = re.compile(r"instruct|(?:^|[-_])(?:it|chat)(?:$|[-_])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ FAMILIES = (
 )
 """Every template here is one of LLaMA-Factory's, every parser one of vLLM's: tests hold them to both."""
 
-_TOLD_BY_PARTS: dict[tuple[Any, Any], str] = {("llava", "pixtral"): "pixtral", ("mistral3", "ministral3"): "ministral3"}
+_BY_PARTS: dict[tuple[Any, Any], str] = {("llava", "pixtral"): "pixtral", ("mistral3", "ministral3"): "ministral3"}
 """Families that share a `model_type` and differ in that of their vision or language model."""
 
 
@@ -89,76 +89,80 @@ def detect_model(model: str) -> DetectedModel | None:
 
     None for a model of no known family. Never asks the network.
     """
-    folder = _folder(model)
-    config = _json(folder / "config.json") if folder else {}
-    family = _by_type(config, model) if config else _by_name(model)
-    return DetectedModel(family, _thinks(model, folder)) if family else None
+    folder = _find_folder(model)
+    config = _read_object(folder / "config.json") if folder else {}
+    family = _find_by_type(config, model) if config else _find_by_name(model)
+    return DetectedModel(family, _detect_thinking(model, folder)) if family else None
 
 
 def template_opens_thought(template: str) -> bool | None:
     """Return whether a chat template begins the answer within a thought; None where it can't be tried."""
-    said = _rendered(template)
-    return None if said is None else said.rfind(OPEN) > said.rfind(CLOSE)
+    rendered = _render_prompt(template)
+    return None if rendered is None else rendered.rfind(OPEN) > rendered.rfind(CLOSE)
 
 
-def _by_type(config: Mapping[str, Any], model: str) -> ModelFamily | None:
+def _find_by_type(config: Mapping[str, Any], model: str) -> ModelFamily | None:
     parts = (config, config.get("vision_config"), config.get("text_config"))
-    kind, eyes, text = (part.get("model_type") if isinstance(part, dict) else None for part in parts)
-    kind = next((_TOLD_BY_PARTS[kind, part] for part in (eyes, text) if (kind, part) in _TOLD_BY_PARTS), kind)
-    found = [family for family in FAMILIES if kind in family.types]
-    named = (family for family in found if re.search(family.names, Path(model).name.lower()))
+    kind, vision, text = (part.get("model_type") if isinstance(part, dict) else None for part in parts)
+    kind = next((_BY_PARTS[kind, part] for part in (vision, text) if (kind, part) in _BY_PARTS), kind)
+    matching = [family for family in FAMILIES if kind in family.types]
+    named = (family for family in matching if re.search(family.names, Path(model).name.lower()))
     # the last of several is the one that the others' names are exceptions of
-    return next(named, found[-1] if found else None)
+    return next(named, matching[-1] if matching else None)
 
 
-def _by_name(model: str) -> ModelFamily | None:
+def _find_by_name(model: str) -> ModelFamily | None:
+    # The organisation before the slash says nothing about the family.
     name = model.rsplit("/", 1)[-1].lower()
     return next((family for family in FAMILIES if re.search(family.names, name)), None)
 
 
-def _thinks(model: str, folder: Path | None) -> bool | None:
-    template = _chat_template(folder) if folder else ""
+def _detect_thinking(model: str, folder: Path | None) -> bool | None:
+    template = _read_chat_template(folder) if folder else ""
     opened = template_opens_thought(template) if template else None
     if opened:
         return True
     name = Path(model).name
-    if _SAYS_THINKING.search(name):
+    if _THINKING_NAME.search(name):
         return True
-    return False if _SAYS_AT_ONCE.search(name) else None
+    return False if _INSTRUCT_NAME.search(name) else None
 
 
-def _folder(model: str) -> Path | None:
+def _find_folder(model: str) -> Path | None:
     """Return where a model's files are on this machine: its folder, or the hub's cache."""
     if os.path.isdir(model):  # noqa: PTH112 - a name too long for a path is none, no error
         return Path(model)
+    # As huggingface_hub does, which takes a second to import.
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
     try:
-        found = cache / "snapshots" / (cache / "refs" / "main").read_text(encoding="ascii").strip()
+        matching = cache / "snapshots" / (cache / "refs" / "main").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
-    return found if found.is_dir() else None
+    return matching if matching.is_dir() else None
 
 
-def _chat_template(folder: Path) -> str:
+def _read_chat_template(folder: Path) -> str:
     """Return the chat template that a server would use; empty where there is none."""
     try:
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")
     except (OSError, ValueError):
-        told = (_json(folder / name).get("chat_template") for name in ("chat_template.json", "tokenizer_config.json"))
-        return next((text for text in told if isinstance(text, str)), "")
+        templates = (
+            _read_object(folder / name).get("chat_template") for name in ("chat_template.json", "tokenizer_config.json")
+        )
+        return next((text for text in templates if isinstance(text, str)), "")
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _read_object(file: Path) -> dict[str, Any]:
     """Return a file's object; empty where it has none, which is for those to tell that need it."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        matching = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return matching if isinstance(matching, dict) else {}
 
 
-def _rendered(template: str) -> str | None:
+def _render_prompt(template: str) -> str | None:
     """Return what a chat template puts after the user's message, where the answer begins."""
     from jinja2 import TemplateError
     from jinja2.ext import loopcontrols
@@ -167,13 +171,14 @@ def _rendered(template: str) -> str | None:
     # as transformers renders them; a template is foreign code
     jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     jinja.globals["strftime_now"] = lambda form: form
+    # Templates of vision models take parts, those of text models a text.
     for content in ([{"type": "text", "text": _ASKED}], _ASKED):
         try:
-            said = jinja.from_string(template).render(
+            rendered = jinja.from_string(template).render(
                 messages=[{"role": "user", "content": content}], add_generation_prompt=True, bos_token="", eos_token=""
             )
         except (TemplateError, TypeError, ValueError, AttributeError, KeyError):
             continue
-        if _ASKED in said:
-            return said.rpartition(_ASKED)[2]
+        if _ASKED in rendered:
+            return rendered.rpartition(_ASKED)[2]
     return None

@@ -44,18 +44,19 @@ def settings_reference() -> str:
     schema = Settings.model_json_schema()
     defaults = flatten(Settings().model_dump(mode="json"))
     tables: dict[str, list[str]] = {}
-    for key, node in _settings(schema, schema["$defs"]):
-        kept = any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)
-        meaning = f"{_line(node)}{' *kept*' if kept else ''}"
-        row = _row(f"`{key}`", _type(node, schema["$defs"]), f"`{json.dumps(defaults[key])}`", meaning)
+    for key, node in _iterate_settings(schema, schema["$defs"]):
+        is_frozen = any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)
+        meaning = f"{_join_description(node)}{' *kept*' if is_frozen else ''}"
+        row = _format_row(f"`{key}`", _describe_type(node, schema["$defs"]), f"`{json.dumps(defaults[key])}`", meaning)
         tables.setdefault(key.split(".")[0] if "." in key else "", []).append(row)
     pages = [INTRODUCTION]
     for section, rows in tables.items():
         if section:
-            pages.append(f"## {section}\n\n{_line(_target(schema['properties'][section], schema['$defs']))}\n")
-        pages.append(f"{_table(('setting', 'value', 'default', 'meaning'), rows)}\n")
-    old_names = [_row(f"`{old}`", f"`{new}`") for old, new in RENAMED.items()]
-    pages.append(f"## Old names\n\nThese still work, with a note.\n\n{_table(('old name', 'now'), old_names)}\n")
+            node = _resolve_reference(schema["properties"][section], schema["$defs"])
+            pages.append(f"## {section}\n\n{_join_description(node)}\n")
+        pages.append(f"{_format_table(('setting', 'value', 'default', 'meaning'), rows)}\n")
+    old_names = [_format_row(f"`{old}`", f"`{new}`") for old, new in RENAMED.items()]
+    pages.append(f"## Old names\n\nThese still work, with a note.\n\n{_format_table(('old name', 'now'), old_names)}\n")
     return "\n".join(pages).rstrip()
 
 
@@ -65,49 +66,53 @@ def fields_table(record: type[BaseModel]) -> str:
     required = schema.get("required", ())
     rows = []
     for name, node in schema["properties"].items():
-        default = "required" if name in required else _default(node.get("default", {}))
-        rows.append(_row(f"`{name}`", _type(node, schema.get("$defs", {})), default, _line(node)))
-    return _table(("field", "value", "default", "meaning"), rows)
+        default = "required" if name in required else _format_default(node.get("default", {}))
+        rows.append(
+            _format_row(f"`{name}`", _describe_type(node, schema.get("$defs", {})), default, _join_description(node))
+        )
+    return _format_table(("field", "value", "default", "meaning"), rows)
 
 
-def _default(value: Any) -> str:
+def _format_default(value: Any) -> str:
     return "each field's own" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
 
 
-def _settings(node: Node, definitions: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
+def _iterate_settings(node: Node, definitions: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
     """Yield every setting by its dotted key."""
-    for name, found in node["properties"].items():
-        target = _target(found, definitions)
+    for name, child in node["properties"].items():
+        target = _resolve_reference(child, definitions)
         if "properties" in target:
-            yield from _settings(target, definitions, f"{prefix}{name}.")
+            yield from _iterate_settings(target, definitions, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", found
+            yield f"{prefix}{name}", child
 
 
-def _target(node: Node, definitions: Node) -> Node:
+def _resolve_reference(node: Node, definitions: Node) -> Node:
     """Return what a reference leads to; a node that is none stays."""
     if "$ref" not in node:
         return node
-    found: Node = definitions[node["$ref"].rpartition("/")[2]]
-    return found
+    child: Node = definitions[node["$ref"].rpartition("/")[2]]
+    return child
 
 
-def _type(node: Node, definitions: Node) -> str:
+def _describe_type(node: Node, definitions: Node) -> str:
     """Return in words which values a node takes."""
+    # Optional fields, and unions.
     if "anyOf" in node:
-        return " or ".join(_type(choice, definitions) for choice in node["anyOf"])
-    target = _target(node, definitions)
+        return " or ".join(_describe_type(choice, definitions) for choice in node["anyOf"])
+    target = _resolve_reference(node, definitions)
     if "properties" in target:
         name = node["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
+    # Literal of one value is a const.
     if values := target.get("enum") or ([target["const"]] if "const" in target else []):
         return ", ".join(f"`{value}`" for value in values)
     kind = target.get("type", "anything")
-    words = {"array": _list, "object": _mapping}
-    return words[kind](target, definitions) if kind in words else _plain(target, kind)
+    words = {"array": _describe_list, "object": _describe_mapping}
+    return words[kind](target, definitions) if kind in words else _describe_plain(target, kind)
 
 
-def _plain(node: Node, kind: str) -> str:
+def _describe_plain(node: Node, kind: str) -> str:
     if kind == "string":
         pattern = f" like `{node['pattern']}`" if "pattern" in node else ""
         return f"{'moment' if node.get('format') == 'date-time' else 'text'}{pattern}"
@@ -115,27 +120,27 @@ def _plain(node: Node, kind: str) -> str:
     return " ".join([{"boolean": "true, false"}.get(kind, NUMBERS.get(kind, kind)), ", ".join(limits)]).rstrip()
 
 
-def _list(node: Node, definitions: Node) -> str:
+def _describe_list(node: Node, definitions: Node) -> str:
     if places := node.get("prefixItems"):
-        return f"list of {len(places)}: {', '.join(_type(place, definitions) for place in places)}"
-    return f"list of {_type(node['items'], definitions)}"
+        return f"list of {len(places)}: {', '.join(_describe_type(place, definitions) for place in places)}"
+    return f"list of {_describe_type(node['items'], definitions)}"
 
 
-def _mapping(node: Node, definitions: Node) -> str:
+def _describe_mapping(node: Node, definitions: Node) -> str:
     values = node.get("additionalProperties", True)
-    of = "anything" if values is True else _type(values, definitions)
-    keys = _type(node["propertyNames"], definitions) if "propertyNames" in node else "text"
+    of = "anything" if values is True else _describe_type(values, definitions)
+    keys = _describe_type(node["propertyNames"], definitions) if "propertyNames" in node else "text"
     return f"mapping of {keys} to {of}"
 
 
-def _line(node: Node) -> str:
+def _join_description(node: Node) -> str:
     """Return a node's help as one line."""
     return " ".join(str(node.get("description", "")).split())
 
 
-def _table(head: tuple[str, ...], rows: list[str]) -> str:
-    return "\n".join([_row(*head), "|---" * len(head) + "|", *rows])
+def _format_table(head: tuple[str, ...], rows: list[str]) -> str:
+    return "\n".join([_format_row(*head), "|---" * len(head) + "|", *rows])
 
 
-def _row(*cells: str) -> str:
+def _format_row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 def shipped_root() -> Path:
     """Return the folder of the shipped configuration files."""
+    # A wheel has them inside the package (pyproject.toml, force-include).
     packed = PACKAGE / "configs"
     return packed if packed.is_dir() else PACKAGE.parent / "configs"
 
@@ -21,6 +22,7 @@ def find_config_file(name: str | Path) -> Path:
     if path.is_file():
         return path
     shipped = shipped_root() / f"{path}.yaml"
+    # A path with a folder is never a shipped name, so that a typing error is told.
     if path.name == str(path) and shipped.is_file():
         return shipped
     known = ", ".join(sorted(file.stem for file in shipped_root().glob("*.yaml")))

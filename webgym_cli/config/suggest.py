@@ -34,6 +34,7 @@ def suggest(key: str, keys: Collection[str]) -> str:
 def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
     """Return the dotted key of the first thing that is wrong (empty: the whole), and what; an unknown key is first."""
     problems = error.errors()
+    # An unknown key is often the cause of the other problems.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     key = ".".join(str(part) for part in first["loc"])
     words = str(first["msg"]).removeprefix("Value error, ")

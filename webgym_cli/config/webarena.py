@@ -29,6 +29,7 @@ class SiteSettings(ConfigSection):
     def _is_an_address(cls, url: str) -> str:
         if url and not is_address(url):
             raise ValueError(f"{url!r} is no http(s) address")
+        # Paths are appended with their slash.
         return url.rstrip("/")
 
     @model_validator(mode="after")
@@ -110,8 +111,8 @@ class WebArenaSettings(ConfigSection):
 
     def site(self, site: WebArenaSite) -> SiteSettings:
         """Return the settings of a site."""
-        found: SiteSettings = getattr(self, site)
-        return found
+        settings: SiteSettings = getattr(self, site)
+        return settings
 
     def addresses(self) -> dict[WebArenaSite, str]:
         """Return the address of each site that has one."""

@@ -55,19 +55,20 @@ def find(path: Path) -> list[Path]:
 
 def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episode of a folder. Raises `PickleRefused`."""
-    summary = _summary(source)
+    summary = _read_summary(source)
+    # AgentLab writes the summary at the end; a folder without it is still at work, or was killed.
     if summary is None or not (summary.get("terminated") or summary.get("truncated") or summary.get("err_msg")):
         yield SkippedEpisode(SkipReason.UNFINISHED, str(source), "its summary_info.json does not tell of an end")
         return
     try:
-        yield _found(source, (images / source.name) if images else source, summary)
+        yield _read_episode(source, (images / source.name) if images else source, summary)
     except NoPicture as error:
         yield SkippedEpisode(SkipReason.SCREENSHOT_MISSING, str(source), str(error))
     except ValueError as error:
         yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, str(source), shorten_error(error))
 
 
-def _summary(source: Path) -> dict[str, Any] | None:
+def _read_summary(source: Path) -> dict[str, Any] | None:
     file = source / "summary_info.json"
     try:
         value = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
@@ -76,19 +77,19 @@ def _summary(source: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _found(source: Path, pictures: Path, summary: dict[str, Any]) -> ImportedEpisode:
-    name, seed, policy = _who(source)
-    records = [to_fields(read_pickle(file, RESULTS), "a step") for file in _steps(source)]
-    looks = [(number, record) for number, record in enumerate(records) if isinstance(record.get("obs"), Stub | dict)]
-    first = to_fields(looks[0][1]["obs"], "an observation") if looks else {}
-    task = _task(name, _goal(source, first), to_text(first.get("url")))
-    acted = [(number, record) for number, record in looks if _reply(record)]
-    steps = tuple(_seen(pictures, number, record) for number, record in acted)
-    outcome = _outcome(summary, steps)
+def _read_episode(source: Path, pictures: Path, summary: dict[str, Any]) -> ImportedEpisode:
+    name, seed, policy = _read_identity(source)
+    records = [to_fields(read_pickle(file, RESULTS), "a step") for file in _list_steps(source)]
+    observed = [(number, record) for number, record in enumerate(records) if isinstance(record.get("obs"), Stub | dict)]
+    first = to_fields(observed[0][1]["obs"], "an observation") if observed else {}
+    task = _build_task(name, _read_goal(source, first), to_text(first.get("url")))
+    answered = [(number, record) for number, record in observed if _read_reply(record)]
+    steps = tuple(_read_step(pictures, number, record) for number, record in answered)
+    outcome = _read_outcome(summary, steps)
     content = [[step.response, step.url] for step in steps]
     last = to_fields(records[-1].get("profiling"), "its times") if records and records[-1].get("profiling") else {}
     start = to_fields(records[0].get("profiling"), "its times") if records and records[0].get("profiling") else {}
-    begun = to_number(start.get("env_start"))
+    started = to_number(start.get("env_start"))
     return ImportedEpisode(
         where=str(source),
         digest=compute_digest(task.key, seed, policy, content, outcome.model_dump(mode="json")),
@@ -97,37 +98,39 @@ def _found(source: Path, pictures: Path, summary: dict[str, Any]) -> ImportedEpi
         prompt=PromptSpec(interaction_mode=InteractionMode.COORDINATES),
         steps=steps,
         outcome=outcome,
-        started_at=_moment(begun or source.stat().st_mtime),
+        started_at=_format_time(started or source.stat().st_mtime),
         seed=seed,
-        seconds=max(0.0, to_number(last.get("env_stop")) - begun) if begun else 0.0,
-        lost_steps=len(records) - len(acted),
+        seconds=max(0.0, to_number(last.get("env_stop")) - started) if started else 0.0,
+        lost_steps=len(records) - len(answered),
     )
 
 
-def _steps(source: Path) -> list[Path]:
+def _list_steps(source: Path) -> list[Path]:
     """Return the step files in order. Raises `NotUnderstood` for a gap."""
-    numbers = {int(found[1]): file for file in source.glob("step_*.pkl.gz") if (found := _STEP.search(file.name))}
+    numbers = {int(match[1]): file for file in source.glob("step_*.pkl.gz") if (match := _STEP.search(file.name))}
+    # A gap is a file that was lost: the history after it would not be what the agent saw.
     if sorted(numbers) != list(range(len(numbers))):
         raise NotUnderstood(f"a step is missing: there are {sorted(numbers)}")
     return [numbers[number] for number in sorted(numbers)]
 
 
-def _who(source: Path) -> tuple[str, int, str]:
+def _read_identity(source: Path) -> tuple[str, int, str]:
     """Return the task's name, its seed and the agent's name, from the arguments, else from the folder's name."""
     file = source / "exp_args.pkl"
     try:
         arguments = to_fields(read_pickle(file, RESULTS), "its arguments") if file.is_file() else {}
-        of_task = to_fields(arguments.get("env_args"), "the task's arguments")
+        task_args = to_fields(arguments.get("env_args"), "the task's arguments")
         agent = to_fields(arguments.get("agent_args"), "the agent's arguments")
-        name = to_text(of_task.get("task_name"))
-        return name, int(to_number(of_task.get("task_seed"))), to_text(agent.get("agent_name")) or "agentlab"
+        name = to_text(task_args.get("task_name"))
+        return name, int(to_number(task_args.get("task_seed"))), to_text(agent.get("agent_name")) or "agentlab"
+    # exp_args.pkl may hold the agent's own classes, which are refused; the folder's name says the same.
     except (PickleRefused, NotUnderstood) as error:
-        if not (found := _FOLDER.search(source.name)):
+        if not (match := _FOLDER.search(source.name)):
             raise NotUnderstood(f"neither exp_args.pkl nor the folder's name tells the task: {error}") from None
-        return found["task"], int(found["seed"]), "agentlab"
+        return match["task"], int(match["seed"]), "agentlab"
 
 
-def _goal(source: Path, first: dict[str, Any]) -> str:
+def _read_goal(source: Path, first: dict[str, Any]) -> str:
     """Return what was asked: the parts of the goal that are text, from the step or the file beside it."""
     goal = first.get("goal_object")
     file = source / "goal_object.pkl.gz"
@@ -138,7 +141,7 @@ def _goal(source: Path, first: dict[str, Any]) -> str:
     return "\n".join(filter(None, texts)) or to_text(first.get("goal"))
 
 
-def _task(name: str, goal: str, url: str) -> Task:
+def _build_task(name: str, goal: str, url: str) -> Task:
     if not name or not goal:
         raise NotUnderstood("the task has no name or no goal")
     family, _, page = name.partition(".")
@@ -147,48 +150,50 @@ def _task(name: str, goal: str, url: str) -> Task:
         id=page if is_page else name,
         instruction=goal,
         start_url=f"{page}.html" if is_page else url,
+        # Other benchmarks of BrowserGym run on web pages.
         environment=_ENVIRONMENTS.get(family, "web"),
         extra={"browsergym_task": name},
     )
 
 
-def _reply(record: dict[str, Any]) -> str:
+def _read_reply(record: dict[str, Any]) -> str:
     """Return the agent's words: its model's last message, else its thought and its action."""
-    told = record.get("agent_info")
-    info = to_fields(told, "the agent's words") if isinstance(told, Stub | dict) else {}
+    agent_info = record.get("agent_info")
+    info = to_fields(agent_info, "the agent's words") if isinstance(agent_info, Stub | dict) else {}
     chat = info.get("chat_messages")
     messages = chat.get("messages") if isinstance(chat, Stub) and not chat.elements else chat
     messages = messages.elements if isinstance(messages, Stub) else messages
+    # The newest answer is the last one; earlier ones were retries that could not be parsed.
     for message in reversed(messages if isinstance(messages, list | tuple) else []):
-        said = to_fields(message, "a message") if isinstance(message, Stub | dict) else {}
-        if said.get("role") == "assistant" and (text := _content(said.get("content"))):
+        parsed = to_fields(message, "a message") if isinstance(message, Stub | dict) else {}
+        if parsed.get("role") == "assistant" and (text := _join_content(parsed.get("content"))):
             return text
     action = to_text(record.get("action"))
     return "\n".join(filter(None, (to_text(info.get("think")), action))) if action else ""
 
 
-def _content(content: Any) -> str:
+def _join_content(content: Any) -> str:
     if isinstance(content, list | tuple):
         parts = [to_fields(part, "a part") for part in content if isinstance(part, Stub | dict)]
         return "\n".join(filter(None, (to_text(part.get("text")) for part in parts)))
     return to_text(content)
 
 
-def _seen(folder: Path, number: int, record: dict[str, Any]) -> ImportedStep:
+def _read_step(folder: Path, number: int, record: dict[str, Any]) -> ImportedStep:
     obs = to_fields(record["obs"], "an observation")
-    picture = _picture(folder, number, obs.get("screenshot"))
+    picture = _find_picture(folder, number, obs.get("screenshot"))
     width, height = load_size(picture)
-    theirs = convert_action(to_text(record.get("action")), obs.get("extra_element_properties"), width, height)
-    said = parse_response(_reply(record), InteractionMode.COORDINATES, theirs=theirs)
+    action = convert_action(to_text(record.get("action")), obs.get("extra_element_properties"), width, height)
+    parsed = parse_response(_read_reply(record), InteractionMode.COORDINATES, known_action=action)
     titles, active = obs.get("open_pages_titles"), obs.get("active_page_index")
     at = int(active.numbers()[0]) if isinstance(active, Array) and active.shape == (1,) else 0
     title = titles[at] if isinstance(titles, list | tuple) and 0 <= at < len(titles) else ""
     stats = to_plain(record.get("stats")) if isinstance(record.get("stats"), dict) else {}
     return ImportedStep(
         picture=picture,
-        response=said.response,
-        action=said.action,
-        parse_error=said.parse_error,
+        response=parsed.response,
+        action=parsed.action,
+        parse_error=parsed.parse_error,
         url=to_text(obs.get("url")),
         title=to_text(title),
         policy_seconds=max(0.0, to_number(stats.get("agent_elapsed"))),
@@ -196,18 +201,19 @@ def _seen(folder: Path, number: int, record: dict[str, Any]) -> ImportedStep:
     )
 
 
-def _picture(folder: Path, number: int, inside: Any) -> Path | Array:
+def _find_picture(folder: Path, number: int, inside: Any) -> Path | Array:
     if isinstance(inside, Array):
         return inside
     files = [folder / f"screenshot_step_{number}.{ending}" for ending in ("png", "jpg")]
     return next((file for file in files if file.is_file()), files[0])
 
 
-def _outcome(summary: dict[str, Any], steps: tuple[ImportedStep, ...]) -> Outcome:
+def _read_outcome(summary: dict[str, Any], steps: tuple[ImportedStep, ...]) -> Outcome:
     """Return how it ended. An error of the agent or the browser is a failure, whatever reward stands there."""
     if error := to_text(summary.get("err_msg")):
         return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=error[:500])
     if not steps:
+        # Without an answered step there is nothing to score, whatever the summary says.
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it has no step that the agent answered")
     value = to_number(summary.get("cum_reward"), -1.0)
     score = Score(source="environment", value=value, detail="cum_reward of summary_info.json")
@@ -215,7 +221,7 @@ def _outcome(summary: dict[str, Any], steps: tuple[ImportedStep, ...]) -> Outcom
     return with_stop(outcome, steps, Stop.TERMINATED if summary.get("terminated") else Stop.STEP_LIMIT)
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 

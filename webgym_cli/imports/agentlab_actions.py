@@ -25,55 +25,57 @@ def convert_action(text: str, elements: Any, width: int, height: int) -> Action 
         return None
 
     def locate(name: Any) -> Point | None:
+        # Their element names are not on the picture, so the place is what our action needs.
         known = elements.get(name) if isinstance(elements, dict) and isinstance(name, str) else None
         box = known.get("bbox") if isinstance(known, dict | Stub) else None
         return box_centre(box, width, height)
 
     if call.name in ("click", "fill"):
-        return _on_element(call, locate(call.get(0, "bid")))
+        return _convert_on_element(call, locate(call.get(0, "bid")))
     if call.name == "mouse_click":
-        return _clicked(call, normalise_point(call.get(0, "x"), call.get(1, "y"), width, height), 2)
-    made = _ELSEWHERE.get(call.name)
-    return made(call) if made else None
+        return _convert_click(call, normalise_point(call.get(0, "x"), call.get(1, "y"), width, height), 2)
+    convert = _CONVERTERS.get(call.name)
+    return convert(call) if convert else None
 
 
-def _on_element(call: Call, place: Point | None) -> Action | None:
+def _convert_on_element(call: Call, place: Point | None) -> Action | None:
     if call.name == "click":
-        return _clicked(call, place, 1)
+        return _convert_click(call, place, 1)
     return build_action({"name": ActionName.TYPE, "coordinate": place, "text": call.get(1, "value")})
 
 
-def _clicked(call: Call, place: Point | None, button: int) -> Action | None:
+def _convert_click(call: Call, place: Point | None, button: int) -> Action | None:
+    # We have no right click and no modifier keys.
     if call.get(button, "button", "left") != "left" or call.get(button + 1, "modifiers", []):
         return None
     return build_action({"name": ActionName.CLICK, "coordinate": place})
 
 
-def _scrolled(call: Call) -> Action | None:
+def _convert_scroll(call: Call) -> Action | None:
     down = call.get(1, "delta_y", 0)
     if not isinstance(down, int | float) or not down:
         return None
     return build_action({"name": ActionName.SCROLL, "direction": "down" if down > 0 else "up"})
 
 
-def _waited(call: Call) -> Action | None:
+def _convert_wait(call: Call) -> Action | None:
     milliseconds = call.get(0, "wait_ms", 1000)
     if not isinstance(milliseconds, int | float):
         return None
     return build_action({"name": ActionName.WAIT, "seconds": min(MAX_WAIT, milliseconds / 1000)})
 
 
-def _answered(call: Call) -> Action | None:
-    given = call.get(0, "text", call.get(None, "reason"))
-    return build_action({"name": ActionName.ANSWER, "text": to_text(given)})
+def _convert_answer(call: Call) -> Action | None:
+    text = call.get(0, "text", call.get(None, "reason"))
+    return build_action({"name": ActionName.ANSWER, "text": to_text(text)})
 
 
-_ELSEWHERE: dict[str, Callable[[Call], Action | None]] = {
-    "scroll": _scrolled,
-    "noop": _waited,
+_CONVERTERS: dict[str, Callable[[Call], Action | None]] = {
+    "scroll": _convert_scroll,
+    "noop": _convert_wait,
     "goto": lambda call: build_action({"name": ActionName.NAVIGATE, "url": call.get(0, "url")}),
     "go_back": lambda call: build_action({"name": ActionName.GO_BACK}),
-    "send_msg_to_user": _answered,
-    "report_infeasible": _answered,
+    "send_msg_to_user": _convert_answer,
+    "report_infeasible": _convert_answer,
 }
 """Calls that point at nothing -> what they are here."""

@@ -44,6 +44,7 @@ class Dtype:
 
     def build(self, state: Any) -> None:
         """Take numpy's state: version, byte order, and what only records have."""
+        # state[2:5]: sub-array, names and fields, which only record types have.
         order = state[1] if isinstance(state, tuple) and len(state) > 1 and not any(state[2:5]) else None
         if not isinstance(order, str) or order not in ORDERS:
             raise PickleRefused("an array of an unknown kind of numbers")
@@ -68,9 +69,10 @@ class Array:
         if not isinstance(state, tuple) or len(state) != 5:
             raise PickleRefused("an array of an unknown form")
         _, shape, dtype, fortran, data = state
+        # One axis has the same order in both.
         if fortran and isinstance(shape, tuple) and len(shape) > 1:
             raise PickleRefused("an array in Fortran's order")
-        self.shape, self.dtype, self.data = _checked(data, dtype, shape)
+        self.shape, self.dtype, self.data = _check_parts(data, dtype, shape)
 
     def numbers(self) -> list[Any]:
         """Return the numbers of a small array, flat. Raises `PickleRefused` for a large one."""
@@ -86,44 +88,45 @@ class Array:
         return colour and self.dtype is not None and self.dtype.code == "u1"
 
 
-def _checked(data: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Dtype, bytes]:
+def _check_parts(data: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Dtype, bytes]:
     """Return the parts of an array whose length fits its shape. Raises `PickleRefused`."""
     whole = isinstance(shape, tuple) and len(shape) <= MAX_DIMENSIONS
     if not whole or not all(type(axis) is int and 0 <= axis < MAX_AXIS for axis in shape):
         raise PickleRefused("an array whose shape is no tuple of numbers")
     if not isinstance(dtype, Dtype) or not isinstance(data, bytes | bytearray):
         raise PickleRefused("an array that is not made of plain numbers")
+    # A forged shape would make the reader of the picture read past the bytes, or allocate for them.
     if math.prod(shape) * dtype.size != len(data):
         raise PickleRefused(f"an array of {len(data)} bytes that should have the shape {shape}")
     return shape, dtype, bytes(data)
 
 
-def _dtype(code: Any, *_: Any) -> Dtype:
+def _make_dtype(code: Any, *_: Any) -> Dtype:
     if not isinstance(code, str) or code not in CODES:
         raise PickleRefused("an array that is not made of plain numbers")
     return Dtype(code)
 
 
-def _empty(*_: Any) -> Array:
+def _make_array(*_: Any) -> Array:
     return Array()
 
 
-def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any = "C") -> Array:
+def _make_from_buffer(data: Any, dtype: Any, shape: Any, order: Any = "C") -> Array:
     if order != "C":
         raise PickleRefused("an array in Fortran's order")
-    return Array(*_checked(data, dtype, shape))
+    return Array(*_check_parts(data, dtype, shape))
 
 
-def _scalar(dtype: Any, data: Any) -> Any:
-    shape, kind, raw = _checked(data, dtype, ())
+def _make_scalar(dtype: Any, data: Any) -> Any:
+    shape, kind, raw = _check_parts(data, dtype, ())
     return Array(shape, kind, raw).numbers()[0]
 
 
 NUMPY: dict[str, Callable[..., Any]] = {
-    "numpy.dtype": _dtype,
-    "numpy.ndarray": _empty,
-    **{f"numpy.{core}.multiarray._reconstruct": _empty for core in ("core", "_core")},
-    **{f"numpy.{core}.multiarray.scalar": _scalar for core in ("core", "_core")},
-    **{f"numpy.{core}.numeric._frombuffer": _from_buffer for core in ("core", "_core")},
+    "numpy.dtype": _make_dtype,
+    "numpy.ndarray": _make_array,
+    **{f"numpy.{core}.multiarray._reconstruct": _make_array for core in ("core", "_core")},
+    **{f"numpy.{core}.multiarray.scalar": _make_scalar for core in ("core", "_core")},
+    **{f"numpy.{core}.numeric._frombuffer": _make_from_buffer for core in ("core", "_core")},
 }
 """Names of numpy's -> what does their work here."""

@@ -30,13 +30,13 @@ class _Bounded:
 
     def read(self, size: int) -> bytes:
         """Return so many bytes, or what is left."""
-        return self._taken(self._raw.read(max(0, min(size, self._left))))
+        return self._take(self._raw.read(max(0, min(size, self._left))))
 
     def readline(self) -> bytes:
         """Return a line, or what is left."""
-        return self._taken(self._raw.readline(self._left))
+        return self._take(self._raw.readline(self._left))
 
-    def _taken(self, data: bytes) -> bytes:
+    def _take(self, data: bytes) -> bytes:
         self._left -= len(data)
         return data
 
@@ -44,7 +44,7 @@ class _Bounded:
 def read_pickle(path: Path, known: AllowedNames) -> Any:
     """Return the value that a file holds. Raises `PickleRefused` that begins with the file's name."""
     try:
-        with _opened(path) as stream:
+        with _open_stream(path) as stream:
             value = load(stream, known, str(path))
             if value == TORCH_MAGIC and isinstance(value, int):
                 load(stream, known, str(path))  # the protocol's version
@@ -56,29 +56,29 @@ def read_pickle(path: Path, known: AllowedNames) -> Any:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_stream(path: Path) -> Iterator[IO[bytes]]:
     with open_regular(path) as raw:
         start = raw.read(4)
         raw.seek(0)
         if start == _ZIP:
-            with zipfile.ZipFile(raw) as archive, archive.open(_entry(archive, path)) as entry:
-                yield _bounded(entry, archive.getinfo(entry.name).file_size)
+            with zipfile.ZipFile(raw) as archive, archive.open(_find_entry(archive, path)) as entry:
+                yield _bound(entry, archive.getinfo(entry.name).file_size)
         elif start.startswith(_GZIP):
             with gzip.open(raw) as unpacked:
-                yield _bounded(cast(IO[bytes], unpacked), MAX_UNPACKED)
+                yield _bound(cast(IO[bytes], unpacked), MAX_UNPACKED)
         else:
-            yield _bounded(raw, path.stat().st_size)
+            yield _bound(raw, path.stat().st_size)
 
 
-def _bounded(raw: IO[bytes], size: int) -> IO[bytes]:
+def _bound(raw: IO[bytes], size: int) -> IO[bytes]:
     return cast(IO[bytes], _Bounded(raw, size))
 
 
-def _entry(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
+def _find_entry(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
     """Return the archive's pickle. Torch does not pack it, so that a packed one is a bomb."""
-    found = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
-    if len(found) != 1:
-        raise PickleRefused(f"{path}: an archive with {len(found)} data.pkl: torch's have one")
-    if found[0].compress_type != zipfile.ZIP_STORED:
+    entries = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
+    if len(entries) != 1:
+        raise PickleRefused(f"{path}: an archive with {len(entries)} data.pkl: torch's have one")
+    if entries[0].compress_type != zipfile.ZIP_STORED:
         raise PickleRefused(f"{path}: its data.pkl is packed, which torch never does")
-    return found[0]
+    return entries[0]

@@ -24,12 +24,12 @@ from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, png_size
 
-_DIGITS = 16
+_ID_DIGITS = 16
 """Hex digits of an episode's digest that stand in its id."""
-_ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_DIGITS}}})$")
-_BEAT = 20
+_ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_ID_DIGITS}}})$")
+_PROGRESS_EVERY = 20
 """Episodes of one file after which a live bar is moved."""
-_TOLD = 5
+_EXAMPLES = 5
 """Examples of each reason that a summary names."""
 
 
@@ -67,9 +67,9 @@ class ImportCounts:
     def skip(self, skipped: SkippedEpisode) -> None:
         """Count an episode that is left out."""
         self.skipped[skipped.why.value] += 1
-        told = self.examples.setdefault(skipped.why.value, [])
-        if skipped.why is not SkipReason.KNOWN and len(told) < _TOLD:
-            told.append(f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where)
+        examples = self.examples.setdefault(skipped.why.value, [])
+        if skipped.why is not SkipReason.KNOWN and len(examples) < _EXAMPLES:
+            examples.append(f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where)
 
     def to_json(self) -> dict[str, object]:
         """Return the facts of the summary."""
@@ -83,7 +83,7 @@ class ImportCounts:
             "steps_not_answered": self.lost_steps,
             "new_images": self.images,
             "skipped": dict(sorted(self.skipped.items())),
-            "examples": {why: told for why, told in sorted(self.examples.items()) if told},
+            "examples": {why: texts for why, texts in sorted(self.examples.items()) if texts},
         }
 
 
@@ -106,13 +106,14 @@ class Importer:
         for number, source in enumerate(self.plan.sources, 1):
             try:
                 for count, one in enumerate(self.plan.format.read(source, self.plan.images)):
-                    self._see_to(one)
-                    if count % _BEAT == 0:
-                        self.sink({**self._told(str(source), number - 1), "transient": True})
+                    self._import_episode(one)
+                    if count % _PROGRESS_EVERY == 0:
+                        self.sink({**self._progress_event(str(source), number - 1), "transient": True})
+            # One bad file does not end the import of the others; the command fails at its end.
             except UsageError as error:  # the file; its message begins with the name
                 self.report.skip(SkippedEpisode(SkipReason.UNREADABLE, str(error)))
                 self.sink({"event": "unreadable", "source": str(source), "message": str(error)})
-            self.sink(self._told(str(source), number))
+            self.sink(self._progress_event(str(source), number))
         seconds = round(time.monotonic() - start, 2)
         facts = {"format": self.plan.name, "iteration": self.plan.iteration, "sources": len(self.plan.sources)}
         return {"event": "import", "dry_run": self.dry, **facts, **self.report.to_json(), "seconds": seconds}
@@ -123,22 +124,23 @@ class Importer:
             return set()
         place = temporary_index(self.run) if self.dry else nullcontext(self.run)
         with place as run, open_index(run, progress=self.sink) as index:
-            found = (
+            matches = (
                 _ID.search(row["id"]) for row in index.rows("SELECT id FROM stored WHERE id SIMILAR TO '.*-[a-z]+-.*'")
             )
-            return {match[1] for match in found if match}
+            return {match[1] for match in matches if match}
 
-    def _see_to(self, one: ImportedEpisode | SkippedEpisode) -> None:
+    def _import_episode(self, one: ImportedEpisode | SkippedEpisode) -> None:
         if isinstance(one, SkippedEpisode):
             self.report.skip(one)
             return
-        mark = one.digest[:_DIGITS]
-        if mark in self._known:
+        digest = one.digest[:_ID_DIGITS]
+        # Known by content, not by file name: the same episode may lie in several copies of a run.
+        if digest in self._known:
             self.report.skip(SkippedEpisode(SkipReason.KNOWN, one.where))
             return
         try:
             pictures = [load_png(step.picture) for step in one.steps]
-            trajectory, verdict = self._trajectory(one, pictures)
+            trajectory, verdict = self._build_trajectory(one, pictures)
         except NoPicture as error:
             self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
             return
@@ -148,16 +150,16 @@ class Importer:
             self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, detail))
             return
         self._store(trajectory, verdict, pictures)
-        self._known.add(mark)
+        self._known.add(digest)
         self.report.take(
             with_verdict(trajectory, verdict) if verdict else trajectory, one.lost_steps, verdict is not None
         )
 
-    def _trajectory(self, one: ImportedEpisode, pictures: list[bytes]) -> tuple[Trajectory, Judgement | None]:
+    def _build_trajectory(self, one: ImportedEpisode, pictures: list[bytes]) -> tuple[Trajectory, Judgement | None]:
         """Return the record of an episode and its judgement."""
         split = self.plan.split or one.split
-        name = f"{split}-{self.plan.iteration:04d}-{self.plan.name}-{one.digest[:_DIGITS]}"
-        shots = [_reference(png) for png in pictures]
+        name = f"{split}-{self.plan.iteration:04d}-{self.plan.name}-{one.digest[:_ID_DIGITS]}"
+        shots = [_describe_picture(png) for png in pictures]
         trajectory = Trajectory(
             id=name,
             episode=name,
@@ -168,7 +170,7 @@ class Importer:
             seed=one.seed,
             policy=one.policy,
             prompt=one.prompt,
-            steps=tuple(_step(number, seen, shots) for number, seen in enumerate(one.steps)),
+            steps=tuple(_build_step(number, step, shots) for number, step in enumerate(one.steps)),
             outcome=one.outcome,
             started_at=one.started_at,
             seconds=one.seconds,
@@ -178,19 +180,20 @@ class Importer:
     def _store(self, trajectory: Trajectory, verdict: Judgement | None, pictures: list[bytes]) -> None:
         """Store an episode's pictures, its judgement, and last its line, which is what makes it known."""
         store = ScreenshotStore(self.run.screenshots)
-        seen = zip(trajectory.steps, pictures, strict=True)
-        named = {shot.sha256: png for step, png in seen for shot in step.observation.pictures}
-        for sha256, png in named.items():
+        pairs = zip(trajectory.steps, pictures, strict=True)
+        pngs = {shot.sha256: png for step, png in pairs for shot in step.observation.pictures}
+        for sha256, png in pngs.items():
             self.report.images += not store.path(sha256).exists()
             if not self.dry:
                 store.put(png)
         if self.dry:
             return
         if verdict:
+            # The line comes last: an import that is killed before it imports the episode again.
             append_judgement(self.run, trajectory.split, trajectory.iteration, verdict)
         append(self.run, trajectory)
 
-    def _told(self, source: str, done: int) -> Event:
+    def _progress_event(self, source: str, done: int) -> Event:
         report = self.report
         skipped = f"  {sum(report.skipped.values())} skipped" if report.skipped else ""
         return {
@@ -204,27 +207,29 @@ class Importer:
         }
 
 
-def _reference(png: bytes) -> Screenshot:
+def _describe_picture(png: bytes) -> Screenshot:
     width, height = png_size(png)
     return Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
 
 
-def _step(number: int, seen: ImportedStep, shots: list[Screenshot]) -> Step:
-    changed = seen.page_changed
+def _build_step(number: int, step: ImportedStep, shots: list[Screenshot]) -> Step:
+    changed = step.page_changed
+    # No picture follows the last step.
     if number + 1 == len(shots):
         changed = None
+    # Formats without the fact: the next picture shows it.
     elif changed is None:
         changed = shots[number].sha256 != shots[number + 1].sha256
     return Step(
         index=number,
-        observation=Observation(url=seen.url, title=seen.title, screenshot=shots[number]),
-        response=seen.response,
-        action=seen.action,
-        parse_error=seen.parse_error,
+        observation=Observation(url=step.url, title=step.title, screenshot=shots[number]),
+        response=step.response,
+        action=step.action,
+        parse_error=step.parse_error,
         page_changed=changed,
-        prompt_digest=hashlib.sha256(seen.prompt.encode()).hexdigest(),
-        policy_seconds=seen.policy_seconds,
-        environment_seconds=seen.environment_seconds,
+        prompt_digest=hashlib.sha256(step.prompt.encode()).hexdigest(),
+        policy_seconds=step.policy_seconds,
+        environment_seconds=step.environment_seconds,
     )
 
 
@@ -237,9 +242,9 @@ def require_imported(summary: Event, plan: ImportPlan) -> None:
             f"{examples[SkipReason.UNREADABLE][0]}{more}", hint="the other episodes are imported; leave it out"
         )
     if not summary["imported"] and not skipped.get(SkipReason.KNOWN):
-        why, told = next(iter(examples.items()), ("empty", [f"{plan.path}: no episode"]))
+        why, texts = next(iter(examples.items()), ("empty", [f"{plan.path}: no episode"]))
         hint = "name the folder of the pictures by --images DIR" if why == SkipReason.SCREENSHOT_MISSING else ""
-        raise UsageError(f"nothing was imported: {skipped.get(why, 0)} x {why}, the first: {told[0]}", hint=hint)
+        raise UsageError(f"nothing was imported: {skipped.get(why, 0)} x {why}, the first: {texts[0]}", hint=hint)
 
 
 def format_import(summary: Event) -> str:
@@ -254,5 +259,5 @@ def format_import(summary: Event) -> str:
     parts = [f"{count} {words}" for words, count in counts if count]
     left = "; ".join(f"{count} {why}" for why, count in summary["skipped"].items())
     done = "would import" if summary["dry_run"] else "imported"
-    told = f": {', '.join(parts)}" if parts else ""
-    return f"{done} {summary['imported']}{told}" + (f"; skipped: {left}" if left else "")
+    counted = f": {', '.join(parts)}" if parts else ""
+    return f"{done} {summary['imported']}{counted}" + (f"; skipped: {left}" if left else "")

@@ -46,6 +46,7 @@ class Stub:
 
     def build(self, state: Any) -> None:
         """Take the attributes: a dict, or a pair of dicts (the second for slots)."""
+        # The second dict of a pair is the state of __slots__.
         parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
         for part in parts:
             if isinstance(part, dict):
@@ -83,27 +84,27 @@ class AllowedNames:
         return maker(*arguments) if maker else Stub(dotted, arguments)
 
 
-def _reconstructed(of: Any, base: Any, state: Any) -> Any:
+def _make_reconstructed(of: Any, base: Any, state: Any) -> Any:
     """Stand for `copyreg._reconstructor`, by which old protocols make an object without calling its class."""
     if not isinstance(of, Name) or base != Name("builtins.object") or state is not None:
         raise PickleRefused("an object of an unknown making")
     return Stub(of.dotted)
 
 
-def _encoded(text: str, encoding: str = "") -> bytes:
+def _make_encoded(text: str, encoding: str = "") -> bytes:
     """Stand for `_codecs.encode`, by which protocol 2 writes bytes."""
     if not isinstance(text, str) or encoding != "latin1":
         raise PickleRefused("bytes in another encoding than latin1")
     return text.encode("latin1")
 
 
-def _bytes(data: Any = b"") -> bytes:
+def _make_bytes(data: Any = b"") -> bytes:
     if not isinstance(data, bytes | bytearray):
         raise PickleRefused("bytes made of something else")
     return bytes(data)
 
 
-def _path(*parts: Any) -> str:
+def _make_path(*parts: Any) -> str:
     if not all(isinstance(part, str) for part in parts):
         raise PickleRefused("a path that is not made of texts")
     return str(PurePosixPath(*parts))
@@ -111,32 +112,35 @@ def _path(*parts: Any) -> str:
 
 def build_dict(pairs: Iterable[Any]) -> dict[Any, Any]:
     """Return a dict of pairs. Raises `PickleRefused` for keys that are more than a text or a number."""
-    made = {}
+    items_by_key = {}
     for key, value in pairs:
+        # Hashing a deep tuple overflows the C stack.
         if not isinstance(key, ATOMS):
             raise PickleRefused("a dict with keys that are neither texts nor numbers")
-        made[key] = value
-    return made
+        items_by_key[key] = value
+    return items_by_key
 
 
-def _listed(items: Any = ()) -> list[Any]:
+def _make_list(items: Any = ()) -> list[Any]:
     if not isinstance(items, list | tuple):
         raise PickleRefused("a container made of something else")
     return list(items)
 
 
 PLAIN: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": lambda pairs=(): build_dict(_listed(pairs)),
+    "collections.OrderedDict": lambda pairs=(): build_dict(_make_list(pairs)),
     "collections.defaultdict": lambda *_: {},
-    "builtins.set": _listed,
-    "builtins.frozenset": _listed,
-    "builtins.list": _listed,
-    "builtins.bytes": _bytes,
-    "builtins.bytearray": _bytes,
+    "builtins.set": _make_list,
+    "builtins.frozenset": _make_list,
+    "builtins.list": _make_list,
+    "builtins.bytes": _make_bytes,
+    "builtins.bytearray": _make_bytes,
     "builtins.object": lambda: Stub("builtins.object"),
-    "copyreg._reconstructor": _reconstructed,
-    "_codecs.encode": _encoded,
-    **{f"pathlib.{part}{kind}": _path for part in ("", "_local.") for kind in ("PosixPath", "WindowsPath", "Path")},
+    "copyreg._reconstructor": _make_reconstructed,
+    "_codecs.encode": _make_encoded,
+    **{
+        f"pathlib.{part}{kind}": _make_path for part in ("", "_local.") for kind in ("PosixPath", "WindowsPath", "Path")
+    },
     **{
         f"datetime.{kind}": (lambda name: lambda *arguments: Stub(name, arguments))(f"datetime.{kind}")
         for kind in ("datetime", "date", "time", "timedelta", "timezone")

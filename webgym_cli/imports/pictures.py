@@ -27,34 +27,35 @@ class NoPicture(NotUnderstood):
 def load_png(picture: Path | Array) -> bytes:
     """Return a picture as PNG. Raises `NoPicture` that names it."""
     if isinstance(picture, Array):
-        return _encoded(_of_array(picture))
+        return _encode(_from_array(picture))
     try:
         with open_regular(picture) as file:
             data = file.read()
         with Image.open(io.BytesIO(data)) as image:
             _refuse_huge(image)
+            # Byte for byte: the digest of the picture is its name in the store.
             if data.startswith(PNG_SIGNATURE):
                 image.verify()
                 return data
-            return _encoded(image if image.mode in PNG_MODES else image.convert("RGB"))
+            return _encode(image if image.mode in PNG_MODES else image.convert("RGB"))
     except _BROKEN as error:
-        raise NoPicture(f"{picture}: {_reason(error)}") from None
+        raise NoPicture(f"{picture}: {_describe_error(error)}") from None
 
 
-def _file_size(picture: Path) -> tuple[int, int]:
+def _load_file_size(picture: Path) -> tuple[int, int]:
     try:
         with open_regular(picture) as file, Image.open(file) as image:
             return image.size
     except _BROKEN as error:
-        raise NoPicture(f"{picture}: {_reason(error)}") from None
+        raise NoPicture(f"{picture}: {_describe_error(error)}") from None
 
 
 def load_size(picture: Path | Array) -> tuple[int, int]:
     """Return width and height in pixels. Raises `NoPicture`."""
-    return _of_array(picture).size if isinstance(picture, Array) else _file_size(picture)
+    return _from_array(picture).size if isinstance(picture, Array) else _load_file_size(picture)
 
 
-def _of_array(array: Array) -> Image.Image:
+def _from_array(array: Array) -> Image.Image:
     if not array.is_picture or math.prod(array.shape) > 4 * MAX_PIXELS:
         raise NoPicture(f"an array of shape {array.shape} is no picture")
     height, width, channels = array.shape
@@ -62,17 +63,18 @@ def _of_array(array: Array) -> Image.Image:
 
 
 def _refuse_huge(image: Image.Image) -> None:
+    # Before anything is decoded: the header is enough.
     if image.width * image.height > MAX_PIXELS:
         raise ValueError(f"{image.width}x{image.height} pixels are no screenshot")
 
 
-def _encoded(image: Image.Image) -> bytes:
+def _encode(image: Image.Image) -> bytes:
     out = io.BytesIO()
     image.save(out, "PNG")
     return out.getvalue()
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return "not there"
     return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).splitlines()[0]

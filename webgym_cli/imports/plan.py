@@ -65,17 +65,18 @@ def plan_import(
         raise UsageError(f"{path}: no such file or folder")
     if images is not None and not images.is_dir():
         raise UsageError(f"{images}: no such folder", hint="name the folder of the pictures by --images DIR")
-    found, sources = _sources(name, path)
+    detected, sources = _detect_sources(name, path)
     into = version(run) if iteration is None else iteration
-    kept = split or FORMATS[found].split
-    for one in Split if kept is None else (kept,):
+    into_split = split or FORMATS[detected].split
+    for one in Split if into_split is None else (into_split,):
         refuse_rollouts(run, one, into)
-    return ImportPlan(found, path, tuple(sources), into, kept, images)
+    return ImportPlan(detected, path, tuple(sources), into, into_split, images)
 
 
 def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
     """Raise `UsageError` when an iteration has a plan: its episodes are a rollout's, and their policy is known."""
     if run.plan(split, iteration).is_file():
+        # The policy of a rollout is known by its iteration; imported episodes have another one.
         free = max((*list_iterations(run, Split.TRAIN), *list_iterations(run, Split.TEST), iteration)) + 1
         raise UsageError(
             f"{run.root}: its {split} iteration {iteration} is a rollout's: episodes of others would be mixed into it",
@@ -83,13 +84,14 @@ def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
         )
 
 
-def _sources(name: str, path: Path) -> tuple[str, list[Path]]:
+def _detect_sources(name: str, path: Path) -> tuple[str, list[Path]]:
     """Return the format that counts and its sources under a path."""
     if name != AUTO:
         if sources := FORMATS[name].find(path):
             return name, sources
         raise UsageError(f"{path}: nothing of the format {name} is there: it takes {FORMATS[name].expects}")
     if path.is_file():
+        # A file is named on purpose, so its ending decides and find() is not asked.
         return ("webrl" if path.suffix == ".jsonl" else "webgym"), [path]
     for other, form in FORMATS.items():
         if sources := form.find(path):

@@ -128,7 +128,7 @@ class ParsedResponse:
 
 
 def parse_response(
-    raw: str, mode: InteractionMode, *, thinking: bool = False, theirs: Action | None = None
+    raw: str, mode: InteractionMode, *, thinking: bool = False, known_action: Action | None = None
 ) -> ParsedResponse:
     """Return a response with what our parser reads in it: the two never disagree.
 
@@ -136,9 +136,11 @@ def parse_response(
     says what was done in the words that a policy here is asked for. A call that is there stays as it is, well-formed
     or not. Half a surrogate pair, which no file could hold, becomes a question mark.
     """
+    # A lone surrogate is legal in a pickle and in JSON, and can not be written as UTF-8.
     text = raw.encode(errors="replace").decode()
-    if theirs is not None and "<tool_call>" not in text:
-        text = f"{text}\n{render_web_action(theirs, mode)}".lstrip("\n")
+    # A response with a call of ours keeps it, even a malformed one: that is what the policy said.
+    if known_action is not None and "<tool_call>" not in text:
+        text = f"{text}\n{render_web_action(known_action, mode)}".lstrip("\n")
     read = parse_web_action(text, mode, thinking=thinking)
     if isinstance(read, ParseError):
         return ParsedResponse(text, None, read.kind)
@@ -147,6 +149,7 @@ def parse_response(
 
 def with_stop(outcome: Outcome, steps: tuple[ImportedStep, ...], otherwise: Stop) -> Outcome:
     """Return the outcome of an episode with its stop and its answer; what broke came to no end of its own."""
+    # What broke has no stop of its own; a judge that failed says nothing about how the episode ended.
     if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
         return outcome
     last = steps[-1].action if steps else None
@@ -164,28 +167,30 @@ def to_plain(value: Any) -> Any:
     """Return a value of a pickle as JSON could hold it. Raises `NotUnderstood` when it is too large or too deep."""
     left = MAX_NODES
 
-    def copied(part: Any, depth: int) -> Any:
+    def copy(part: Any, depth: int) -> Any:
         nonlocal left
+        # Shared parts are counted each time that they are met: 60 nested pairs of references are 2**60 values.
         left -= 1
         if left < 0 or depth > MAX_DEPTH:
             raise NotUnderstood(f"a field of more than {MAX_NODES} values or {MAX_DEPTH} levels")
         if isinstance(part, str):
             return part.encode(errors="replace").decode()
+        # Neither Parquet nor DuckDB has larger ones.
         if isinstance(part, int) and abs(part) >= MAX_NUMBER:
             raise NotUnderstood("a number of more than 63 bits")
         if part is None or isinstance(part, bool | int | float):
             return part
         if isinstance(part, list | tuple):
-            return [copied(item, depth + 1) for item in part]
+            return [copy(item, depth + 1) for item in part]
         if isinstance(part, dict):
-            return {str(key): copied(item, depth + 1) for key, item in part.items()}
+            return {str(key): copy(item, depth + 1) for key, item in part.items()}
         if isinstance(part, Stub):
-            return {**copied(part.items, depth + 1), **copied(part.fields, depth + 1)}
+            return {**copy(part.items, depth + 1), **copy(part.fields, depth + 1)}
         if isinstance(part, Array):
             return part.numbers()
         return f"<{type(part).__name__}>"
 
-    return copied(value, 0)
+    return copy(value, 0)
 
 
 def shorten_error(error: Exception) -> str:
@@ -200,6 +205,7 @@ def to_text(value: Any) -> str:
 
 def to_number(value: Any, default: float = 0.0) -> float:
     """Return a value that should be a finite number; the default when it is none."""
+    # value != value: not a number.
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) > 1e15:
         return default
     return float(value)

@@ -52,6 +52,7 @@ def find_traces(path: Path) -> list[Path]:
     """Return WebRL's traces at or under a path; where they were labelled by its reward model, those."""
     if path.is_file():
         return [path]
+    # Labelled traces replace unlabelled ones of the same task.
     traces = {(file.parent.parent, file.name): file for file in path.rglob("traces/*.jsonl")}
     return sorted((traces | {(f.parent.parent, f.name): f for f in path.rglob("fixed_traces/*.jsonl")}).values())
 
@@ -89,18 +90,23 @@ class _Episode:
 
     def found(self, images: Path | None) -> ImportedEpisode:
         """Return the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
-        lines, (actions, told) = self._trace(), self._actions()
-        score = self._score(lines, told)
-        responses = [_response(line) for line in lines] or actions
+        lines, (actions, facts) = self._read_trace(), self._read_actions()
+        score = self._read_score(lines, facts)
+        responses = [_choose_response(line) for line in lines] or actions
+        # The driver appends a last action of its own where the policy was stopped.
         forced = bool(responses) and (not responses[-1].strip() or responses[-1].startswith(_FORCED))
         responses = responses[: len(responses) - forced]
-        intent, start, urls = self._page()
+        intent, start, urls = self._read_page()
+        # do(...) and exit(...) are WebRL's actions, which point at HTML; the others at numbered boxes.
         by_call = bool(lines) or any("do(" in action or "exit(" in action for action in actions)
         mode = InteractionMode.COORDINATES if by_call else InteractionMode.SET_OF_MARKS
-        task = self._task(next((to_text(line.get("target")) for line in lines), "") or intent, start)
+        task = self._build_task(next((to_text(line.get("target")) for line in lines), "") or intent, start)
+        # Their spelling.
         folder = (images or self.root / "screehshots") / self.name
         steps = tuple(
-            _seen(folder / f"{number}.png", response, lines[number] if lines else {}, mode, urls[number : number + 1])
+            _read_step(
+                folder / f"{number}.png", response, lines[number] if lines else {}, mode, urls[number : number + 1]
+            )
             for number, response in enumerate(responses)
         )
         if not steps:
@@ -110,16 +116,16 @@ class _Episode:
             where=str(self.root / self.name),
             digest=compute_digest(task.key, responses, [line.get("html") for line in lines], score.value),
             task=task,
-            policy=self._policy(),
+            policy=self._read_policy(),
             prompt=PromptSpec(interaction_mode=mode),
             steps=steps,
             outcome=with_stop(outcome, steps, Stop.STEP_LIMIT if forced else Stop.TERMINATED),
-            started_at=self._written(),
+            started_at=self._read_time(),
             split=Split.TEST,
             lost_steps=int(forced),
         )
 
-    def _trace(self) -> list[dict[str, Any]]:
+    def _read_trace(self) -> list[dict[str, Any]]:
         files = [self.root / folder / f"{self.name}.jsonl" for folder in ("fixed_traces", "traces")]
         for file in filter(Path.is_file, files):
             try:
@@ -131,45 +137,46 @@ class _Episode:
             return lines
         return []
 
-    def _actions(self) -> tuple[list[str], Any]:
+    def _read_actions(self) -> tuple[list[str], Any]:
         """Return their actions as text, and the score."""
-        value = _json(self.root / "actions" / f"{self.name}.json")
+        value = _read_object(self.root / "actions" / f"{self.name}.json")
         listed = value.get("actions")
         return [to_text(action) for action in listed] if isinstance(listed, list) else [], value.get("score")
 
-    def _score(self, lines: list[dict[str, Any]], told: Any) -> Score:
+    def _read_score(self, lines: list[dict[str, Any]], facts: Any) -> Score:
         """Return what the reward model said of the trace, else what the environment's evaluator did."""
+        # The label of the reward model is newer than the score of the rollout.
         labelled = next((line["score"] for line in lines if "fixed_response" in line and "score" in line), None)
-        value = to_number(told if labelled is None else labelled, -1.0)
+        value = to_number(facts if labelled is None else labelled, -1.0)
         if value < 0:
             raise Unfinished("its actions were never scored")
         if labelled is None:
             return Score(source="environment", value=value, detail="VisualAgentBench's evaluator")
         return Score(source="orm", value=value, detail="WebRL's label in fixed_traces")
 
-    def _page(self) -> tuple[str, str, list[str]]:
+    def _read_page(self) -> tuple[str, str, list[str]]:
         """Return the intent, the start address and each step's, as the rendered page tells them; empty without it."""
         file = self.root / f"render_{self.name}.html"
         text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
         head = text.partition("</pre>")[0]
-        told = {key: value for key, value in re.findall(r"^(?:.*<pre>)?(\w+): (.*)$", head, re.MULTILINE)}
-        return told.get("intent", ""), told.get("start_url", ""), [html.unescape(url) for url in _URL.findall(text)]
+        facts = {key: value for key, value in re.findall(r"^(?:.*<pre>)?(\w+): (.*)$", head, re.MULTILINE)}
+        return facts.get("intent", ""), facts.get("start_url", ""), [html.unescape(url) for url in _URL.findall(text)]
 
-    def _task(self, intent: str, start: str) -> Task:
+    def _build_task(self, intent: str, start: str) -> Task:
         if not intent:
             raise NotUnderstood(f"neither its trace nor render_{self.name}.html tells what was asked")
         return Task(id=self.name, instruction=intent, start_url=start, environment="webarena")
 
-    def _policy(self) -> str:
-        return to_text(_json(self.root / "config.json").get("model")) or "visualagentbench"
+    def _read_policy(self) -> str:
+        return to_text(_read_object(self.root / "config.json").get("model")) or "visualagentbench"
 
-    def _written(self) -> str:
+    def _read_time(self) -> str:
         files = [self.root / "actions" / f"{self.name}.json", self.root / "traces" / f"{self.name}.jsonl", self.root]
         seconds = next(file for file in files if file.exists()).stat().st_mtime
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _read_object(file: Path) -> dict[str, Any]:
     try:
         value = read_json(file) if file.is_file() else {}
     except StoreError as error:
@@ -177,22 +184,24 @@ def _json(file: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _response(line: dict[str, Any]) -> str:
+def _choose_response(line: dict[str, Any]) -> str:
     return to_text(line.get("fixed_response")) or to_text(line.get("response"))
 
 
-def _seen(picture: Path, response: str, line: dict[str, Any], mode: InteractionMode, url: list[str]) -> ImportedStep:
+def _read_step(
+    picture: Path, response: str, line: dict[str, Any], mode: InteractionMode, url: list[str]
+) -> ImportedStep:
     if mode is InteractionMode.COORDINATES:
-        theirs = convert_call(response, to_text(line.get("html")), *load_size(picture))
+        action = convert_call(response, to_text(line.get("html")), *load_size(picture))
     else:
-        theirs = convert_line(response)
-    said = parse_response(response, mode, theirs=theirs)
+        action = convert_line(response)
+    parsed = parse_response(response, mode, known_action=action)
     prompt = json.dumps([line.get("prompt"), line.get("html")]) if line else ""
     return ImportedStep(
         picture=picture,
-        response=said.response,
-        action=said.action,
-        parse_error=said.parse_error,
+        response=parsed.response,
+        action=parsed.action,
+        parse_error=parsed.parse_error,
         url=url[0] if url else "",
         prompt=prompt,
     )

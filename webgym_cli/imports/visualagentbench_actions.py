@@ -26,23 +26,24 @@ def convert_call(response: str, page: str, width: int, height: int) -> Action | 
         return None
     if call.name == "exit":
         return build_action({"name": ActionName.ANSWER, "text": to_text(call.get(None, "message"))})
-    made = _DONE.get(to_text(call.get(None, "action")).lower()) if call.name == "do" else None
-    return made(call, _place(page, call.get(None, "element"), width, height)) if made else None
+    convert = _CONVERTERS.get(to_text(call.get(None, "action")).lower()) if call.name == "do" else None
+    return convert(call, _locate(page, call.get(None, "element"), width, height)) if convert else None
 
 
-def _place(page: str, element: object, width: int, height: int) -> Point | None:
+def _locate(page: str, element: object, width: int, height: int) -> Point | None:
     """Return the centre of the element that the page numbers so, each axis 0-1000."""
+    # The number goes into a pattern: nothing else may.
     if not str(element).isdecimal():
         return None
-    found = re.search(rf'<[\w-]+ id="{element}"[^>]*?\bdata-bbox="([^"]*)"', page)
+    match = re.search(rf'<[\w-]+ id="{element}"[^>]*?\bdata-bbox="([^"]*)"', page)
     try:
-        box = [float(side) for side in found[1].split(",")] if found else []
+        box = [float(side) for side in match[1].split(",")] if match else []
     except ValueError:
         return None
     return box_centre(box, width, height)
 
 
-_DONE: dict[str, Callable[[Call, Point | None], Action | None]] = {
+_CONVERTERS: dict[str, Callable[[Call, Point | None], Action | None]] = {
     "click": lambda call, at: build_action({"name": ActionName.CLICK, "coordinate": at}),
     "type": lambda call, at: build_action(
         {"name": ActionName.TYPE, "coordinate": at, "text": call.get(None, "argument")}
@@ -56,11 +57,12 @@ _DONE: dict[str, Callable[[Call, Point | None], Action | None]] = {
 
 def convert_line(line: str) -> Action | None:
     """Return the action of a line like `type [3] [red] where [3] is a box`; None where there is no such action here."""
-    if (found := _LINE.fullmatch(line.strip())) is None:
+    if (match := _LINE.fullmatch(line.strip())) is None:
         return None
-    name, first, text = found["name"], found["first"], found["text"]
+    name, first, text = match["name"], match["first"], match["text"]
+    # int() of a very long text takes quadratic time.
     number = int(first) if first and first.isdecimal() and len(first) < 10 else None
-    made: dict[str, dict[str, object]] = {
+    convert: dict[str, dict[str, object]] = {
         "click": {"name": ActionName.CLICK, "element_id": number},
         "hover": {"name": ActionName.HOVER, "element_id": number},
         "type": {"name": ActionName.TYPE, "element_id": number, "text": text},
@@ -69,4 +71,4 @@ def convert_line(line: str) -> Action | None:
         "go_back": {"name": ActionName.GO_BACK},
         "stop": {"name": ActionName.ANSWER, "text": first},
     }
-    return build_action(made[name])
+    return build_action(convert[name])

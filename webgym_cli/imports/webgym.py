@@ -49,7 +49,7 @@ _TASK_FIELDS = (
     "reference_answer",
     "task_id",
 )
-_CALLED = {
+_ACTION_NAMES = {
     "click": "click",
     "type": "type",
     "hover": "hover",
@@ -92,62 +92,63 @@ class _File:
         self._split = Split.TEST if "test" in (to_text(metadata.get("split")) or source.name) else Split.TRAIN
         self._policy = to_text(metadata.get("solution_model")) or "webgym"
         self._judge = to_text(metadata.get("judge_model")) or "unknown"
-        self._written = _moment(to_text(metadata.get("timestamp")), source)
+        self._written = _parse_time(to_text(metadata.get("timestamp")), source)
 
     def found(self, where: str, value: Any) -> ImportedEpisode:
         """Return one episode. Raises `NotUnderstood`, `BadTask`."""
         steps = [to_fields(step, "a step") for step in (value if isinstance(value, list) else [])]
         if not steps:
             raise NotUnderstood("no list of steps")
-        theirs = _task(steps)
-        task = _our_task(theirs)
-        acted = _answered(steps)
-        prompt = _prompt(acted)
-        seen = tuple(self._seen(step, prompt) for step in acted)
-        outcome, verdict = read_outcome(steps, len(acted), task, self._judge, self._written)
-        content = [[step.response, step.url, _picture_name(of)] for step, of in zip(seen, acted, strict=True)]
+        record = _find_task(steps)
+        task = _convert_task(record)
+        answered = _select_answered(steps)
+        prompt = _detect_prompt(answered)
+        imported = tuple(self._read_step(step, prompt) for step in answered)
+        outcome, verdict = read_outcome(steps, len(answered), task, self._judge, self._written)
+        content = [[step.response, step.url, _picture_name(of)] for step, of in zip(imported, answered, strict=True)]
         return ImportedEpisode(
             where=where,
             digest=compute_digest(
-                task.key, content, outcome.model_dump(mode="json"), to_plain(theirs.get("trajectory_index"))
+                task.key, content, outcome.model_dump(mode="json"), to_plain(record.get("trajectory_index"))
             ),
             task=task,
             policy=self._policy,
             prompt=prompt,
-            steps=seen,
-            outcome=with_stop(outcome, seen, Stop.STEP_LIMIT),
+            steps=imported,
+            outcome=with_stop(outcome, imported, Stop.STEP_LIMIT),
             started_at=self._written,
             split=self._split,
             verdict=verdict,
-            lost_steps=len(steps) - len(acted),
+            lost_steps=len(steps) - len(answered),
         )
 
-    def _seen(self, step: dict[str, Any], prompt: PromptSpec) -> ImportedStep:
+    def _read_step(self, step: dict[str, Any], prompt: PromptSpec) -> ImportedStep:
         observation = to_fields(step["observation"], "an observation")
         response = to_fields(step["response"], "a response")
         page = observation.get("page_metadata")
         page = page if isinstance(page, dict) else {}
-        said = parse_response(
+        parsed = parse_response(
             to_text(response.get("raw_response")),
             prompt.interaction_mode,
             thinking=prompt.thinking,
-            theirs=_our_action(step.get("action")),
+            known_action=_convert_action(step.get("action")),
         )
         same = step.get("same_as_next_screenshot")
         return ImportedStep(
-            picture=self._picture(step),
-            response=said.response,
-            action=said.action,
-            parse_error=said.parse_error,
+            picture=self._find_picture(step),
+            response=parsed.response,
+            action=parsed.action,
+            parse_error=parsed.parse_error,
             url=to_text(page.get("url")),
             title=to_text(page.get("title")),
             prompt=to_text(response.get("raw_prompt")),
             page_changed=None if not isinstance(same, bool) else not same,
         )
 
-    def _picture(self, step: dict[str, Any]) -> Path:
+    def _find_picture(self, step: dict[str, Any]) -> Path:
         """Return where a picture is: under our folders, however long its path was on their machine."""
         parts = [part for part in PurePosixPath(_image_path(step)).parts[-3:] if part != "/"]
+        # The path comes from the file: it may not lead out of the folder.
         if ".." in parts or not parts:
             raise NotUnderstood(f"the image path {_image_path(step)!r} leaves its folder")
         tails = [Path(*parts[start:]) for start in range(len(parts))]
@@ -155,15 +156,15 @@ class _File:
         return next((path for path in candidates if path.is_file()), candidates[0])
 
 
-def _task(steps: list[dict[str, Any]]) -> dict[str, Any]:
+def _find_task(steps: list[dict[str, Any]]) -> dict[str, Any]:
     for step in steps:
         if step.get("observation") is not None:
             return to_fields(to_fields(step["observation"], "an observation").get("task"), "a task")
     raise NotUnderstood("no step has an observation")
 
 
-def _our_task(theirs: dict[str, Any]) -> Task:
-    line = {name: to_plain(theirs[name]) for name in _TASK_FIELDS if theirs.get(name) is not None}
+def _convert_task(record: dict[str, Any]) -> Task:
+    line = {name: to_plain(record[name]) for name in _TASK_FIELDS if record.get(name) is not None}
     if isinstance(number := line.get("difficulty"), float) and number.is_integer():
         line["difficulty"] = int(number)
     return read_task(line)
@@ -177,25 +178,27 @@ def _picture_name(step: dict[str, Any]) -> str:
     return "/".join(PurePosixPath(_image_path(step)).parts[-2:])
 
 
-def _answered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _select_answered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the steps up to the last that the policy answered. Raises `NotUnderstood` for a gap among them."""
-    answered = [_was_answered(step) for step in steps]
+    answered = [_is_answered(step) for step in steps]
     count = sum(answered)
+    # A gap would shift the pictures against the responses.
     if not all(answered[:count]):
         raise NotUnderstood(f"step {answered.index(False)} has no response or no picture, and later ones have")
     return steps[:count]
 
 
-def _was_answered(step: dict[str, Any]) -> bool:
+def _is_answered(step: dict[str, Any]) -> bool:
     """Whether the policy saw this step and answered: neither a broken episode's last look nor its error's stand-in."""
     if step.get("observation") is None or step.get("response") is None or read_error(step):
         return False
     return bool(_image_path(step))
 
 
-def _prompt(steps: list[dict[str, Any]]) -> PromptSpec:
+def _detect_prompt(steps: list[dict[str, Any]]) -> PromptSpec:
     """Return what can be told of the prompt from the first response that tells it."""
     responses = [to_text(to_fields(step["response"], "a response").get("raw_response")) for step in steps]
+    # Their files do not say which prompt was used; the responses do.
     marks = any('"web_interaction"' in response for response in responses)
     return PromptSpec(
         version=PromptVersion.COMPLETE if any("Progress:" in text for text in responses) else PromptVersion.VANILLA,
@@ -204,14 +207,15 @@ def _prompt(steps: list[dict[str, Any]]) -> PromptSpec:
     )
 
 
-def _our_action(theirs: Any) -> Action | None:
+def _convert_action(record: Any) -> Action | None:
     """Return their parsed action in our words, or None where it has none. Numbers are taken as they are."""
-    if theirs is None:
+    if record is None:
         return None
-    content = to_fields(theirs, "an action").get("action")
+    content = to_fields(record, "an action").get("action")
     if not isinstance(content, dict) or not isinstance(arguments := content.get("arguments"), dict):
         return None
-    name = _CALLED.get(to_text(content.get("key")))
+    # None for their `wait`, which stands for a response that could not be read.
+    name = _ACTION_NAMES.get(to_text(content.get("key")))
     point = arguments.get("coordinates")
     texts = [arguments[key] for key in ("text", "content") if isinstance(arguments.get(key), str)]
     try:
@@ -229,7 +233,7 @@ def _our_action(theirs: Any) -> Action | None:
         return None
 
 
-def _moment(written: str, source: Path) -> str:
+def _parse_time(written: str, source: Path) -> str:
     """Return when a file was written, by its own word, else by its folder's. What has no zone is taken for UTC."""
     try:
         moment = datetime.fromisoformat(written)

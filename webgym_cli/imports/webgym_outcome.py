@@ -35,9 +35,9 @@ def read_error(step: dict[str, Any]) -> tuple[FailureKind, str] | None:
     if not kind and content.get("key") not in ("error", "invalid_step"):
         return None
     arguments = content.get("arguments")
-    given = arguments if isinstance(arguments, dict) else {}
-    kind = kind or to_text(given.get("error_type"))
-    detail = step.get("error_message") or given.get("error_message") or given.get("error")
+    arguments_dict = arguments if isinstance(arguments, dict) else {}
+    kind = kind or to_text(arguments_dict.get("error_type"))
+    detail = step.get("error_message") or arguments_dict.get("error_message") or arguments_dict.get("error")
     return _ERRORS.get(kind, FailureKind.ENVIRONMENT_ERROR), to_text(detail) or kind
 
 
@@ -49,52 +49,55 @@ def read_outcome(
     A reward stays open in the outcome: the judgement beside it gives it. One that their evaluator never gave stays
     open altogether; what broke is a failure, whatever reward stands there. Raises `NotUnderstood`.
     """
+    # The newest error is the one that ended the episode.
     for step in reversed(steps):
         if (error := read_error(step)) is not None:
             return Outcome(failure=error[0], failure_detail=error[1]), None
     rewards = {at: to_fields(step["reward"], "a reward") for at, step in enumerate(steps) if step.get("reward")}
     last = rewards[max(rewards)] if rewards else {}
+    # One blocked page spoils the episode: its reward says nothing about the policy.
     if any(reward.get("is_blocked") is True for reward in rewards.values()):
         return Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="their judge saw the site shut it out"), None
-    said = to_plain(last.get("evaluation"))
-    texts = [text for text in (said if isinstance(said, list) else [said]) if isinstance(text, str)]
-    if failed := [text for text in texts if _judge_failed(text)]:
+    evaluation = to_plain(last.get("evaluation"))
+    texts = [text for text in (evaluation if isinstance(evaluation, list) else [evaluation]) if isinstance(text, str)]
+    if failed := [text for text in texts if _is_judge_failure(text)]:
         return Outcome(failure=FailureKind.JUDGE_FAILED, failure_detail=failed[0][:500]), None
     if not rewards or not answered or texts == ["Task in progress"]:
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it stopped before its end"), None
     if (value := to_number(last.get("reward"), -1.0)) < 0:
         return Outcome(), None
+    # Shaped rewards belong to other forks, whose meaning is not known here.
     if value not in (0.0, 1.0):
         raise NotUnderstood(f"a reward of {value:g}, where WebGym gives 0 or 1")
-    shown = tuple(at for at, reward in rewards.items() if reward.get("submit") is True and at < answered)
-    return Outcome(), _judgement(texts, task, judge, judged_at, success=value == 1.0, shown=shown)
+    key_points = tuple(at for at, reward in rewards.items() if reward.get("submit") is True and at < answered)
+    return Outcome(), _judgement(texts, task, judge, judged_at, success=value == 1.0, key_points=key_points)
 
 
-def _judge_failed(text: str) -> bool:
-    said = _SAID.match(text)
-    return text.startswith(_NOT_JUDGED) or (said is not None and said[3].startswith("Error:"))
+def _is_judge_failure(text: str) -> bool:
+    match = _SAID.match(text)
+    return text.startswith(_NOT_JUDGED) or (match is not None and match[3].startswith("Error:"))
 
 
 def _judgement(
-    texts: list[str], task: Task, judge: str, judged_at: str, *, success: bool, shown: tuple[int, ...]
+    texts: list[str], task: Task, judge: str, judged_at: str, *, success: bool, key_points: tuple[int, ...]
 ) -> Judgement:
     claims, reference, facts = None, None, []
     for text in texts:
-        if (said := _SAID.match(text)) is None:
+        if (match := _SAID.match(text)) is None:
             continue
-        if said[1] == "Criterion B":
-            claims = _verdict("all that the answer claims can be seen", said[3])
-        elif said[1] == "Reference Answer":
-            reference = _verdict(task.reference_answer or "the reference answer", said[3])
+        if match[1] == "Criterion B":
+            claims = _verdict("all that the answer claims can be seen", match[3])
+        elif match[1] == "Reference Answer":
+            reference = _verdict(task.reference_answer or "the reference answer", match[3])
         else:
-            number = int(said[2])
+            number = int(match[2])
             known = 0 < number <= len(task.rubric)
-            facts.append(_verdict(task.rubric[number - 1] if known else f"fact {number}", said[3]))
+            facts.append(_verdict(task.rubric[number - 1] if known else f"fact {number}", match[3]))
     return Judgement(
         trajectory="",
         models={"verdict": judge},
         settings_digest=hashlib.sha256(f"imported from WebGym, judged by {judge}".encode()).hexdigest(),
-        key_points=shown,
+        key_points=key_points,
         claims=claims,
         facts=tuple(facts),
         reference=reference,

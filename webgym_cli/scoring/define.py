@@ -50,8 +50,8 @@ class Reward:
 
     def bound(self, offered: Mapping[str, Any]) -> dict[str, Any]:
         """Return what it takes of what is offered."""
-        wanted = {*self.required, *self.optional}
-        return {name: value for name, value in offered.items() if self.takes_all or name in wanted}
+        names = {*self.required, *self.optional}
+        return {name: value for name, value in offered.items() if self.takes_all or name in names}
 
 
 @overload
@@ -80,6 +80,7 @@ def reward(
         for parameter in inspect.signature(given).parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
                 takes_all = True
+            # Fields are passed by name.
             elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
                 raise UsageError(f"reward {called}: {parameter} has no name that a field could have")
             else:
@@ -102,6 +103,7 @@ def parse_reward(value: Any) -> RewardResult:
         number = float(value) if not isinstance(value, str | bytes) else math.nan
     except (TypeError, ValueError):
         raise ValueError(f"a {type(value).__name__} is no reward") from None
+    # NaN would spread through every mean of the run.
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is no reward")
     return RewardResult(number, extras)

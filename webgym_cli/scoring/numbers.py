@@ -69,8 +69,8 @@ def extract_answer(text: str, *, reference: bool = False) -> str | None:
     if boxed is not None:
         return boxed
     for pattern in (_HASHES,) if reference else (_TAGGED, _HASHES, _FINAL):
-        if found := pattern.findall(text):
-            return str(found[-1]).strip().strip("*`")
+        if matches := pattern.findall(text):
+            return str(matches[-1]).strip().strip("*`")
     return None
 
 
@@ -85,6 +85,7 @@ def extract_last_number(text: str) -> str:
 def extract_boxed(text: str) -> str | None:
     """Return the content of the last `\\boxed{...}` that is closed, brackets within it kept; None without one."""
     start = text.rfind("\\boxed{")
+    # A response of thousands of open boxes would take quadratic time.
     for _ in range(_MAX_BOXES):
         if start < 0:
             break
@@ -105,7 +106,8 @@ def parse_number(text: str) -> Number | None:
     text = text.strip().strip("*`").rstrip(".").strip()
     if not text or len(text) > _MAX_CHARACTERS:
         return None
-    plain = _plain(text)
+    plain = _to_arithmetic(text)
+    # With the unit first: "pi" is a number, not a unit.
     for candidate in (plain, _UNITS.sub("", plain)):
         try:
             return evaluate(candidate)
@@ -124,16 +126,17 @@ def answers_equal(given: str, wanted: str) -> bool:
     if theirs is not None and _UNDONE.search(given) and not _UNDONE.search(wanted):
         return False
     if ours is None or theirs is None:
-        return _loose(given) == _loose(wanted) or (
+        return _normalise_text(given) == _normalise_text(wanted) or (
             _is_expression(given) and _is_expression(wanted) and is_equal_latex(given, wanted)
         )
-    if _close(ours, theirs):
+    if _is_close(ours, theirs):
         return True
+    # Only where one of them is a percentage: 0.5 and 50 are not equal.
     one, other = "%" in given, "%" in wanted
-    return one != other and _close(ours * 100 if one else ours, theirs * 100 if other else theirs)
+    return one != other and _is_close(ours * 100 if one else ours, theirs * 100 if other else theirs)
 
 
-def _close(ours: Number, theirs: Number) -> bool:
+def _is_close(ours: Number, theirs: Number) -> bool:
     if isinstance(ours, Fraction) and isinstance(theirs, Fraction) and ours == theirs:
         return True
     try:
@@ -142,28 +145,28 @@ def _close(ours: Number, theirs: Number) -> bool:
         return False
 
 
-def _plain(text: str) -> str:
+def _to_arithmetic(text: str) -> str:
     """Return LaTeX and people's ways of writing as arithmetic."""
-    text = _LEAD.sub("", _TEXT.sub("", _NOISE.sub(_kept, text)))
+    text = _LEAD.sub("", _TEXT.sub("", _NOISE.sub(_keep_percent, text)))
     text = _MIXED.sub(r"(\1+\2/\3)", text)
     for pattern, written in _COMMANDS:
-        text = _repeated(pattern, written, text)
+        text = _replace_all(pattern, written, text)
     return _FACTORS.sub("*", text.replace("{", "(").replace("}", ")")).strip()
 
 
-def _kept(noise: re.Match[str]) -> str:
+def _keep_percent(noise: re.Match[str]) -> str:
     return "%" if noise[0] == "\\%" else ""
 
 
-def _repeated(pattern: re.Pattern[str], written: str, text: str) -> str:
+def _replace_all(pattern: re.Pattern[str], written: str, text: str) -> str:
     """Replace until nothing is left to replace: fractions stand in fractions. Each pass takes a command away."""
     while (after := pattern.sub(written, text)) != text:
         text = after
     return text
 
 
-def _loose(text: str) -> str:
-    return re.sub(r"\s+", "", _WORDS.sub(r"\1", _NOISE.sub(_kept, text))).casefold()
+def _normalise_text(text: str) -> str:
+    return re.sub(r"\s+", "", _WORDS.sub(r"\1", _NOISE.sub(_keep_percent, text))).casefold()
 
 
 def _is_expression(text: str) -> bool:

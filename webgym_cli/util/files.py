@@ -28,12 +28,14 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
     temporary = ""
     try:
         _make_folder(path.parent)
+        # In the same folder: a rename over file systems is no rename.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(mode)
+        # fsync before the rename: else a crash can leave an empty file under the final name.
         Path(temporary).replace(path)
         _sync_folder(path.parent)
     except OSError as error:
@@ -74,11 +76,13 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
     try:
         _make_folder(path.parent)
         with path.open("ab+", buffering=0) as file:  # a buffer would be written again when the file is closed
-            _hold(file)
+            _lock_file(file)
             end = file.seek(0, os.SEEK_END)
+            # A crash can leave half a line; it is closed, so that this line stays readable.
             torn = end > 0 and _last_byte(file) != b"\n"
             payload = memoryview(("\n" if torn else "").encode() + "".join(f"{line}\n" for line in lines).encode())
             try:
+                # An unbuffered write may take only a part.
                 while payload:
                     payload = payload[file.write(payload) :]
                 os.fsync(file.fileno())
@@ -112,12 +116,12 @@ def _make_folder(folder: Path) -> None:
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
-    for made in reversed(missing):
-        made.mkdir(exist_ok=True)
-        _sync_folder(made.parent)
+    for missing_folder in reversed(missing):
+        missing_folder.mkdir(exist_ok=True)
+        _sync_folder(missing_folder.parent)
 
 
-def _hold(file: Any) -> None:
+def _lock_file(file: Any) -> None:
     """Keep other processes from appending until the file is closed: else one could take back another's line."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)

@@ -17,6 +17,7 @@ def rare_collections() -> Iterator[None]:
     What is there already is left out of the search meanwhile. Memory is freed as before: by counting references.
     """
     before = gc.get_threshold()
+    # What exists already is not searched again.
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS, *before[1:])
     try:

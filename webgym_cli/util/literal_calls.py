@@ -48,12 +48,13 @@ class Call:
 
         Raises `BadCall` for more positional ones than there are parameters, and for one that is given twice.
         """
+        # The message is shown to the policy, so it names the limit.
         if len(self.positional) > len(parameters):
             raise BadCall(f"{self.name} has {len(parameters)} arguments at most, got {len(self.positional)}")
-        given = dict(zip(parameters, self.positional, strict=False))
-        if twice := given.keys() & self.named.keys():
+        by_parameter = dict(zip(parameters, self.positional, strict=False))
+        if twice := by_parameter.keys() & self.named.keys():
             raise BadCall(f"the argument {min(twice)} is given twice")
-        return {name: value for name, value in (given | self.named).items() if value is not None}
+        return {name: value for name, value in (by_parameter | self.named).items() if value is not None}
 
 
 class BadCall(ValueError):
@@ -78,6 +79,7 @@ def read_call(text: str, start: int = 0, *, python: bool = False) -> Call:
         if reader.take(")"):
             break
         key, value = reader.argument()
+        # Python refuses it too; the order would be ambiguous.
         if key is None and named:
             raise BadCall("an argument without a name stands after one that has a name")
         if key is None:
@@ -103,7 +105,7 @@ class _Reader:
 
     def take(self, sign: str) -> bool:
         """Go past this sign and the space before it, if it comes next."""
-        place = self._past_space()
+        place = self._skip_space()
         if not self.text.startswith(sign, place):
             return False
         self.at = place + len(sign)
@@ -111,51 +113,51 @@ class _Reader:
 
     def name(self) -> str:
         """Go past a name and return it; empty where none comes next."""
-        found = _NAME.match(self.text, self._past_space())
-        if found is None:
+        match = _NAME.match(self.text, self._skip_space())
+        if match is None:
             return ""
-        self.at = found.end()
-        return found[0]
+        self.at = match.end()
+        return match[0]
 
     def argument(self) -> tuple[str | None, Value]:
         """Return the name, if it has one, and the value of the argument that comes next."""
         word = self.name()
         if word and self.take("="):
             inner = self.name()
-            return word, self._named(inner) if inner else self._literal()
-        return None, self._named(word) if word else self._literal()
+            return word, self._resolve_name(inner) if inner else self._read_literal()
+        return None, self._resolve_name(word) if word else self._read_literal()
 
     def unexpected(self, wanted: str) -> BadCall:
         """Return the error for what comes next."""
-        place = self._past_space()
+        place = self._skip_space()
         if place >= len(self.text):
             return BadCall("the call is not closed", is_open=True)
         return BadCall(f"expected {wanted}, got {self.text[place : place + 20]!r}")
 
-    def _past_space(self) -> int:
-        found = _SPACE.match(self.text, self.at)
-        return found.end() if found else self.at
+    def _skip_space(self) -> int:
+        match = _SPACE.match(self.text, self.at)
+        return match.end() if match else self.at
 
-    def _named(self, word: str) -> Value:
+    def _resolve_name(self, word: str) -> Value:
         if self._python and word in ("True", "False"):
             return word == "True"
         return None if word == "None" else Identifier(word)
 
-    def _literal(self) -> Value:
-        place = self._past_space()
+    def _read_literal(self) -> Value:
+        place = self._skip_space()
         quote = next((quote for quote in _QUOTES if self.text.startswith(quote, place)), None)
         if quote is not None:
             self.at = place + len(quote)
-            return self._text(quote)
+            return self._read_text(quote)
         if self._python and not self._in_list and self.take("["):
-            return self._list()
+            return self._read_list()
         number = _NUMBER.match(self.text, place)
         if number is None:
             raise self.unexpected("a text in quotes, a number or None")
         self.at = number.end()
         return float(number[0]) if "." in number[0] else int(number[0])
 
-    def _list(self) -> list[Value]:
+    def _read_list(self) -> list[Value]:
         """Return what stands up to the closing bracket. A list in a list is refused."""
         items: list[Value] = []
         self._in_list = True
@@ -163,14 +165,14 @@ class _Reader:
             if items and not self.take(","):
                 raise self.unexpected("a comma")
             word = self.name()
-            value = self._named(word) if word else self._literal()
+            value = self._resolve_name(word) if word else self._read_literal()
             if isinstance(value, Identifier):
                 raise BadCall(f"{value.name} is no literal")
             items.append(value)
         self._in_list = False
         return items
 
-    def _text(self, quote: str) -> str:
+    def _read_text(self, quote: str) -> str:
         """Return what stands up to the closing quote, escapes resolved."""
         parts: list[str] = []
         while self.at < len(self.text):
@@ -178,13 +180,13 @@ class _Reader:
                 self.at += len(quote)
                 return "".join(parts)
             if self.text[self.at] == "\\":
-                parts.append(self._escape())
+                parts.append(self._read_escape())
             else:
                 parts.append(self.text[self.at])
                 self.at += 1
         raise BadCall("a quote is not closed", is_open=True)
 
-    def _escape(self) -> str:
+    def _read_escape(self) -> str:
         """Return what a backslash and what follows it stand for; together themselves where they stand for nothing."""
         letter = self.text[self.at + 1 : self.at + 2]
         self.at += 1 + len(letter)

@@ -114,9 +114,9 @@ class Registry(Generic[Item]):
         where, _, attribute = place.rpartition(":")
         try:
             module = _module_of_file(Path(where)) if where.endswith(".py") else _module(where)
-            found: object = module
+            value: object = module
             for part in attribute.strip().split("."):
-                found = getattr(found, part)
+                value = getattr(value, part)
         except WebGymError as error:  # a decorator that refused what it was given
             raise UsageError(f"{self.setting}: {name}: {error}", hint=error.hint) from error
         except Exception as error:  # the boundary to a user's module, which may raise anything
@@ -125,12 +125,12 @@ class Registry(Generic[Item]):
             raise UsageError(
                 f"{self.setting}: {name} can't be loaded: {type(error).__name__}: {reason}", hint=hint
             ) from error
-        if not isinstance(found, self.item_type):
+        if not isinstance(value, self.item_type):
             raise UsageError(
-                f"{self.setting}: {name} is no {self.noun}, it is a {type(found).__name__}",
+                f"{self.setting}: {name} is no {self.noun}, it is a {type(value).__name__}",
                 hint=self.usage or f"from {self.package} import {self.noun}, and put @{self.noun} over it",
             )
-        return found
+        return value
 
 
 def import_plugins(names: Iterable[str]) -> None:

@@ -22,16 +22,16 @@ def episode_text(told: EpisodeView) -> Text:
     """Return the episode step by step. What pages and models wrote can't move the cursor or colour anything."""
     text = Text()
     trajectory = told.trajectory
-    _add(text, trajectory.id, _episode(trajectory))
+    _append_block(text, trajectory.id, _episode_lines(trajectory))
     for judgement in reversed(told.judgements):
-        _add(text, f"judgement of {judgement.judged_at}", _judgement(judgement))
+        _append_block(text, f"judgement of {judgement.judged_at}", _judgement_lines(judgement))
     for step in trajectory.steps:
-        _add(text, f"step {step.index}", _step(step, thinking=trajectory.prompt.thinking))
+        _append_block(text, f"step {step.index}", _step_lines(step, thinking=trajectory.prompt.thinking))
     text.rstrip()
     return text
 
 
-def _add(text: Text, title: str, lines: Iterator[Line]) -> None:
+def _append_block(text: Text, title: str, lines: Iterator[Line]) -> None:
     text.append(f"{escape_control(title)}\n", _HEAD)
     for label, value, style in lines:
         if value in (None, ""):
@@ -44,7 +44,7 @@ def _add(text: Text, title: str, lines: Iterator[Line]) -> None:
     text.append("\n")
 
 
-def _episode(trajectory: Trajectory) -> Iterator[Line]:
+def _episode_lines(trajectory: Trajectory) -> Iterator[Line]:
     task, outcome = trajectory.task, trajectory.outcome
     yield "task", f"{task.id}, {task.environment}, {task.band}, seed {trajectory.seed}", ""
     yield "asked", trajectory.instruction, ""
@@ -52,7 +52,7 @@ def _episode(trajectory: Trajectory) -> Iterator[Line]:
     yield from (("rubric", fact, "") for fact in task.rubric)
     yield "reference", task.reference_answer, ""
     yield "policy", f"{trajectory.policy}, {trajectory.prompt.version}, {trajectory.prompt.interaction_mode}", ""
-    yield "outcome", *_verdict(outcome)
+    yield "outcome", *_format_verdict(outcome)
     yield "", outcome.failure_detail, ""
     yield "answer", outcome.answer, ""
     yield from (("score", f"{score.source} {score.value:g} {score.detail}".rstrip(), "") for score in outcome.scores)
@@ -60,7 +60,7 @@ def _episode(trajectory: Trajectory) -> Iterator[Line]:
     yield "ended", f"{ended}, {len(trajectory.steps)} steps, {trajectory.seconds:.1f} s, {trajectory.started_at}", ""
 
 
-def _verdict(outcome: Outcome) -> tuple[str, str]:
+def _format_verdict(outcome: Outcome) -> tuple[str, str]:
     if outcome.failure:
         return outcome.failure.value, _ODD
     if outcome.reward is None:
@@ -70,9 +70,9 @@ def _verdict(outcome: Outcome) -> tuple[str, str]:
     )
 
 
-def _judgement(judgement: Judgement) -> Iterator[Line]:
-    said = judgement.failure.value if judgement.failure else "solved" if judgement.success else "not solved"
-    yield "verdict", said, _ODD if judgement.failure else _GOOD if judgement.success else _BAD
+def _judgement_lines(judgement: Judgement) -> Iterator[Line]:
+    decision = judgement.failure.value if judgement.failure else "solved" if judgement.success else "not solved"
+    yield "verdict", decision, _ODD if judgement.failure else _GOOD if judgement.success else _BAD
     yield "", judgement.failure_detail, ""
     yield "model", judgement.models.get("verdict"), ""
     if judgement.probability is not None:
@@ -87,12 +87,12 @@ def _judgement(judgement: Judgement) -> Iterator[Line]:
         yield "", verdict.reason, ""
 
 
-def _step(step: Step, *, thinking: bool) -> Iterator[Line]:
-    seen, said = step.observation, step.generation
+def _step_lines(step: Step, *, thinking: bool) -> Iterator[Line]:
+    observation, generation = step.observation, step.generation
     thought, spoken = split_thought(step.response, thinking=thinking)
-    yield "page", seen.title, ""
-    yield "url", seen.url, ""
-    yield from (("notice", notice, _ODD) for notice in seen.notices)
+    yield "page", observation.title, ""
+    yield "url", observation.url, ""
+    yield from (("notice", notice, _ODD) for notice in observation.notices)
     yield "thought", thought.strip(), _SOFT
     yield "response", spoken.strip(), ""
     yield "action", describe_step_action(step), _HEAD
@@ -100,6 +100,6 @@ def _step(step: Step, *, thinking: bool) -> Iterator[Line]:
     yield "refused", step.action_error, _BAD
     if step.page_changed is not None:
         yield "after", "page changed" if step.page_changed else "page unchanged", ""
-    tokens = "" if said.prompt_tokens is None else f", {said.prompt_tokens} tokens in"
-    tokens += "" if said.token_ids is None else f", {len(said.token_ids)} out"
+    tokens = "" if generation.prompt_tokens is None else f", {generation.prompt_tokens} tokens in"
+    tokens += "" if generation.token_ids is None else f", {len(generation.token_ids)} out"
     yield "time", f"policy {step.policy_seconds:.2f} s, page {step.environment_seconds:.2f} s{tokens}", _SOFT

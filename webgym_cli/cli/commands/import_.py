@@ -72,6 +72,7 @@ def import_(
     plan = plan_import(
         directory, format_.value, path.absolute(), iteration=iteration, split=split, images=images and images.absolute()
     )
+    # Who names the split has decided.
     if plan.format.caution and split is None:
         output.note(f"note: {plan.format.caution}")
     if dry_run:

@@ -38,17 +38,20 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> No
     from webgym_cli.store.state import read_running_command
 
     directory, _ = open_run(run)
-    found = read_running_command(directory)
+    interrupted = read_running_command(directory)
     output = Output(as_json=json)
-    if found is None:
+    if interrupted is None:
         output.note(f"{run}: nothing was interrupted")
         return
-    output.note(f"{'would resume' if dry_run else 'resuming'} `webgym {found.command}`, begun {found.since}")
-    options: dict[str, Any] = dict(found.options)
+    output.note(
+        f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"
+    )
+    # state.json holds texts; the commands take types.
+    options: dict[str, Any] = dict(interrupted.options)
     if options.get("split"):
         options["split"] = Split(options["split"])
     if options.get("out"):
         options["out"] = Path(options["out"])
     stages: tuple[Callable[..., None], ...] = (rollout, judge, score, generate, prepare, train, loop, curriculum)
     commands = {stage.__name__: stage for stage in stages} | {"import": resume_import}
-    commands[found.command](run, json=json, dry_run=dry_run, **options)
+    commands[interrupted.command](run, json=json, dry_run=dry_run, **options)
