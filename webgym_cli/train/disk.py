@@ -12,10 +12,9 @@ from typing import Any
 
 from webgym_cli.errors import StoreError
 from webgym_cli.store.weights import list_tensors
+from webgym_cli.train.model_shapes import Tensor, published_tensors
 from webgym_cli.train.rl.layout import VISION
 
-Tensor = tuple[str, str, tuple[int, ...]]
-"""Name, kind and shape."""
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I8": 1, "U8": 1}
 """Of one number, by the kind that a safetensors file names."""
 NO_ADAPTER = ("embed", "lm_head")
@@ -59,8 +58,8 @@ def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: 
     half = bool(config.get("bf16") or config.get("fp16") or config.get("pure_bf16"))
     precise = 2 if half and (zero_stage is not None or config.get("pure_bf16")) else 4
     lora = config.get("finetuning_type") == "lora"
-    learning = (math.prod(shape) for name, _, shape in held if _learns(name, config))
-    trained = _adapter(held, config) if lora else sum(learning)
+    learning = (math.prod(shape) for name, _, shape in held if is_trained(name, config))
+    trained = adapter_parameters(held, config) if lora else sum(learning)
     weights = trained * precise + (0 if lora else (everything - trained) * (2 if half else 4))
     copied = 0 if zero_stage is None or zero_stage == 3 else weights
     states = copied + trained * (2 * precise if zero_stage is None else 12)
@@ -84,34 +83,34 @@ def peak_bytes(found: CheckpointSizes, config: dict[str, Any], steps: int, *, ca
 
 
 def needed_for_sft(config: dict[str, Any], zero_stage: int | None, steps: int, *, carried: bool) -> int | None:
-    """Return the bytes that a training will take, or None where the model's files are not on this machine."""
-    model = _tensors_of(str(config["model_name_or_path"]))
+    """Return the bytes that a training will take, or None where the model's shapes are not known."""
+    model = model_tensors(str(config["model_name_or_path"]))
     return peak_bytes(estimate_sizes(model, config, zero_stage), config, steps, carried=carried) if model else None
 
 
 def needed_for_rl(config: dict[str, Any], steps: int, *, networks: int) -> int | None:
-    """Return the bytes that our own trainer will take, or None where the model's files are not on this machine.
+    """Return the bytes that our own trainer will take, or None where the model's shapes are not known.
 
     A state holds what is trained in fp32 with Adam's two moments, for policy and critic; there are two while one is
     replaced. The critic's model is written beside the policy's.
     """
-    model = _tensors_of(config["model"]["path"])
+    model = model_tensors(config["model"]["path"])
     if not model:
         return None
     names = config["model"]["target_modules"]
     layout = config["model"] | {"lora_target": "all" if names == "all-linear" else names}
-    learning = sum(math.prod(shape) for name, _, shape in model if _learns(name, layout))
-    trained = _adapter(model, layout) if config["model"]["lora_rank"] else learning
+    learning = sum(math.prod(shape) for name, _, shape in model if is_trained(name, layout))
+    trained = adapter_parameters(model, layout) if config["model"]["lora_rank"] else learning
     stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in model)
     states = 2 if 0 < config["trainer"]["save_freq"] < steps else 1
     return networks * (states * trained * 12 + stored)
 
 
-def _tensors_of(model: str) -> list[Tensor]:
-    """Return a model's tensors; none where its files are not on this machine."""
+def model_tensors(model: str) -> list[Tensor]:
+    """Return the tensors of a model's files, of a published model where its files are not here; else none."""
     folder = model_folder(model)
     try:
-        return list(list_tensors(folder)) if folder else []
+        return list(list_tensors(folder)) if folder else published_tensors(model)
     except (OSError, ValueError, KeyError, TypeError):  # the trainer will say what is wrong with the files
         return []
 
@@ -145,14 +144,14 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _learns(name: str, config: dict[str, Any]) -> bool:
+def is_trained(name: str, config: dict[str, Any]) -> bool:
     """Tell whether a parameter is trained in full. The projector counts as learning unless the tower is frozen too."""
     if any(part in name for part in VISION):
         return not (config.get("freeze_vision_tower", True) and config.get("freeze_multi_modal_projector", True))
     return not config.get("freeze_language_model", False)
 
 
-def _adapter(model: Iterable[Tensor], config: dict[str, Any]) -> int:
+def adapter_parameters(model: Iterable[Tensor], config: dict[str, Any]) -> int:
     """Return the parameters of a LoRA adapter: rank x (inputs + outputs) for each matrix that gets one."""
     rank, target = int(config.get("lora_rank") or 8), str(config.get("lora_target") or "all")
     parts = None if target == "all" else [part.strip() for part in target.split(",")]
@@ -160,6 +159,6 @@ def _adapter(model: Iterable[Tensor], config: dict[str, Any]) -> int:
         rank * sum(shape)
         for name, _, shape in model
         if len(shape) == 2
-        and _learns(name, config)
+        and is_trained(name, config)
         and (any(part in name for part in parts) if parts else not any(part in name for part in NO_ADAPTER))
     )

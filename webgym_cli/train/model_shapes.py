@@ -1,0 +1,155 @@
+"""Parameter shapes of published models, from their `config.json`: sizes are known before any weights are fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Tensor = tuple[str, str, tuple[int, ...]]
+"""Name, kind (`BF16`) and shape."""
+KIND = "BF16"
+"""The precision that all of these models are published in."""
+
+_QWEN_VOCABULARY = 151_936
+
+
+def _text(hidden: int, intermediate: int, layers: int, heads: int, kv_heads: int, **more: Any) -> dict[str, Any]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        **more,
+    }
+
+
+def _qwen2(*sizes: int, vocab_size: int = _QWEN_VOCABULARY, tied: bool = True) -> dict[str, Any]:
+    more = {"vocab_size": vocab_size, "tie_word_embeddings": tied, "max_position_embeddings": 32_768}
+    rope = {"rope_type": "default", "rope_theta": 1_000_000.0}
+    return {"model_type": "qwen2", **_text(*sizes), **more, "rope_parameters": rope}
+
+
+def _qwen3_vl(*sizes: int, vision: tuple[int, int, int], tied: bool) -> dict[str, Any]:
+    """`vision`: depth, hidden size and intermediate size of the vision tower."""
+    depth, hidden, intermediate = vision
+    rope = {"rope_type": "default", "rope_theta": 5_000_000.0, "mrope_section": [24, 20, 20], "mrope_interleaved": True}
+    text = {"model_type": "qwen3_vl_text", "head_dim": 128, "vocab_size": _QWEN_VOCABULARY, "rope_parameters": rope}
+    tower = {
+        "model_type": "qwen3_vl",
+        "depth": depth,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_heads": 16,
+        "patch_size": 16,
+        "temporal_patch_size": 2,
+        "in_channels": 3,
+        "spatial_merge_size": 2,
+        "out_hidden_size": sizes[0],
+        "num_position_embeddings": 2304,
+        "deepstack_visual_indexes": [5, 11, 17] if depth == 24 else [8, 16, 24],
+    }
+    text |= {"max_position_embeddings": 262_144, **_text(*sizes)}
+    return {"model_type": "qwen3_vl", "tie_word_embeddings": tied, "text_config": text, "vision_config": tower}
+
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "Qwen/Qwen2.5-0.5B-Instruct": _qwen2(896, 4864, 24, 14, 2),
+    "Qwen/Qwen2.5-1.5B-Instruct": _qwen2(1536, 8960, 28, 12, 2),
+    "Qwen/Qwen2.5-3B-Instruct": _qwen2(2048, 11_008, 36, 16, 2),
+    "Qwen/Qwen2.5-7B-Instruct": _qwen2(3584, 18_944, 28, 28, 4, vocab_size=152_064, tied=False),
+    "Qwen/Qwen3-VL-2B-Instruct": _qwen3_vl(2048, 6144, 28, 16, 8, vision=(24, 1024, 4096), tied=True),
+    "Qwen/Qwen3-VL-4B-Instruct": _qwen3_vl(2560, 9728, 36, 32, 8, vision=(24, 1024, 4096), tied=True),
+    "Qwen/Qwen3-VL-8B-Instruct": _qwen3_vl(4096, 12_288, 36, 32, 8, vision=(27, 1152, 4304), tied=False),
+    "meta-llama/Llama-3.1-8B-Instruct": {
+        "model_type": "llama",
+        "vocab_size": 128_256,
+        "tie_word_embeddings": False,
+        "max_position_embeddings": 131_072,
+        **_text(4096, 14_336, 32, 32, 8),
+    },
+}
+"""The architecture of each model that a recipe or a benchmark names, by its hub id: what its `config.json` says."""
+
+
+def published_tensors(model: str) -> list[Tensor]:
+    """Return the parameters of a published model by its hub id; none for a model that is not in `PUBLISHED`.
+
+    The `-Thinking` variants have the shapes of the `-Instruct` ones.
+    """
+    config = PUBLISHED.get(model.replace("-Thinking", "-Instruct"))
+    return list(tensors_of(config)) if config else []
+
+
+def tensors_of(config: dict[str, Any]) -> Iterator[Tensor]:
+    """Yield the parameters of a Llama, Qwen2 or Qwen3-VL model, named as in its weights files."""
+    nested = "text_config" in config
+    text = config["text_config"] if nested else config
+    stem = "model.language_model" if nested else "model"
+    vocabulary, hidden = text["vocab_size"], text["hidden_size"]
+    for name, shape in _language(text, stem):
+        yield name, KIND, shape
+    if nested:
+        for name, shape in _vision(config["vision_config"]):
+            yield name, KIND, shape
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", KIND, (vocabulary, hidden)
+
+
+def _language(text: dict[str, Any], stem: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    hidden, inner = text["hidden_size"], text["intermediate_size"]
+    head = text.get("head_dim") or hidden // text["num_attention_heads"]
+    queries, keys = text["num_attention_heads"] * head, text["num_key_value_heads"] * head
+    yield f"{stem}.embed_tokens.weight", (text["vocab_size"], hidden)
+    for number in range(text["num_hidden_layers"]):
+        layer = f"{stem}.layers.{number}"
+        for name, size in (("q", queries), ("k", keys), ("v", keys)):
+            yield f"{layer}.self_attn.{name}_proj.weight", (size, hidden)
+            if text["model_type"] == "qwen2":
+                yield f"{layer}.self_attn.{name}_proj.bias", (size,)
+        yield f"{layer}.self_attn.o_proj.weight", (hidden, queries)
+        if text["model_type"] == "qwen3_vl_text":
+            yield f"{layer}.self_attn.q_norm.weight", (head,)
+            yield f"{layer}.self_attn.k_norm.weight", (head,)
+        yield f"{layer}.mlp.gate_proj.weight", (inner, hidden)
+        yield f"{layer}.mlp.up_proj.weight", (inner, hidden)
+        yield f"{layer}.mlp.down_proj.weight", (hidden, inner)
+        yield f"{layer}.input_layernorm.weight", (hidden,)
+        yield f"{layer}.post_attention_layernorm.weight", (hidden,)
+    yield f"{stem}.norm.weight", (hidden,)
+
+
+def _vision(vision: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    hidden, inner, patch = vision["hidden_size"], vision["intermediate_size"], vision["patch_size"]
+    merged, stem = hidden * vision["spatial_merge_size"] ** 2, "model.visual"
+    patches = (hidden, vision["in_channels"], vision["temporal_patch_size"], patch, patch)
+    yield f"{stem}.patch_embed.proj.weight", patches
+    yield f"{stem}.patch_embed.proj.bias", (hidden,)
+    yield f"{stem}.pos_embed.weight", (vision["num_position_embeddings"], hidden)
+    for number in range(vision["depth"]):
+        block = f"{stem}.blocks.{number}"
+        yield from _norm(f"{block}.norm1", hidden)
+        yield from _norm(f"{block}.norm2", hidden)
+        yield from _linear(f"{block}.attn.qkv", 3 * hidden, hidden)
+        yield from _linear(f"{block}.attn.proj", hidden, hidden)
+        yield from _linear(f"{block}.mlp.linear_fc1", inner, hidden)
+        yield from _linear(f"{block}.mlp.linear_fc2", hidden, inner)
+    mergers = [(f"{stem}.merger", hidden)]
+    # The mergers of the deepstack layers normalise after merging four patches, the last one before.
+    mergers += [
+        (f"{stem}.deepstack_merger_list.{number}", merged) for number in range(len(vision["deepstack_visual_indexes"]))
+    ]
+    for name, normalised in mergers:
+        yield from _norm(f"{name}.norm", normalised)
+        yield from _linear(f"{name}.linear_fc1", merged, merged)
+        yield from _linear(f"{name}.linear_fc2", vision["out_hidden_size"], merged)
+
+
+def _norm(name: str, size: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", (size,)
+    yield f"{name}.bias", (size,)
+
+
+def _linear(name: str, outputs: int, inputs: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", (outputs, inputs)
+    yield f"{name}.bias", (outputs,)
