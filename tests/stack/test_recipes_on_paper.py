@@ -1,0 +1,88 @@
+"""The recipes for GPU hosts before anybody has the GPUs: real parsers take each argument, the real shapes are counted."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.stack_fixtures import needs
+from webgym_cli.config.load import load
+from webgym_cli.config.shipped import shipped_root
+from webgym_cli.prepare.sft.train_config import train_config
+from webgym_cli.serve.plan import plan_servers
+from webgym_cli.train.model_shapes import PUBLISHED, published_tensors
+
+pytestmark = pytest.mark.stack
+RECIPES = ("webgym", "webrl", "gsm8k", "gpu-host")
+GPUS = tuple(map(str, range(8)))
+
+
+def asked(role, script, job, folder):
+    """Run a script of this folder in a role's environment; return its result."""
+    file = folder / f"{script}.json"
+    file.write_text(json.dumps(job))
+    command = [needs(role), Path(__file__).with_name(f"{script}.py"), file]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))[7:])
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return {recipe: load([recipe]) for recipe in RECIPES}
+
+
+@pytest.fixture(scope="module")
+def trained(settings, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("train")
+    configs = {
+        recipe: train_config(
+            given,
+            dataset_dir=folder,
+            output_dir=folder / recipe,
+            model=given.policy_config.base_model,
+            deepspeed=shipped_root() / "deepspeed" / given.algorithm_config.deepspeed_config_filename,
+            validation=False,
+            device="cuda",
+        )
+        for recipe, given in settings.items()
+    }
+    return asked("train", "on_paper_train", {"configs": configs, "models": PUBLISHED}, folder)
+
+
+@pytest.fixture(scope="module")
+def served(settings, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serve")
+    plans = {
+        recipe: plan_servers(
+            given, given.policy_config.base_model, Path("python"), "cuda", phases=True, cpus=64, gpus=GPUS
+        )
+        for recipe, given in settings.items()
+    }
+    return asked("serve", "on_paper_serve", {recipe: plan[0].argv()[3:] for recipe, plan in plans.items()}, folder)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_llamafactory_takes_every_argument(trained, settings, recipe):
+    given, made = settings[recipe].algorithm_config, trained["configs"][recipe]
+    assert made["per_device_train_batch_size"] == given.per_device_train_batch_size
+    assert made["gradient_accumulation_steps"] == given.gradient_accumulation_steps
+    assert made["learning_rate"] == given.learning_rate
+    assert made["cutoff_len"] == given.cutoff_len
+    assert made["deepspeed"].endswith(given.deepspeed_config_filename)
+    assert made["bf16"] is True
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_vllm_takes_every_argument(served, settings, recipe):
+    given, made = settings[recipe], served[recipe]
+    assert made["model"] == given.policy_config.base_model
+    assert made["max_model_len"] == given.serve.max_model_len
+    assert made["gpu_memory_utilization"] == given.serve.gpu_memory_utilization
+    assert made["enable_sleep_mode"] is True
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_the_published_shapes_are_those_that_transformers_builds(trained, model):
+    assert {name: list(shape) for name, _, shape in published_tensors(model)} == trained["models"][model]
