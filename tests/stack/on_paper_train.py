@@ -20,7 +20,7 @@ KEPT = ("deepspeed", "per_device_train_batch_size", "gradient_accumulation_steps
 def parsed(config):
     from llamafactory.hparams import get_train_args
 
-    model, data, training, finetuning, _ = get_train_args(config)
+    _, data, training, finetuning, _ = get_train_args(config)
     kept = {name: getattr(training, name) for name in KEPT}
     return kept | {"cutoff_len": data.cutoff_len, "template": data.template, "type": finetuning.finetuning_type}
 

@@ -1,4 +1,4 @@
-"""The recipes for GPU hosts before anybody has the GPUs: real parsers take each argument, the real shapes are counted."""
+"""The recipes for GPU hosts without GPUs: the real parsers take each argument, the real shapes are counted."""
 
 import json
 import subprocess
@@ -8,8 +8,8 @@ import pytest
 
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
-from webgym_cli.config.shipped import shipped_root
-from webgym_cli.prepare.sft.train_config import train_config
+from webgym_cli.config.shipped import find_deepspeed_file
+from webgym_cli.prepare.sft.train_config import build_train_config
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.train.model_shapes import PUBLISHED, published_tensors
 
@@ -37,12 +37,12 @@ def settings():
 def trained(settings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("train")
     configs = {
-        recipe: train_config(
+        recipe: build_train_config(
             given,
             dataset_dir=folder,
             output_dir=folder / recipe,
             model=given.policy_config.base_model,
-            deepspeed=shipped_root() / "deepspeed" / given.algorithm_config.deepspeed_config_filename,
+            deepspeed=find_deepspeed_file(given.algorithm_config.deepspeed_config_filename),
             validation=False,
             device="cuda",
         )
@@ -70,7 +70,7 @@ def test_llamafactory_takes_every_argument(trained, settings, recipe):
     assert made["gradient_accumulation_steps"] == given.gradient_accumulation_steps
     assert made["learning_rate"] == given.learning_rate
     assert made["cutoff_len"] == given.cutoff_len
-    assert made["deepspeed"].endswith(given.deepspeed_config_filename)
+    assert made["deepspeed"] == str(find_deepspeed_file(given.deepspeed_config_filename))
     assert made["bf16"] is True
 
 

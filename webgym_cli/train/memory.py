@@ -89,7 +89,7 @@ def sft_memory(
 
 
 def rl_memory(
-    model: Iterable[Tensor], config: dict[str, Any], deepspeed: dict[str, Any] | None, processes: int
+    model: Iterable[Tensor], config: dict[str, Any], deepspeed: dict[str, Any] | None, processes: int, *, critic: bool
 ) -> TrainingMemory:
     """Return what our own trainer holds under its `launch.json`: the policy, its reference, and a critic if it has one.
 
@@ -98,12 +98,10 @@ def rl_memory(
     rank, names = config["model"]["lora_rank"], config["model"]["target_modules"]
     layout = config["model"] | {"lora_target": "all" if names == "all-linear" else names}
     held = list(model)
-    # An adapter's reference is the network with the adapter switched off.
     compared = bool(config["actor"]["use_kl_loss"] or config["algorithm"]["use_kl_in_reward"] or "webrl" in config)
+    # An adapter's reference is the network with the adapter switched off, which needs no second copy.
     policy = _of(held, layout, deepspeed, processes, lora=bool(rank), reference=compared and not rank)
-    if "webrl" in config or config["algorithm"]["adv_estimator"] == "gae":
-        return policy + _of(held, layout, deepspeed, processes, lora=bool(rank))
-    return policy
+    return policy + _of(held, layout, deepspeed, processes, lora=bool(rank)) if critic else policy
 
 
 def _of(
@@ -124,4 +122,4 @@ def _of(
 
 
 def _is_offloaded(zero: dict[str, Any], part: str) -> bool:
-    return zero.get(part, {}).get("device", "none") != "none"
+    return bool(zero.get(part, {}).get("device", "none") != "none")

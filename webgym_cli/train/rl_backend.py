@@ -23,6 +23,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
 from webgym_cli.train.llamafactory import dataset
+from webgym_cli.train.memory import rl_memory
 from webgym_cli.train.nodes.topology import from_settings
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.rl.estimators import ESTIMATORS
@@ -112,7 +113,8 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str,
         local_model=Path(batch.model).is_dir(),
         datasets_cache=folder / "datasets_cache",
     )
-    steps = total_steps(settings.rl, batch, webrl=webrl)
+    steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
+    model = disk.model_tensors(batch.model) if device == "cuda" else []
     return TrainPlan(
         name=batch.model_name,
         iteration=batch.iteration,
@@ -132,7 +134,8 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str,
         total_steps=steps,
         time_limit=settings.train.time_limit_minutes * 60,
         place=place,
-        disk_bytes=disk.needed_for_rl(config, steps, networks=2 if _has_critic(config) else 1),
+        disk_bytes=disk.needed_for_rl(config, steps, networks=2 if critic else 1),
+        memory=rl_memory(model, config, deepspeed, world, critic=critic) if model else None,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
+from webgym_cli.train.memory import TrainingMemory
 from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.venvs.locate import Device
@@ -73,6 +74,8 @@ class TrainPlan:
     """What a person should know."""
     disk_bytes: int | None = None
     """What the training will have on the disk at most, estimated; None where the model is not here to be measured."""
+    memory: TrainingMemory | None = None
+    """GPU memory before activations, estimated; None on a CPU, and where the model's shapes are not known."""
 
     @property
     def launch(self) -> dict[str, Any]:
@@ -110,6 +113,7 @@ class TrainPlan:
             "total_steps": self.total_steps,
             "time_limit_seconds": self.time_limit,
             "disk_bytes": self.disk_bytes,
+            "memory": self.memory.to_json() if self.memory else None,
             "notes": list(self.notes),
         }
 

@@ -17,6 +17,7 @@ from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
+from webgym_cli.train.memory import sft_memory
 from webgym_cli.train.nodes.topology import from_settings
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.venvs.locate import resolve_device, role_python
@@ -43,7 +44,10 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     base = _base(run, settings, prepared, config, python, inputs.environ)
     plan = _continued(run, base) or _carried(run, settings, base)
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
-    return replace(plan, disk_bytes=disk.needed_for_sft(config, stage, plan.total_steps, carried=carried))
+    model = disk.model_tensors(plan.model) if plan.device == "cuda" else []
+    memory = sft_memory(model, config, plan.deepspeed, plan.training.world_size) if model else None
+    needed = disk.needed_for_sft(config, stage, plan.total_steps, carried=carried)
+    return replace(plan, disk_bytes=needed, memory=memory)
 
 
 def llamafactory_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
