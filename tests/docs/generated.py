@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tests.docs.pages import ROOT
 from webgym_cli.config.reference import fields_table, settings_reference
-from webgym_cli.records.action import Action
+from webgym_cli.records.action import Action, CustomAction
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.episode import Episode
@@ -43,7 +43,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
-        *(WebRLAction, Tab, Sampling, Outcome, Score),
+        *(WebRLAction, CustomAction, Tab, Sampling, Outcome, Score),
         *(Judgement, Verdict, Task, Episode, Prepared, RlData, Checkpoint, Block, RankStatus, RunningCommand, Recoded),
     )
 }

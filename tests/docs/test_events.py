@@ -40,6 +40,12 @@ def documented():
     return dict(found)
 
 
+def constants(node, names):
+    """Return what a class sets these attributes to: a scorer names its events so, the scoring engine sends them."""
+    made = [part for part in node.body if isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant)]
+    return [part.value.value for part in made if part.targets[0].id in names]
+
+
 @cache
 def sent():
     """Return file, event and literal keys of each event in the source."""
@@ -49,6 +55,8 @@ def sent():
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in NAMED_BY_CALL:
                 events += [(where, name.value, set()) for name in node.args[:1] if isinstance(name, ast.Constant)]
+            if isinstance(node, ast.ClassDef) and where.endswith("/scorer.py"):
+                events += [(where, name, set()) for name in constants(node, {"stage", "event"})]
             if isinstance(node, ast.Dict):
                 values = {
                     key.value: value

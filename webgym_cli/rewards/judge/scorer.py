@@ -20,7 +20,10 @@ from webgym_cli.store.screenshots import ScreenshotStore
 class JudgeScorer:
     """Scores trajectories by the judge of the settings."""
 
-    stage, event, noun, failure = "judge", "judgement", "verdict", "judge_failed"
+    stage = "judge"
+    event = "judgement"
+    noun = "verdict"
+    failure = "judge_failed"
     source: Literal["judge", "orm"] = "judge"
     hint = "check judge.base_url, judge.model and the key, then run the same command again: what was judged stays"
     skip_reasons: tuple[ScoringSkip, ...] = (

@@ -23,7 +23,10 @@ from webgym_cli.store.run import RunDir, now
 class OrmScorer:
     """Scores trajectories by the outcome reward model of the settings."""
 
-    stage, event, noun, failure = "score", "scored", "score", "unreadable"
+    stage = "score"
+    event = "scored"
+    noun = "score"
+    failure = "unreadable"
     source: Literal["judge", "orm"] = "orm"
     hint = "check orm.base_url, orm.model and the key, then run the same command again: what is scored stays"
     skip_reasons: tuple[ScoringSkip, ...] = (
