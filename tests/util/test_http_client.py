@@ -124,6 +124,7 @@ async def test_little_is_unpacked_of_a_bomb():
         (gzip.compress(b'{"a": 1}'), (b"Content-Encoding: gzip",)),
         (zlib.compress(b'{"a": 1}'), (b"Content-Encoding: deflate",)),
     ],
+    ids=["plain", "gzip", "deflate"],
 )
 async def test_ordinary_answers_are_read(body, headers):
     async with serve(with_length(body, *headers)) as (url, heads), BoundedClient(trust_env=False) as client:
