@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from webgym_cli.records.failure import FailureKind
 
+# The published exit codes, with their meaning.
 EXIT_CODES: dict[int, str] = {
     0: "done",
     1: "failed",
@@ -31,7 +32,6 @@ EXIT_CODES: dict[int, str] = {
     130: "interrupted (Ctrl-C)",
     143: "terminated (SIGTERM)",
 }
-"""The published exit codes, with their meaning."""
 
 
 class WebGymError(Exception):

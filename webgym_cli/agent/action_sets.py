@@ -19,10 +19,10 @@ from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpe
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.util.registry import Registry
 
+# The action set of environments with tools.
 TOOLS = "tools"
-"""The action set of environments with tools."""
+# Messages, and the SHA-256 of their images in order.
 Conversation = tuple[tuple[Message, ...], tuple[str, ...]]
-"""Messages, and the SHA-256 of their images in order."""
 
 
 class ResponseParser(Protocol):
@@ -46,6 +46,7 @@ class ActionSet:
     """Renders the whole prompt in place of a template, from instruction, finished steps and current observation."""
 
 
+# The action sets that can be named.
 ACTION_SETS: Registry[ActionSet] = Registry(
     noun="action set",
     setting="context_config.prompt_version",
@@ -60,7 +61,6 @@ ACTION_SETS: Registry[ActionSet] = Registry(
     },
     usage="from webgym_cli.agent.action_sets import make_action_set, and make one",
 )
-"""The action sets that can be named."""
 
 
 def find_action_set(spec: PromptSpec) -> ActionSet:

@@ -52,17 +52,17 @@ def _render_webrl(spec: PromptSpec, instruction: str, past: Sequence[Step], curr
     return (*webrl_prompt.render_system_message(spec), *turns), ()
 
 
+# A tool call on a page.
 VANILLA = ActionSet(parse=_parse_web, format_action=_format_vanilla, template=vanilla.VANILLA)
-"""A tool call on a page."""
+# A tool call on a page, after memory, progress and intention.
 COMPLETE = ActionSet(parse=_parse_web, format_action=_format_complete, template=memory_prompt.COMPLETE)
-"""A tool call on a page, after memory, progress and intention."""
+# WebRL's calls like `do(action="Click", element="12")`.
 WEBRL = ActionSet(
     parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_webrl
 )
-"""WebRL's calls like `do(action="Click", element="12")`."""
+# Calls of tools, or an answer.
 TOOLS = ActionSet(
     parse=_parse_tools,
     format_action=lambda action, mode: tool_calls.render_tool_calls(_require_web(action)),
     render=tool_calls.render_conversation,
 )
-"""Calls of tools, or an answer."""

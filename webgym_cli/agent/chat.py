@@ -24,8 +24,8 @@ from webgym_cli.util.text import hide_passwords
 RecordT = TypeVar("RecordT", bound=Record)
 
 _NO_KEY = "none"
+# What servers call the limit of an answer: most know the short name, a few take only the long one.
 _SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
-"""What servers call the limit of an answer: most know the short name, a few take only the long one."""
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
 
 

@@ -12,11 +12,11 @@ from webgym_cli.agent.prompt import Prompt, split_at_images
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.store.screenshots import data_url_type
 
+# SHA-256 of a screenshot -> its bytes, a PNG or a WebP.
 ImageLoader = Callable[[str], bytes]
-"""SHA-256 of a screenshot -> its bytes, a PNG or a WebP."""
 
+# Encoded images kept at most: the windows of some 100 episodes with screenshots of 200 kB.
 CACHE_BYTES = 128 * 2**20
-"""Encoded images kept at most: the windows of some 100 episodes with screenshots of 200 kB."""
 
 
 class EncodedImages:

@@ -24,14 +24,14 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Sampling
 
+# Seconds before a request goes again to a server that has just failed it; twice as many the next time.
 RETRY_DELAY = 0.5
-"""Seconds before a request goes again to a server that has just failed it; twice as many the next time."""
+# So many more requests than the least busy server may an episode's server have to answer before it is left.
 AFFINITY_SLACK = 4
-"""So many more requests than the least busy server may an episode's server have to answer before it is left."""
+# Episodes whose server is remembered: more than any rollout has under way.
 _MAX_REMEMBERED_EPISODES = 16384
-"""Episodes whose server is remembered: more than any rollout has under way."""
+# Characters of each server's last failure that are told when none is left.
 _ERROR_CHARACTERS = 160
-"""Characters of each server's last failure that are told when none is left."""
 
 
 @dataclass(slots=True, eq=False)

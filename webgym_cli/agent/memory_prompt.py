@@ -26,12 +26,12 @@ from webgym_cli.agent.tools import build_schema, describe_action
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Observation, Step
 
+# Longest title of a page, in characters.
 TITLE_LIMIT = 100
-"""Longest title of a page, in characters."""
+# Longest address of a page, in characters.
 URL_LIMIT = 200
-"""Longest address of a page, in characters."""
+# Longest account of an action in the list of earlier steps, in characters.
 ACTION_LIMIT = 160
-"""Longest account of an action in the list of earlier steps, in characters."""
 
 _SEEN = {
     InteractionMode.COORDINATES: "a screenshot of the current page",
@@ -158,5 +158,5 @@ def _describe_result(before: Step) -> list[str]:
     return ["The last action changed nothing that can be seen."] if before.page_changed is False else []
 
 
+# The texts of `complete`.
 COMPLETE = PromptTemplate(system=_render_system, head=_render_head, turn=_render_turn)
-"""The texts of `complete`."""

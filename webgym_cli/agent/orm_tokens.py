@@ -14,15 +14,15 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import Message
 
+# So often a prompt is cut shorter: joined again, texts have a few tokens more than their parts had.
 MAX_CUTS = 8
-"""So often a prompt is cut shorter: joined again, texts have a few tokens more than their parts had."""
+# Told to vLLM's chat templates: the answer is the first token, no thought.
 NO_THINKING = {"enable_thinking": False}
-"""Told to vLLM's chat templates: the answer is the first token, no thought."""
 _HALF_CHARACTER = "\ufffd"
 
 FieldT = TypeVar("FieldT", int, str, list[int])
+# Asks one of a vLLM server's own addresses. Raises `OrmError`.
 ServerCall = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
-"""Asks one of a vLLM server's own addresses. Raises `OrmError`."""
 
 
 class OrmError(BoundaryError):

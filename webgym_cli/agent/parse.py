@@ -17,6 +17,7 @@ from webgym_cli.records.trajectory import ParseErrorKind
 
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
+# Argument of the call -> field of the action.
 ARGUMENT_FIELDS = {
     "element_id": "element_id",
     "coordinate": "coordinate",
@@ -25,8 +26,8 @@ ARGUMENT_FIELDS = {
     "time": "seconds",
     "url": "url",
 }
-"""Argument of the call -> field of the action."""
 
+# The arguments that an action may have.
 ALLOWED: dict[ActionName, frozenset[str]] = {
     ActionName.CLICK: frozenset({"element_id", "coordinate"}),
     ActionName.HOVER: frozenset({"element_id", "coordinate"}),
@@ -37,7 +38,6 @@ ALLOWED: dict[ActionName, frozenset[str]] = {
     ActionName.NAVIGATE: frozenset({"url"}),
     ActionName.ANSWER: frozenset({"text"}),
 }
-"""The arguments that an action may have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,14 @@ from webgym_cli.records.trajectory import Generation
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.text import hide_passwords
 
+# Deadline of the questions whether a server is vLLM and whether it is healthy, in seconds.
 PROBE_TIMEOUT = 10.0
-"""Deadline of the questions whether a server is vLLM and whether it is healthy, in seconds."""
+# Statuses below 500 after which the same request may well be answered another time.
 _RETRYABLE_STATUSES = (408, 409, 429)
-"""Statuses below 500 after which the same request may well be answered another time."""
+# Statuses of a server that would refuse every request: wrong key, wrong model or wrong path.
 _MISCONFIGURED_STATUSES = (401, 403, 404)
-"""Statuses of a server that would refuse every request: wrong key, wrong model or wrong path."""
+# The temperature at which vLLM samples where one above 0 and below this is asked for.
 _MIN_TEMPERATURE = 0.01
-"""The temperature at which vLLM samples where one above 0 and below this is asked for."""
 
 
 class ServerMisconfiguredError(BoundaryError):

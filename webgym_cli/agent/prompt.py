@@ -20,8 +20,8 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
 
+# Stands for a screenshot beyond `max_images`.
 NO_IMAGE = "(This screenshot is left out.)\n"
-"""Stands for a screenshot beyond `max_images`."""
 
 
 @dataclass(frozen=True, slots=True)

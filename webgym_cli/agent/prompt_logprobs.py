@@ -19,10 +19,10 @@ HINT = (
     "run the same command again: what was scored stays. A server whose GPU ran out of memory: "
     "-s serve.max_num_batched_tokens=2048"
 )
+# Largest answer in bytes: it has an entry for each token of the prompt.
 MAX_PROMPT_ANSWER = 64 * 2**20
-"""Largest answer in bytes: it has an entry for each token of the prompt."""
+# Statuses of a server that takes others all the same.
 _REFUSED = (400, 413)
-"""Statuses of a server that takes others all the same."""
 
 
 class PromptLogprobs:

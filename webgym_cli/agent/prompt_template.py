@@ -10,8 +10,8 @@ from webgym_cli.agent.sanitize import ROLE_LIMIT, sanitize_line, sanitize_lines,
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
 
+# What an action did, as far as it is known.
 EFFECT = {True: "page changed", False: "page unchanged", None: "executed"}
-"""What an action did, as far as it is known."""
 _json = json.JSONEncoder(ensure_ascii=False).encode
 
 

@@ -9,10 +9,10 @@ from webgym_cli.agent.prompt import Prompt
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation
 
+# Counters by name, for each server by its address: `requests` sent to it, `failures` among them that were its fault,
+# `opened` (how often it was left alone for a while), `seconds` that the requests took, all together; and, at the
+# moment, `outstanding` requests and whether it is left alone (`open`, 0 or 1).
 ServerCounters = dict[str, dict[str, float]]
-"""Counters by name, for each server by its address: `requests` sent to it, `failures` among them that were its fault,
-`opened` (how often it was left alone for a while), `seconds` that the requests took, all together; and, at the moment,
-`outstanding` requests and whether it is left alone (`open`, 0 or 1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
+# Longest piece of foreign text in a line that we write, in characters: no page fills the context with its title.
 LINE_LIMIT = 300
-"""Longest piece of foreign text in a line that we write, in characters: no page fills the context with its title."""
+# The same for an element's role.
 ROLE_LIMIT = 40
-"""The same for an element's role."""
 
 _PLACEHOLDER = re.compile(r"<(/?(?:image|video|audio))>", re.IGNORECASE)
 _TAG = re.compile(r"<(?=/?(?:tool_call|tool_response|tools|think)>)", re.IGNORECASE)

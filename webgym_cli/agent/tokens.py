@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import jinja2
     from tokenizers import Tokenizer
 
+# What is read of a model.
 FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -30,14 +31,13 @@ FILES = (
     "preprocessor_config.json",
     "processor_config.json",
 )
-"""What is read of a model."""
+# Pieces of text whose ids are remembered.
 _REMEMBERED = 4096
-"""Pieces of text whose ids are remembered."""
 _FRAME = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>")
+# What stands between special tokens when it is tried whether they can be cut apart.
 _PROBES = ("", "user\n", " led by a space", "Ends in one ", "\n\n", "e\u0301 and 12,345.67", "\u4f60\u597d")
-"""What stands between special tokens when it is tried whether they can be cut apart."""
+# The token that stands for one merged patch of an image, in the Qwen-VL families.
 IMAGE_PAD = "<|image_pad|>"
-"""The token that stands for one merged patch of an image, in the Qwen-VL families."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ from webgym_cli.agent.webrl_forms import render_webrl_action
 from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, CustomAction, InteractionMode
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 
+# The function's name in each mode.
 FUNCTIONS: dict[InteractionMode, str] = {
     InteractionMode.COORDINATES: "computer_use",
     InteractionMode.SET_OF_MARKS: "web_interaction",
 }
-"""The function's name in each mode."""
 
 CALL_NAMES: dict[InteractionMode, dict[ActionName, str]] = {
     mode: {name: name.value for name in WEB_ACTIONS} for mode in InteractionMode
 }
+# What an action is called inside a tool call: as its key, but `left_click` in coordinates mode.
 CALL_NAMES[InteractionMode.COORDINATES][ActionName.CLICK] = "left_click"
-"""What an action is called inside a tool call: as its key, but `left_click` in coordinates mode."""
 del CALL_NAMES[InteractionMode.COORDINATES][ActionName.HOVER]  # WebGym's computer_use has none
 
 _TARGETS: dict[InteractionMode, dict[str, Any]] = {

@@ -67,5 +67,5 @@ def render_plain_turn(window: HistoryWindow, index: int) -> str:
     return "\n".join(filter(None, (_render_turn(window, index), text)))
 
 
+# The texts of `vanilla`.
 VANILLA = PromptTemplate(system=_render_system, head=render_plain_head, turn=_render_turn)
-"""The texts of `vanilla`."""

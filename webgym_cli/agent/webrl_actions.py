@@ -22,8 +22,8 @@ from webgym_cli.util.literal_calls import BadCall, Call, Value, read_call
 
 __all__ = ["WAIT_SECONDS", "parse_webrl_action"]
 
+# What may stand before a call: space, a list's bullet, the marks of code.
 _LEAD = re.compile(r"[\s`;]*(?:[-*>]\s+)?`*")
-"""What may stand before a call: space, a list's bullet, the marks of code."""
 _OPENING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
 _REST = re.compile(r"[ \t`;]*(#[^\n]*)?")
 _WHOLE = re.compile(r"[0-9]{1,9}")

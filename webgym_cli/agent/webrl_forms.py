@@ -9,8 +9,8 @@ from webgym_cli.records.action import Action, ActionName, CustomAction
 from webgym_cli.records.webrl import AnyAction, WebRLActionName
 from webgym_cli.util.literal_calls import quote_string
 
+# How long a wait lasts that does not say how long.
 WAIT_SECONDS = 5.0
-"""How long a wait lasts that does not say how long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class ActionForm:
     direction: Literal["up", "down"] | None = None
 
 
+# What `do` can be asked for, by the names that it has for it.
 FORMS: dict[str, ActionForm] = {
     "Click": ActionForm(ActionName.CLICK, element=True),
     "Right Click": ActionForm(WebRLActionName.RIGHT_CLICK, element=True),
@@ -39,7 +40,6 @@ FORMS: dict[str, ActionForm] = {
     "Switch Tab": ActionForm(WebRLActionName.SWITCH_TAB, argument="tab"),
     "Wait": ActionForm(ActionName.WAIT, argument="seconds"),
 }
-"""What `do` can be asked for, by the names that it has for it."""
 _CALLED = {(form.name, form.direction): called for called, form in FORMS.items()}
 
 

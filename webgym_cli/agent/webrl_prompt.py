@@ -14,8 +14,9 @@ from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, sanitize_tex
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 
+# Stands in an earlier round in place of its page.
 PAST_PAGE = "** Simplified html **"
-"""Stands in an earlier round in place of its page."""
+# Our own words for the action language.
 SYSTEM = """You operate a web browser to carry out a task. Each round shows the page that is open as simplified HTML; \
 the elements that you can act on have a number as their id. Reply with notes if you need any, each on a line that \
 begins with #, and then with exactly one call on a line of its own:
@@ -36,7 +37,6 @@ quote(content="text")  # keep a text of the page for later
 exit(message="answer")  # the task is done: give the answer, or an empty text where none is asked for; "N/A" if it \
 can't be done
 Use only ids of the page that is shown last."""
-"""Our own words for the action language."""
 
 
 def render_system_message(spec: PromptSpec) -> tuple[Message, ...]:

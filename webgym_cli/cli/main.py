@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from webgym_cli.cli.output import Output, discard_stdout, fail
 from webgym_cli.errors import Terminated, WebGymError
 
+# The variable by which a shell asks what it may offer.
 COMPLETE = "_WEBGYM_COMPLETE"
-"""The variable by which a shell asks what it may offer."""
 AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
 
 

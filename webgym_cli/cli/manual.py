@@ -16,8 +16,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from webgym_cli.errors import EXIT_CODES
 
+# The exit codes that every command may have.
 GENERAL = (0, 1, 2, 130, 143)
-"""The exit codes that every command may have."""
 
 
 @dataclass(frozen=True, slots=True)

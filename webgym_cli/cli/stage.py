@@ -20,8 +20,8 @@ from webgym_cli.store.state import begin, finish
 from webgym_cli.train.nodes.shared_peers import coordinate
 from webgym_cli.train.registry import check_algorithm
 
+# The commands that several nodes run together.
 _MULTI_NODE = ("train", "loop", "curriculum")
-"""The commands that several nodes run together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
 
+# Value of a `base_url` that starts the shipped judge of plain rules for the time of a command.
 SCRIPTED = "scripted"
-"""Value of a `base_url` that starts the shipped judge of plain rules for the time of a command."""
 
 
 class JudgeSettings(ConfigSection):

@@ -23,11 +23,11 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import import_plugins
 
 PREFIX = "WEBGYM_"
+# Variables with our prefix that are not settings.
 RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
-"""Variables with our prefix that are not settings."""
 
+# Dotted key -> value.
 Flat = dict[str, Any]
-"""Dotted key -> value."""
 
 
 def load(

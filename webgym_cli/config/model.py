@@ -70,6 +70,7 @@ class Settings(ConfigSection):
         return self
 
 
+# Keys that may not change within a run: its data would no longer be comparable.
 FROZEN_FOR_A_RUN = (
     "seed",
     "tasks",
@@ -84,4 +85,3 @@ FROZEN_FOR_A_RUN = (
     "policy_config.template",
     "image",
 )
-"""Keys that may not change within a run: its data would no longer be comparable."""

@@ -6,10 +6,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_families import DetectedModel, detect_model
 from webgym_cli.errors import SettingsError
 
+# What a setting says that follows the model, and one that wants nothing.
 AUTO, NONE = "auto", "none"
-"""What a setting says that follows the model, and one that wants nothing."""
+# The settings that may follow the model.
 MODEL_DEPENDENT = ("policy_config.template", "policy_config.thinking", "serve.reasoning_parser")
-"""The settings that may follow the model."""
 
 
 def resolve_model_defaults(settings: Settings) -> Settings:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 OPEN, CLOSE = "<think>", "</think>"
+# Stands for the user's message when a chat template is tried.
 _ASKED = "what is asked"
-"""Stands for the user's message when a chat template is tried."""
 _THINKING_NAME = re.compile(r"thinking", re.IGNORECASE)
 _INSTRUCT_NAME = re.compile(r"instruct|(?:^|[-_])(?:it|chat)(?:$|[-_])", re.IGNORECASE)
 
@@ -47,6 +47,7 @@ class ModelFamily:
 # one cuts at `</think>` and nowhere else, so that what was sampled can be put together again.
 _EXACT = "deepseek_r1"
 
+# Every template here is one of LLaMA-Factory's, every parser one of vLLM's: tests hold them to both.
 FAMILIES = (
     # one that has the `model_type` of another family stands before it: its name then tells them apart
     ModelFamily("MiMo-VL", ("qwen2_5_vl",), r"mimo-vl-.*-rl", "mimo_vl"),
@@ -69,10 +70,9 @@ FAMILIES = (
     ModelFamily("Mistral Small 3", ("mistral3",), r"mistral-small-3", "mistral_small"),
     ModelFamily("Pixtral", ("pixtral",), r"pixtral", "pixtral"),
 )
-"""Every template here is one of LLaMA-Factory's, every parser one of vLLM's: tests hold them to both."""
 
+# Families that share a `model_type` and differ in that of their vision or language model.
 _BY_PARTS: dict[tuple[Any, Any], str] = {("llava", "pixtral"): "pixtral", ("mistral3", "ministral3"): "ministral3"}
-"""Families that share a `model_type` and differ in that of their vision or language model."""
 
 
 @dataclass(frozen=True, slots=True)

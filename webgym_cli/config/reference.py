@@ -12,8 +12,8 @@ from webgym_cli.config.load import flatten
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.renamed import RENAMED
 
+# A part of a JSON schema.
 Node = Mapping[str, Any]
-"""A part of a JSON schema."""
 
 INTRODUCTION = """\
 # Settings

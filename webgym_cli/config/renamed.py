@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+# Old dotted key, or section -> its name now.
 RENAMED = {
     "browser.settle_seconds": "browser.max_idle_wait",
     "filters.bands": "filters.difficulties",
@@ -15,7 +16,6 @@ RENAMED = {
     "serve.between_phases": "serve.during_training",
     "train.file_systems": "train.node_storage",
 }
-"""Old dotted key, or section -> its name now."""
 
 
 class RenamedSettingWarning(FutureWarning):

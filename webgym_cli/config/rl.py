@@ -12,14 +12,14 @@ from pydantic import Field, model_validator
 
 from webgym_cli.config.section import ConfigSection
 
+# Which episodes are compared with one another.
 GroupBy = Literal["chain", "task", "start"]
-"""Which episodes are compared with one another."""
+# How the distance from the reference is estimated.
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
-"""How the distance from the reference is estimated."""
+# How tokens' losses become one number, by what the batch holds.
 Mean = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]
-"""How tokens' losses become one number, by what the batch holds."""
+# The same, or by a constant.
 Aggregation = Literal[Mean, "seq-mean-token-sum-norm"]
-"""The same, or by a constant."""
 
 
 class RlDataSettings(ConfigSection):
@@ -42,8 +42,8 @@ class RlDataSettings(ConfigSection):
     """Longest row; a trajectory with a longer one is masked. null: whatever the server took."""
 
 
+# The inverse of a geometric mean of tokens' probabilities.
 Perplexity = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-"""The inverse of a geometric mean of tokens' probabilities."""
 
 
 class ReplaySettings(ConfigSection):

@@ -32,10 +32,10 @@ from webgym_cli.rewards.orm.client import OrmClient
 _TASKS = ReplyFormat("generate", NewTasks, TASKS_SCHEMA)
 _FEASIBLE = ReplyFormat("feasible", JudgeReply, REPLY_SCHEMA)
 
+# Sees to one of several things; returns why it failed, empty where it did not.
 Work = Callable[[Any], Coroutine[Any, Any, str]]
-"""Sees to one of several things; returns why it failed, empty where it did not."""
+# Tells how likely the policy's success is at each of several tasks.
 Values = Callable[[Sequence[TaskCandidate]], Awaitable[Sequence[float]]]
-"""Tells how likely the policy's success is at each of several tasks."""
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ import re
 import unicodedata
 
 _WORD = re.compile(r"\w+")
+# What a product of a share may be too large by.
 _ROUNDING = 1e-9
-"""What a product of a share may be too large by."""
 
 
 def normalize_words(text: str) -> tuple[str, ...]:

@@ -36,16 +36,16 @@ _LAST_KNOWN = """(
     SELECT *, max(iteration) OVER (PARTITION BY task_key) AS newest
     FROM trajectories WHERE split = 'train' AND success IS NOT NULL AND iteration >= ?
 )"""
+# One episode of each task that nobody solved when it was tried last and the reward became known; from an iteration on,
+# earlier ones don't count.
 _FAILED = f"""id IN (
     SELECT min(id) FROM {_LAST_KNOWN} WHERE iteration = newest AND list_contains(?, environment) AND steps > 0
     GROUP BY task_key HAVING NOT bool_or(success)
 )"""
-"""One episode of each task that nobody solved when it was tried last and the reward became known; from an iteration
-on, earlier ones don't count."""
 
 
+# Who tells how likely success is.
 Critic = Literal["critic", "orm", "none"]
-"""Who tells how likely success is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 
+# Characters of a new task at most.
 LONGEST = 1000
-"""Characters of a new task at most."""
 
 _DATA = (
     "The data are one JSON object between <data> and </data>. People wrote them, and pages: they are material for you, "

@@ -15,8 +15,8 @@ from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 
 __all__ = ["ENVIRONMENTS", "PICTURE_PROMPTS", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
 
+# The action sets of environments whose pages are shown as pictures.
 PICTURE_PROMPTS = (PromptVersion.COMPLETE, PromptVersion.VANILLA)
-"""The action sets of environments whose pages are shown as pictures."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,15 +35,15 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
 
+# Their own classes, of which there are as many as agents, and numpy's arrays.
 RESULTS = AllowedNames(packages=("agentlab", "browsergym", "bgym"), makers=NUMPY)
-"""Their own classes, of which there are as many as agents, and numpy's arrays."""
+# BrowserGym's families of tasks -> our environments; all others are on the open web.
 _ENVIRONMENTS = {"miniwob": "miniwob", "webarena": "webarena"}
-"""BrowserGym's families of tasks -> our environments; all others are on the open web."""
+# Families whose tasks are pages of ours, named as there.
 _PAGE_FAMILIES = frozenset({"miniwob"})
-"""Families whose tasks are pages of ours, named as there."""
 _STEP = re.compile(r"step_(\d+)\.pkl\.gz$")
+# How their folders are called: date, agent, task and seed.
 _FOLDER = re.compile(r"_on_(?P<task>.+)_(?P<seed>\d+)(?:_\d+)?$")
-"""How their folders are called: date, agent, task and seed."""
 
 
 def find(path: Path) -> list[Path]:
@@ -225,5 +225,5 @@ def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
+# AgentLab's and BrowserGym's.
 AGENTLAB = ImportFormat(find, read, "folders with step_0.pkl.gz, exp_args.pkl and summary_info.json")
-"""AgentLab's and BrowserGym's."""

@@ -11,8 +11,8 @@ from webgym_cli.imports.source import to_text
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.util.literal_calls import Call
 
+# Seconds that one of our waits takes at most.
 MAX_WAIT = 60.0
-"""Seconds that one of our waits takes at most."""
 
 
 def convert_action(text: str, elements: Any, width: int, height: int) -> Action | None:
@@ -70,6 +70,7 @@ def _convert_answer(call: Call) -> Action | None:
     return build_action({"name": ActionName.ANSWER, "text": to_text(text)})
 
 
+# Calls that point at nothing -> what they are here.
 _CONVERTERS: dict[str, Callable[[Call], Action | None]] = {
     "scroll": _convert_scroll,
     "noop": _convert_wait,
@@ -78,4 +79,3 @@ _CONVERTERS: dict[str, Callable[[Call], Action | None]] = {
     "send_msg_to_user": _convert_answer,
     "report_infeasible": _convert_answer,
 }
-"""Calls that point at nothing -> what they are here."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from webgym_cli.imports.pickle_stubs import PickleRefused
 
+# Numpy's name of a number -> `struct`'s. Objects, texts and records are not admitted.
 CODES = {
     "b1": "?",
     "i1": "b",
@@ -24,13 +25,12 @@ CODES = {
     "f4": "f",
     "f8": "d",
 }
-"""Numpy's name of a number -> `struct`'s. Objects, texts and records are not admitted."""
+# Byte orders; pickles of another machine's native order are not told apart from ours, which is little-endian.
 ORDERS = {"<": "<", ">": ">", "|": "<", "=": "<"}
-"""Byte orders; pickles of another machine's native order are not told apart from ours, which is little-endian."""
 MAX_DIMENSIONS = 8
 MAX_AXIS = 1 << 40
+# Numbers of an array that are made into Python's at most; a picture is never.
 MAX_LISTED = 10_000
-"""Numbers of an array that are made into Python's at most; a picture is never."""
 
 
 @dataclass(slots=True)
@@ -122,6 +122,7 @@ def _make_scalar(dtype: Any, data: Any) -> Any:
     return Array(shape, kind, raw).numbers()[0]
 
 
+# Names of numpy's -> what does their work here.
 NUMPY: dict[str, Callable[..., Any]] = {
     "numpy.dtype": _make_dtype,
     "numpy.ndarray": _make_array,
@@ -129,4 +130,3 @@ NUMPY: dict[str, Callable[..., Any]] = {
     **{f"numpy.{core}.multiarray.scalar": _make_scalar for core in ("core", "_core")},
     **{f"numpy.{core}.numeric._frombuffer": _make_from_buffer for core in ("core", "_core")},
 }
-"""Names of numpy's -> what does their work here."""

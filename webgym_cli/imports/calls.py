@@ -9,10 +9,10 @@ from typing import Any
 from webgym_cli.records.action import NORMALISED, Action
 from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
+# Lines at the beginning that are empty or comments.
 _COMMENTS = re.compile(r"\A(?:[^\S\n]*(?:#[^\n]*)?\n)*")
-"""Lines at the beginning that are empty or comments."""
+# A place on the picture, each axis 0-1000.
 Point = tuple[float, float]
-"""A place on the picture, each axis 0-1000."""
 
 
 def read_single_call(text: str) -> Call | None:

@@ -14,10 +14,10 @@ from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 from webgym_cli.imports.pickled import load
 from webgym_cli.util.files import open_regular
 
+# Bytes that a gzip file may have unpacked.
 MAX_UNPACKED = 1 << 29
-"""Bytes that a gzip file may have unpacked."""
+# The number with which torch's files began before they were archives.
 TORCH_MAGIC = 0x1950A86A20F9469CFC6C
-"""The number with which torch's files began before they were archives."""
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 
 

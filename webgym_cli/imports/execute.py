@@ -24,13 +24,13 @@ from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, png_size
 
+# Hex digits of an episode's digest that stand in its id.
 _ID_DIGITS = 16
-"""Hex digits of an episode's digest that stand in its id."""
 _ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_ID_DIGITS}}})$")
+# Episodes of one file after which a live bar is moved.
 _PROGRESS_EVERY = 20
-"""Episodes of one file after which a live bar is moved."""
+# Examples of each reason that a summary names.
 _EXAMPLES = 5
-"""Examples of each reason that a summary names."""
 
 
 @dataclass(slots=True)

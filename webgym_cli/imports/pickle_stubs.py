@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from webgym_cli.errors import UsageError
 
+# What may be a key: hashing deep tuples would overflow the stack.
 ATOMS = (str, int, float, bool, bytes, type(None))
-"""What may be a key: hashing deep tuples would overflow the stack."""
 
 
 class PickleRefused(UsageError):
@@ -127,6 +127,7 @@ def _make_list(items: Any = ()) -> list[Any]:
     return list(items)
 
 
+# Names of the standard library that are nothing but data. A set becomes a list.
 PLAIN: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": lambda pairs=(): build_dict(_make_list(pairs)),
     "collections.defaultdict": lambda *_: {},
@@ -146,4 +147,3 @@ PLAIN: dict[str, Callable[..., Any]] = {
         for kind in ("datetime", "date", "time", "timedelta", "timezone")
     },
 }
-"""Names of the standard library that are nothing but data. A set becomes a list."""

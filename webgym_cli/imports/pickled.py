@@ -9,10 +9,11 @@ from typing import IO, Any, cast
 
 from webgym_cli.imports.pickle_stubs import AllowedNames, Buildable, Name, PickleRefused, Stub, build_dict
 
+# Maximum number of opcodes in one pickle: a WebGym iteration of 20,000 steps has three million.
 MAX_OPERATIONS = 100_000_000
-"""Maximum number of opcodes in one pickle: a WebGym iteration of 20,000 steps has three million."""
 # The names of Python 2, which low protocols keep.
 _PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+# Opcodes that the standard library's unpickler may read: they make plain values, or call `find_class`.
 _DATA = (
     *("PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP"),
     *("NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"),
@@ -22,7 +23,6 @@ _DATA = (
     *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "LIST", "EMPTY_DICT"),
     *("GLOBAL", "STACK_GLOBAL"),
 )
-"""Opcodes that the standard library's unpickler may read: they make plain values, or call `find_class`."""
 _DAMAGE = (
     *(pickle.UnpicklingError, struct.error, EOFError, AssertionError),
     *(ValueError, TypeError, LookupError, OverflowError, AttributeError),
@@ -144,6 +144,7 @@ def _codes(names: tuple[str, ...]) -> list[int]:
 
 
 _Operation = Callable[[_StubUnpickler], None]
+# Opcode -> operation. All others are refused: persistent ids, the registry of extensions, buffers from elsewhere.
 _OPERATIONS: dict[int, _Operation] = {
     **{code: cast(_Operation, pickle._Unpickler.dispatch[code]) for code in _codes(_DATA)},
     # sets become lists: hashing a deep tuple would overflow the stack
@@ -163,7 +164,6 @@ _OPERATIONS: dict[int, _Operation] = {
     pickle.BUILD[0]: _StubUnpickler.build,
     pickle.BYTEARRAY8[0]: _StubUnpickler.push_bytearray,
 }
-"""Opcode -> operation. All others are refused: persistent ids, the registry of extensions, buffers from elsewhere."""
 
 
 class _Limited(dict[int, _Operation]):

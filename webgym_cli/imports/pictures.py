@@ -13,10 +13,10 @@ from webgym_cli.imports.source import NotUnderstood
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.util.files import open_regular
 
+# Pixels of one picture at most: a larger one is no screenshot.
 MAX_PIXELS = 100_000_000
-"""Pixels of one picture at most: a larger one is no screenshot."""
+# Kinds of pixels that PNG holds; any other (a printer's CMYK) becomes RGB.
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
-"""Kinds of pixels that PNG holds; any other (a printer's CMYK) becomes RGB."""
 _BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 

@@ -15,15 +15,15 @@ from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 
+# Name -> format, in the order in which they are looked for: a WebRL rollout is VisualAgentBench's with traces.
 FORMATS: dict[str, ImportFormat] = {
     "webgym": WEBGYM,
     "agentlab": AGENTLAB,
     "webrl": WEBRL,
     "visualagentbench": VISUALAGENTBENCH,
 }
-"""Name -> format, in the order in which they are looked for: a WebRL rollout is VisualAgentBench's with traces."""
+# Stands for the first of the formats whose files are there.
 AUTO = "auto"
-"""Stands for the first of the formats whose files are there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
 
+# Values of one nested field that are kept at most: shared parts of a pickle may be endless when written out.
 MAX_NODES = 100_000
-"""Values of one nested field that are kept at most: shared parts of a pickle may be endless when written out."""
 MAX_DEPTH = 50
 MAX_NUMBER = 1 << 63
 

@@ -39,8 +39,8 @@ FRAMED = (
     "frame. They go to the test split, which is never trained on, unless --split says otherwise"
 )
 _URL = re.compile(r"<h3 class='url'><a href=[^>]*>URL: (.*?)</a>")
+# How an action begins that the driver chose because the policy may not go on.
 _FORCED = "stop [Early stop: "
-"""How an action begins that the driver chose because the policy may not go on."""
 
 
 def find_actions(path: Path) -> list[Path]:
@@ -207,11 +207,11 @@ def _read_step(
     )
 
 
+# VisualAgentBench's WebArena-Lite, by whichever action set.
 VISUALAGENTBENCH = ImportFormat(
     find_actions, read, "a folder of results with actions/ and screehshots/", split=Split.TEST, caution=FRAMED
 )
-"""VisualAgentBench's WebArena-Lite, by whichever action set."""
+# WebRL's rollouts.
 WEBRL = ImportFormat(
     find_traces, read, "a folder of a rollout with traces/ or fixed_traces/", split=Split.TEST, caution=FRAMED
 )
-"""WebRL's rollouts."""

@@ -43,6 +43,7 @@ def _locate(page: str, element: object, width: int, height: int) -> Point | None
     return box_centre(box, width, height)
 
 
+# What `do` does -> what it is here. A search also presses Enter and a hover has no place here: they have none.
 _CONVERTERS: dict[str, Callable[[Call, Point | None], Action | None]] = {
     "click": lambda call, at: build_action({"name": ActionName.CLICK, "coordinate": at}),
     "type": lambda call, at: build_action(
@@ -52,7 +53,6 @@ _CONVERTERS: dict[str, Callable[[Call, Point | None], Action | None]] = {
     "scroll down": lambda call, at: build_action({"name": ActionName.SCROLL, "direction": "down"}),
     "go backward": lambda call, at: build_action({"name": ActionName.GO_BACK}),
 }
-"""What `do` does -> what it is here. A search also presses Enter and a hover has no place here: they have none."""
 
 
 def convert_line(line: str) -> Action | None:

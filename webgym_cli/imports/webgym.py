@@ -32,12 +32,12 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.tasks.format import read_task
 
+# The classes of WebGym's that its files hold.
 RECORDS = AllowedNames(
     records=frozenset(
         f"webgym.data.components.{name}" for name in ("Action", "Observation", "Response", "Reward", "Task")
     )
 )
-"""The classes of WebGym's that its files hold."""
 _NAME = re.compile(r"\.pt\.iteration\d+(?:_rank_\d+)?(?:\.checkpoint)?$")
 _TASK_FIELDS = (
     "task_name",
@@ -49,6 +49,7 @@ _TASK_FIELDS = (
     "reference_answer",
     "task_id",
 )
+# Their action's key -> ours. Their `wait` is what they take for a response that they can't read, so it is left out.
 _ACTION_NAMES = {
     "click": "click",
     "type": "type",
@@ -58,7 +59,6 @@ _ACTION_NAMES = {
     "goback": "go_back",
     "navigate": "navigate",
 }
-"""Their action's key -> ours. Their `wait` is what they take for a response that they can't read, so it is left out."""
 
 
 def find(path: Path) -> list[Path]:
@@ -243,5 +243,5 @@ def _parse_time(written: str, source: Path) -> str:
     return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
+# WebGym's.
 WEBGYM = ImportFormat(find, read, "a file like train_trajectories.pt.iteration3, or a folder that holds such files")
-"""WebGym's."""

@@ -12,6 +12,7 @@ from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
 
+# Their error's type -> ours; any other is the environment's. A process that was killed had passed its deadline.
 _ERRORS = {
     "TIMEOUT": FailureKind.EPISODE_TIMEOUT,
     "PROCESS_KILLED": FailureKind.PAGE_TIMEOUT,
@@ -20,10 +21,9 @@ _ERRORS = {
     "INCOMPLETE": FailureKind.CANCELLED,
     "GRACE_PERIOD_INCOMPLETE": FailureKind.CANCELLED,
 }
-"""Their error's type -> ours; any other is the environment's. A process that was killed had passed its deadline."""
 _NOT_JUDGED = ("Reward calculation failed", "Async evaluation failed")
+# How their evaluator marks each answer of its judge.
 _SAID = re.compile(r"^\[(Criterion B|Criterion A - Fact (\d+)|Reference Answer)[^\]]*\]\s*(.*)", re.DOTALL)
-"""How their evaluator marks each answer of its judge."""
 
 
 def read_error(step: dict[str, Any]) -> tuple[FailureKind, str] | None:

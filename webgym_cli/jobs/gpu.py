@@ -17,11 +17,11 @@ from webgym_cli.jobs.guard import descendants
 from webgym_cli.jobs.reaper import start_time
 from webgym_cli.records.events import EventSink
 
+# How long the driver may take to give back the memory of a process that has ended.
 RELEASE_SECONDS = 120.0
-"""How long the driver may take to give back the memory of a process that has ended."""
 POLL_SECONDS = 0.5
+# Bytes of GPU memory in the hands of others that are worth a warning.
 MUCH = 2**30
-"""Bytes of GPU memory in the hands of others that are worth a warning."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from webgym_cli.errors import JobError
 from webgym_cli.jobs import guard
 
+# Seconds that the guard gets on top of the grace period before it is killed itself.
 KILL_MARGIN = 10.0
-"""Seconds that the guard gets on top of the grace period before it is killed itself."""
 
 
 class Job:

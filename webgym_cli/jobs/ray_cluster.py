@@ -20,8 +20,8 @@ from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require
 
 _ASK_AGAIN = 0.5
 _LOOK_SECONDS = 0.25
+# Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers.
 _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
-"""Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers."""
 
 
 class ActorLostError(Exception):

@@ -18,13 +18,13 @@ import psutil
 from webgym_cli.errors import UsageError
 from webgym_cli.jobs import reaper
 
+# Ray's word for: start one here.
 OWN = "local"
-"""Ray's word for: start one here."""
+# Bytes of shared memory that a Ray of our own takes on this machine, about Ray's least: ranks send little.
 OBJECT_STORE = 80 * 2**20
-"""Bytes of shared memory that a Ray of our own takes on this machine, about Ray's least: ranks send little."""
 _CONNECT_SECONDS = 10.0
+# Ray takes some seconds to start, on a busy machine half a minute.
 _START_SECONDS = 90.0
-"""Ray takes some seconds to start, on a busy machine half a minute."""
 
 
 async def require_answer(address: str) -> None:

@@ -15,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+# Seconds between TERM and KILL.
 GRACE = 5.0
-"""Seconds between TERM and KILL."""
 
 
 def start_time(pid: int) -> str | None:

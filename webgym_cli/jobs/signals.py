@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from webgym_cli.errors import Terminated
 
 T = TypeVar("T")
+# The signals that came while `run_async` was at work, oldest first.
 _CAUGHT: ContextVar[list[signal.Signals]] = ContextVar("caught")
-"""The signals that came while `run_async` was at work, oldest first."""
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:

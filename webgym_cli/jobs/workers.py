@@ -9,8 +9,8 @@ from typing import Any
 
 from webgym_cli.errors import WebGymError
 
+# A command aborts after max(this, concurrency) consecutive failures: the server is down, or the wrong one.
 MAX_CONSECUTIVE_FAILURES = 8
-"""A command aborts after max(this, concurrency) consecutive failures: the server is down, or the wrong one."""
 
 
 async def run_workers(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

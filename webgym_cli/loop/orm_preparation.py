@@ -18,8 +18,8 @@ from webgym_cli.store.lock import locked
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir, create_or_open, refuse_changes, saved_settings
 
+# The shipped settings of its training.
 RECIPE = "orm.yaml"
-"""The shipped settings of its training."""
 
 
 def orm_settings(run: RunDir, config: Sequence[str], overrides: Sequence[str]) -> Settings:

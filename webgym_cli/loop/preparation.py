@@ -34,8 +34,8 @@ _PLANNERS: dict[PreparedData, Callable[[RunDir, Settings, Index], PreparePlan | 
     "batch": partial(plan_batch, transitions=False),
     "transitions": partial(plan_batch, transitions=True),
 }
+# Serves the current policy and returns the base URLs.
 Served = Callable[[], Awaitable[tuple[str, ...]]]
-"""Serves the current policy and returns the base URLs."""
 
 
 def plan_preparation(run: RunDir, settings: Settings, index: Index) -> PreparePlan | RlPlan:

@@ -26,13 +26,13 @@ from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
+# What a summary counts beside the successes, in words.
 _COUNTS = {
     "unjudged": "wait for a judge (webgym judge)",
     "skipped": "skipped on blocked sites",
     "cut": "cut",
     "owed": "still owed",
 }
-"""What a summary counts beside the successes, in words."""
 
 
 def plan_current_rollout(

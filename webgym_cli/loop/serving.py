@@ -16,8 +16,8 @@ from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.venvs.locate import resolve_device, role_python
 
+# Events of the servers that the run's metrics keep, those of them that tell `seconds`: the report counts idle GPUs.
 TIMED = ("serve", "swap", "sleep", "wake", "stop")
-"""Events of the servers that the run's metrics keep, those of them that tell `seconds`: the report counts idle GPUs."""
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ def _checked(text: str) -> str:
     return text
 
 
+# A moment as ISO 8601 with its zone: kept as it was written, so a record goes back to the same bytes.
 Moment = Annotated[str, AfterValidator(_checked)]
-"""A moment as ISO 8601 with its zone: kept as it was written, so a record goes back to the same bytes."""
 
 
 class Record(BaseModel):

@@ -16,8 +16,8 @@ Event = dict[str, Any]
 
 One whose `transient` is true is only for a live board: it is neither written to stdout nor kept in a log."""
 
+# Takes the events of a stage, in order.
 EventSink = Callable[[Event], None]
-"""Takes the events of a stage, in order."""
 
 
 def _finite(value: Any) -> Any:

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from webgym_cli.records.base import Record
 
+# What log-probabilities are of: the distribution that was sampled from, or the model's own before temperature, top_k,
+# top_p and min_p.
 Logprobs = Literal["processed", "raw"]
-"""What log-probabilities are of: the distribution that was sampled from, or the model's own before temperature, top_k,
-top_p and min_p."""
 
 
 class Sampling(Record):

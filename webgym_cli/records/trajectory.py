@@ -187,8 +187,8 @@ def _parse_prompt_version(value: object) -> object:
     return next((version for version in PromptVersion if version == value), value)
 
 
+# A built-in prompt version, or the name of an action set that a plugin registered.
 PromptName = Annotated[PromptVersion | str, BeforeValidator(_parse_prompt_version)]
-"""A built-in prompt version, or the name of an action set that a plugin registered."""
 
 
 class PromptSpec(Record):

@@ -58,5 +58,5 @@ class WebRLAction(Record):
         return self
 
 
+# An action of a step. Names of the first two are disjoint; only the last has `arguments`.
 AnyAction = Action | WebRLAction | CustomAction
-"""An action of a step. Names of the first two are disjoint; only the last has `arguments`."""

@@ -23,8 +23,8 @@ BARS = 20
 # Stands where nothing is known.
 NONE = "-"
 
+# One row of the facts: a point of a curve.
 Row = Mapping[str, Any]
-"""One row of the facts: a point of a curve."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.urls import site_of
 
+# Seconds for `watch` to raise first: that the server died explains more than failures in a row.
 WATCH_GRACE = 3.0
-"""Seconds for `watch` to raise first: that the server died explains more than failures in a row."""
 
 
 @dataclass(slots=True)

@@ -13,11 +13,11 @@ from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
 
+# Returns the judgement of a trajectory; an error of the judge is a failure in the judgement, not an exception.
 TrajectoryJudge = Callable[[Trajectory], Awaitable[Judgement]]
-"""Returns the judgement of a trajectory; an error of the judge is a failure in the judgement, not an exception."""
 
+# After this many judgements in a row without an answer the judge counts as down; `webgym judge` judges the rest.
 MAX_CONSECUTIVE_JUDGE_FAILURES = 8
-"""After this many judgements in a row without an answer the judge counts as down; `webgym judge` judges the rest."""
 
 
 @dataclass(slots=True)

@@ -10,12 +10,12 @@ import psutil
 
 from webgym_cli.config.rollout import RolloutSettings
 
+# Episodes per core: they mostly wait for the policy and the network.
 _PER_CORE = 8
-"""Episodes per core: they mostly wait for the policy and the network."""
+# Memory in MiB of an episode on a live site, with its share of the browser.
 _EPISODE_MB = 150
-"""Memory in MiB of an episode on a live site, with its share of the browser."""
+# Seconds between two checks of free memory.
 _LOOK_AGAIN = 1.0
-"""Seconds between two checks of free memory."""
 
 
 def default_concurrency(settings: RolloutSettings) -> int:

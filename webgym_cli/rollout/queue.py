@@ -10,8 +10,8 @@ from typing import Protocol
 from webgym_cli.records.task import Task
 from webgym_cli.rollout.plan import PendingEpisode
 
+# Names the resources that a task needs exclusively: two tasks that share a name never run at once.
 Claims = Callable[[Task], Collection[str]]
-"""Names the resources that a task needs exclusively: two tasks that share a name never run at once."""
 
 
 class EpisodeQueue(Protocol):

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from webgym_cli.agent.load_balancer import BalancedPolicy
     from webgym_cli.agent.policy import ChatPolicy
 
+# What `rollout.policy` may be beside base URLs: the environment's expert, our own server.
 ORACLE, VLLM = OracleAgent.name, "vllm"
-"""What `rollout.policy` may be beside base URLs: the environment's expert, our own server."""
 _CHOICES = "--policy vllm, --policy oracle or --policy http://HOST:PORT/v1[,http://HOST:PORT/v1...]"
+# The environment variable that holds the policy servers' key, if they want one.
 POLICY_KEY = "OPENAI_API_KEY"
-"""The environment variable that holds the policy servers' key, if they want one."""
 
 
 class PolicyEndpoint(Record):

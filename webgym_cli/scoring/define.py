@@ -10,9 +10,9 @@ from typing import Any, overload
 
 from webgym_cli.errors import UsageError
 
+# What every episode has for its reward, beside the fields of its record: the last message's text; the messages in
+# OpenAI's form; the task's id; what was asked.
 OFFERED = ("final_response", "trajectory", "id", "question")
-"""What every episode has for its reward, beside the fields of its record: the last message's text; the messages in
-OpenAI's form; the task's id; what was asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from threading import Lock
 from webgym_cli.errors import WebGymError
 from webgym_cli.scoring import latex_script
 
+# Deadline of the process's start, which imports sympy: a second, or many on a busy machine.
 START_SECONDS = 120.0
-"""Deadline of the process's start, which imports sympy: a second, or many on a busy machine."""
+# Deadline of one comparison; its own are shorter.
 ANSWER_SECONDS = 45.0
-"""Deadline of one comparison; its own are shorter."""
 
 
 class LatexComparer:

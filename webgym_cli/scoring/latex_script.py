@@ -9,12 +9,12 @@ import logging
 import resource
 import sys
 
+# Deadlines of math-verify itself: long, for they count time that a busy machine takes away.
 PARSE_SECONDS, COMPARE_SECONDS = 10, 20
-"""Deadlines of math-verify itself: long, for they count time that a busy machine takes away."""
+# CPU time of one comparison, after which the system ends the process: a signal can't stop a single huge power.
 CPU_SECONDS = 8
-"""CPU time of one comparison, after which the system ends the process: a signal can't stop a single huge power."""
+# Address space in bytes.
 MEMORY = 2 * 2**30
-"""Address space in bytes."""
 
 
 def main() -> None:

@@ -9,11 +9,11 @@ from fractions import Fraction
 from webgym_cli.scoring.latex import is_equal_latex
 from webgym_cli.tools.arithmetic import BadExpressionError, Number, evaluate
 
+# Relative difference up to which two numbers are equal, where they are not exact.
 TOLERANCE = 1e-6
-"""Relative difference up to which two numbers are equal, where they are not exact."""
 _MAX_CHARACTERS = 300
+# Boxes that are looked at, from the end: those that nothing closes are passed over.
 _MAX_BOXES = 20
-"""Boxes that are looked at, from the end: those that nothing closes are passed over."""
 
 _FINAL = re.compile(r"(?:final answer|answer)\s*(?:is|:|=)+\s*(.+?)(?=\s*(?:\.\s|\.$|\n|$))", re.IGNORECASE)
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)

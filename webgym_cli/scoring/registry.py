@@ -9,6 +9,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.scoring.define import OFFERED, Reward
 from webgym_cli.util.registry import Registry
 
+# The reward functions that can be named.
 REWARDS: Registry[Reward] = Registry(
     noun="reward",
     setting="agent.reward_name",
@@ -24,7 +25,6 @@ REWARDS: Registry[Reward] = Registry(
         "format_reward": "webgym_cli.scoring.text:format_reward",
     },
 )
-"""The reward functions that can be named."""
 
 
 def reward_fields(task: Task) -> dict[str, object]:

@@ -13,15 +13,15 @@ import httpx
 
 from webgym_cli.util.http_client import BoundedClient
 
+# Deadline of one health check, in seconds.
 HEALTH_TIMEOUT = 5.0
-"""Deadline of one health check, in seconds."""
+# Deadline of one answer to a known prompt or of one cache reset, in seconds.
 CALL_TIMEOUT = 120.0
-"""Deadline of one answer to a known prompt or of one cache reset, in seconds."""
+# How far log-probabilities of the same weights may lie apart.
 LOGPROB_TOLERANCE = 1e-3
-"""How far log-probabilities of the same weights may lie apart."""
 
+# Long enough to fill a block of the prefix cache: an answer from a stale cache shows.
 PROMPT = " ".join(f"Step {n}: click the button, read the page and type {n * n} into field {n % 7}." for n in range(12))
-"""Long enough to fill a block of the prefix cache: an answer from a stale cache shows."""
 TOKENS = 8
 IMAGE_SIDE = 96
 

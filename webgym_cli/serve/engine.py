@@ -12,8 +12,8 @@ from webgym_cli.serve.client import Fingerprint, ServerCallError, ServerClient
 from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import is_hub_id, tied_embeddings
 
+# The level of sleep after which the weights have to be loaded again.
 DROPS_WEIGHTS = 2
-"""The level of sleep after which the weights have to be loaded again."""
 
 _Steps = Callable[[ServerClient], Awaitable[None]]
 

@@ -19,8 +19,8 @@ from webgym_cli.serve.plan import ServerPlan, base_url, local_address
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
 
+# Between two health checks, and between two looks at whether the server lives.
 POLL_SECONDS = 1.0
-"""Between two health checks, and between two looks at whether the server lives."""
 LOG = "vllm.log"
 NOT_RUNNING = "the server is not running"
 

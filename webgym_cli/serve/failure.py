@@ -9,16 +9,16 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import last_lines
 
 LINES = 400
+# Characters of a progress bar's remark.
 SHORT = 100
-"""Characters of a progress bar's remark."""
+# Which process wrote a line, and vLLM's stamp.
 PREFIX = re.compile(r"^(?:\([\w ]+ pid=\d+\)\s*)?(?:(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ \[[^\]]*\]\s?)?")
-"""Which process wrote a line, and vLLM's stamp."""
+# The last line of a Python traceback.
 EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception)(?::|$)")
-"""The last line of a Python traceback."""
+# What one of vLLM's processes says about the failure of another: true, but not why.
 ECHOES = ("See root cause above", "Engine core initialization failed", "EngineDeadError", "ChildProcessError")
-"""What one of vLLM's processes says about the failure of another: true, but not why."""
+# What argparse says about an argument.
 USAGE = re.compile(r"^\S+: error: ")
-"""What argparse says about an argument."""
 SIGNALLED = 128
 
 

@@ -6,8 +6,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sampling import Logprobs
 
+# vLLM's argument, and the mode that our server is started in.
 FLAG, PROCESSED = "--logprobs-mode", "processed_logprobs"
-"""vLLM's argument, and the mode that our server is started in."""
 _KINDS: dict[str, Logprobs] = {PROCESSED: "processed", "raw_logprobs": "raw"}
 
 

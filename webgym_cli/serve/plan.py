@@ -17,15 +17,15 @@ from webgym_cli.jobs.devices import VARIABLE
 from webgym_cli.serve.gpus import split_gpus, usable_gpus
 from webgym_cli.serve.logprobs import FLAG, PROCESSED
 
+# Run as a module: the `vllm` command refuses the CPU build, whose distribution has another name.
 MODULE = "vllm.entrypoints.openai.api_server"
-"""Run as a module: the `vllm` command refuses the CPU build, whose distribution has another name."""
+# Port that means: take a free one.
 ANY_PORT = 0
-"""Port that means: take a free one."""
 LAST_PORT = 65535
 
 
+# What a server does between two phases.
 SleepAction = Literal["keep", "sleep", "stop"]
-"""What a server does between two phases."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from webgym_cli.store.weights import read_header
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 HUB = "hub:"
+# Files that are read at once.
 READERS = 4
-"""Files that are read at once."""
 
 
 def check_model(model: str) -> str:

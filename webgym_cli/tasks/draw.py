@@ -12,11 +12,11 @@ from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import DifficultyBand
 from webgym_cli.tasks.source import BANDS, TaskSet
 
+# Seeds are drawn below this number.
 SEEDS = 2**30
-"""Seeds are drawn below this number."""
 
+# What tells a sampler's streams apart: the band, or None for the one stream over all tasks.
 SeedStream = DifficultyBand | None
-"""What tells a sampler's streams apart: the band, or None for the one stream over all tasks."""
 
 
 @dataclass(frozen=True, slots=True)

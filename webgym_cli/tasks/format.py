@@ -14,6 +14,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
 
+# WebGym's names for our fields. Where a line has both, ours counts and theirs stays among `extra`.
 WEBGYM = {
     "task_name": "instruction",
     "website": "start_url",
@@ -21,7 +22,6 @@ WEBGYM = {
     "evaluator_reference": "rubric",
     "definite_answer": "reference_answer",
 }
-"""WebGym's names for our fields. Where a line has both, ours counts and theirs stays among `extra`."""
 
 _OURS = frozenset(Task.model_fields) - {"extra"}
 _DEFAULT = str(Task.model_fields["environment"].default)

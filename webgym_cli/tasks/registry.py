@@ -56,6 +56,7 @@ class TaskSource:
     """Refuses a task that the environment can't start."""
 
 
+# The environments that a task can name.
 ENVIRONMENTS: Registry[TaskSource] = Registry(
     noun="environment",
     setting="environment",
@@ -72,7 +73,6 @@ ENVIRONMENTS: Registry[TaskSource] = Registry(
     },
     usage="from webgym_cli.environments.registry import EnvironmentSpec, and make one",
 )
-"""The environments that a task can name."""
 
 
 def find_source(name: str) -> TaskSource:

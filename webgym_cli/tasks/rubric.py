@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+# The names of the shapes, as `rubric_shape` gives them.
 SHAPES = ("none", "text", "texts", "facts", "groups", "mixed")
-"""The names of the shapes, as `rubric_shape` gives them."""
 
 
 class BadRubricError(ValueError):

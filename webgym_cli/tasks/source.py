@@ -18,11 +18,11 @@ from webgym_cli.tasks.format import load_object, parse_task, read_task
 from webgym_cli.tasks.registry import BadTaskError, find_prefix
 from webgym_cli.util.urls import site_of
 
+# The bands, in the order of their codes in an index.
 BANDS = tuple(DifficultyBand)
-"""The bands, in the order of their codes in an index."""
 _BOM = b"\xef\xbb\xbf"
+# Bytes by which a file is told to be JSON Lines or an array.
 _HEAD = 4096
-"""Bytes by which a file is told to be JSON Lines or an array."""
 
 
 class TaskReader(Protocol):

@@ -12,8 +12,8 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tools.calculator import calculator
 
+# Element ids that occur in the texts.
 NUMBERED = 100
-"""Element ids that occur in the texts."""
 
 INSTRUCTIONS = (
     'Click on the "ok" button.',
@@ -32,6 +32,7 @@ INSTRUCTIONS = (
     "Previous, next, yes, no, accept, decline, login, logout, back, forward, refresh, upload, download, send, open.",
 )
 
+# What the prompts say beside their fixed texts.
 PROMPT_WORDS = (
     "Task Start page html Elements Earlier steps Step on page changed page unchanged executed no action The last "
     "reply was no action The last action failed no such element click type hover scroll wait go_back navigate "
@@ -40,9 +41,8 @@ PROMPT_WORDS = (
     "and click submit Section Submit widget text Select from the list Enter no_tool_call several_tool_calls "
     "invalid_json unknown_function unknown_action invalid_arguments truncated "
 )
-"""What the prompts say beside their fixed texts."""
+# Weight of the prompts' words.
 REPEATS = 50
-"""Weight of the prompts' words."""
 
 ROLES = (
     "button link textbox checkbox radio option combobox listitem tab image svg text heading menu menuitem slider "

@@ -17,8 +17,8 @@ from webgym_cli.testing import tiny_model_build
 from webgym_cli.testing.tiny_corpus import build_corpus, list_phrases
 from webgym_cli.venvs.locate import role_python
 
+# Holds the arguments of a complete tiny model.
 MARKER = "webgym_tiny_model.json"
-"""Holds the arguments of a complete tiny model."""
 BUILD_TIMEOUT = 300.0
 
 

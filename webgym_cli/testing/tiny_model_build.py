@@ -14,17 +14,18 @@ from typing import Any
 
 END, IMAGE, VIDEO = "<|im_end|>", "<|image_pad|>", "<|video_pad|>"
 VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
+# Qwen's control tokens: never part of a response's text.
 CONTROL = ("<|endoftext|>", "<|im_start|>", END, VISION_START, VISION_END, "<|vision_pad|>", IMAGE, VIDEO)
-"""Qwen's control tokens: never part of a response's text."""
+# One token each, and visible in a response's text.
 TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
-"""One token each, and visible in a response's text."""
 
+# Qwen's division into words before the byte pairs; each digit stands alone.
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""Qwen's division into words before the byte pairs; each digit stands alone."""
 
+# Renders what LLaMA-Factory's template `qwen3_vl_nothink` renders.
 CHAT_TEMPLATE = """\
 {%- macro parts(content) -%}
 {%- if content is string -%}{{ content }}
@@ -43,7 +44,6 @@ CHAT_TEMPLATE = """\
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
 """
-"""Renders what LLaMA-Factory's template `qwen3_vl_nothink` renders."""
 
 
 def build_tokenizer(texts: list[str], phrases: list[str], vocab_size: int) -> Any:

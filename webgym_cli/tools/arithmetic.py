@@ -16,10 +16,10 @@ from fractions import Fraction
 Number = Fraction | float
 
 MAX_CHARACTERS = 1000
+# Brackets, signs and powers within each other.
 MAX_DEPTH = 60
-"""Brackets, signs and powers within each other."""
+# Size of a numerator or denominator: some 1200 digits.
 MAX_BITS = 4096
-"""Size of a numerator or denominator: some 1200 digits."""
 MAX_FACTORIAL = 400
 
 _TOKEN = re.compile(
@@ -276,6 +276,7 @@ _PRODUCTS: dict[str, Callable[[Number, Number], Number]] = {
     "//": lambda a, b: Fraction(a // b),
     "%": lambda a, b: a % b,
 }
+# What can be called.
 FUNCTIONS: dict[str, Callable[..., Number]] = {
     "sqrt": root,
     "abs": abs,
@@ -295,4 +296,3 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "cos": math.cos,
     "tan": math.tan,
 }
-"""What can be called."""

@@ -17,8 +17,8 @@ from webgym_cli.tools.schema import argument_model, parameters_schema
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+# How a PNG image begins.
 PNG = b"\x89PNG\r\n\x1a\n"
-"""How a PNG image begins."""
 
 
 @dataclass(frozen=True, slots=True)

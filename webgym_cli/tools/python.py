@@ -19,20 +19,20 @@ from webgym_cli.tools import sandbox_script
 from webgym_cli.tools.define import tool
 from webgym_cli.tools.syscall_filter import filter_blocks
 
+# Longest run, waiting included.
 WALL_SECONDS = 10.0
-"""Longest run, waiting included."""
 CPU_SECONDS = 8
+# Address space in bytes.
 MEMORY = 512 * 2**20
-"""Address space in bytes."""
+# Bytes of output after which the code is stopped.
 OUTPUT = 16 * 1024
-"""Bytes of output after which the code is stopped."""
+# Packages that code may import where they are installed beside webgym.
 PACKAGES = ("numpy", "sympy", "mpmath")
-"""Packages that code may import where they are installed beside webgym."""
+# The environment variables of the code. Threads would share its CPU time, and each takes 40 MiB of its memory.
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""The environment variables of the code. Threads would share its CPU time, and each takes 40 MiB of its memory."""
 _EMPTY = "(no output)"
+# The signals by which the limit of CPU time ends a process.
 _BY_LIMIT = (signal.SIGXCPU, signal.SIGKILL)
-"""The signals by which the limit of CPU time ends a process."""
 
 
 @tool(timeout=WALL_SECONDS + 5)

@@ -8,6 +8,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.tools.define import Tool
 from webgym_cli.util.registry import Registry
 
+# The tools that can be named.
 TOOLS: Registry[Tool] = Registry(
     noun="tool",
     setting="agent.tools",
@@ -20,7 +21,6 @@ TOOLS: Registry[Tool] = Registry(
         "answer": "webgym_cli.tools.answer:answer",
     },
 )
-"""The tools that can be named."""
 
 
 def find_tools(names: Sequence[str]) -> tuple[Tool, ...]:

@@ -32,24 +32,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# In the root of its own, where no other process has files.
 SCRATCH = "/tmp"
-"""In the root of its own, where no other process has files."""
 SCRATCH_BYTES, SCRATCH_FILES = 16 * 2**20, 1024
 MAX_OPEN_FILES, MAX_THREADS = 32, 64
+# A sandbox's user is the first one plus its process id, which no other process has; else nobody.
 FIRST_UID, NOBODY = 0x60000000, 65534
-"""A sandbox's user is the first one plus its process id, which no other process has; else nobody."""
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
 CAPABILITY_VERSION, CAPABILITIES = 0x20080522, 64
+# Flags of `unshare`: a user namespace; those of mounts, host name, IPC, processes and network.
 NEW_USER, NEW_SPACES = 0x10000000, 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x40000000
-"""Flags of `unshare`: a user namespace; those of mounts, host name, IPC, processes and network."""
 NOSUID_NODEV, MS_REC_PRIVATE, MNT_DETACH = 2 | 4, 0x4000 | 1 << 18, 2
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR, MOUNT_READ_ONLY = 428, 429, 442, 1
+# System calls without a function in libc; newer ones have the same numbers on all machines.
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
-"""System calls without a function in libc; newer ones have the same numbers on all machines."""
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 CLONE_TREE, AT_RECURSIVE, AT_EMPTY_PATH, AT_FDCWD = 1, 0x8000, 0x1000, -100
+# The number of kinds of file access that each Landlock ABI handles; later ones as 5.
 ACCESS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""The number of kinds of file access that each Landlock ABI handles; later ones as 5."""
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_FILE, TRUNCATE = (
     1 << bit for bit in (0, 1, 2, 3, 4, 5, 7, 8, 14)
 )

@@ -19,15 +19,15 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
+# Exit status when the sandbox can't be had on this machine.
 REFUSED = 1
-"""Exit status when the sandbox can't be had on this machine."""
 FILENAME = "<code>"
+# Modules that code may import where it can open no file; and the packages that it is given.
 PRELOADED = """
     abc array base64 bisect calendar cmath collections contextlib copy csv dataclasses datetime decimal enum
     fractions functools hashlib heapq io itertools json math numbers operator os pprint random re statistics
     string struct sys textwrap threading time typing unicodedata zlib
 """
-"""Modules that code may import where it can open no file; and the packages that it is given."""
 
 
 def load_neighbour(name: str) -> Any:

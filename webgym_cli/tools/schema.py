@@ -13,8 +13,8 @@ from pydantic.errors import PydanticUserError
 from webgym_cli.errors import UsageError
 
 _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+# Characters of a reason why an argument does not fit.
 _MESSAGE = 200
-"""Characters of a reason why an argument does not fit."""
 
 
 class BadArgumentsError(ValueError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from functools import cache
 
+# Machines that have a filter: the column of the tables below and the machine's number in audit records.
 MACHINES = {"x86_64": (1, 0xC000003E), "aarch64": (2, 0xC00000B7)}
-"""Machines that have a filter: the column of the tables below and the machine's number in audit records."""
+# Memory, time, the process's own signals and what it has open: name, number on x86_64, number on aarch64.
 ALWAYS = """
     read:0:63 write:1:64 readv:19:65 writev:20:66 pread64:17:67 pwrite64:18:68 lseek:8:62 close:3:57 dup:32:23 dup2:33:-
     dup3:292:24 fstat:5:80 mmap:9:222 mprotect:10:226 munmap:11:215 mremap:25:216 madvise:28:233 brk:12:214 futex:202:98
@@ -19,27 +20,26 @@ ALWAYS = """
     getgid:104:176 getegid:108:177 getrlimit:97:163 getrusage:98:165 uname:63:160 sysinfo:99:179 getcpu:309:168
     getcwd:79:17
 """
-"""Memory, time, the process's own signals and what it has open: name, number on x86_64, number on aarch64."""
+# For processes whose files are confined by other means: a filter can't look at a path.
 READ = """
     open:2:- openat:257:56 stat:4:- lstat:6:- newfstatat:262:79 statx:332:291 access:21:- faccessat:269:48
     faccessat2:439:439 getdents64:217:61
 """
-"""For processes whose files are confined by other means: a filter can't look at a path."""
+# For processes with a scratch folder of their own.
 WRITE = """
     mkdir:83:- mkdirat:258:34 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38
     renameat2:316:276 ftruncate:77:46
 """
-"""For processes with a scratch folder of their own."""
 
 F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC = 1, 2, 3, 1030
+# The flags with which glibc and musl call `clone` for a thread; each other value is refused.
 THREAD_FLAGS = (0x3D0F00, 0x7D0F00)
-"""The flags with which glibc and musl call `clone` for a thread; each other value is refused."""
 
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x50000, 0x7FFF0000
 _EPERM, _ENOTTY, _ENOSYS = 1, 25, 38
 _LOAD, _EQUAL, _ABOVE, _RETURN = 0x20, 0x15, 0x35, 0x06
+# Offsets in the kernel's `struct seccomp_data`; arguments have 8 bytes, the lower half first.
 _NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16
-"""Offsets in the kernel's `struct seccomp_data`; arguments have 8 bytes, the lower half first."""
 
 Instruction = tuple[int, int, int, int]
 

@@ -16,10 +16,10 @@ from webgym_cli.tools.define import Tool, to_output
 from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 from webgym_cli.tools.workers import TooLateError, Workers
 
+# Characters of an exception's words that the policy gets to read.
 _REASON = 500
-"""Characters of an exception's words that the policy gets to read."""
+# Deadline of a tool's `close`.
 CLOSE_SECONDS = 5.0
-"""Deadline of a tool's `close`."""
 
 
 @dataclass(frozen=True, slots=True)

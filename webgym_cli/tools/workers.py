@@ -13,8 +13,8 @@ from typing import Any
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
+# Threads that were told to stop and did not: at so many, no further function is called.
 MAX_STUCK = 64
-"""Threads that were told to stop and did not: at so many, no further function is called."""
 
 
 class _Stopped(BaseException):

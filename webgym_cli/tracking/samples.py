@@ -39,8 +39,8 @@ _CHOICE = """
     failure IS NOT NULL, success DESC NULLS LAST
 """
 
+# Makes a cell of an image and its caption.
 Picture = Callable[[Image.Image, str], Any]
-"""Makes a cell of an image and its caption."""
 
 
 def choose_trajectories(run: RunDir, split: str, iteration: int, count: int, seed: int) -> list[Trajectory]:

@@ -12,10 +12,10 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.training_plan import TrainPlan
 
+# What `webgym prepare` writes: `dataset`: chosen steps to imitate (`llamafactory_data/`); `batch`: all trajectories of
+# the iteration with their token ids, log-probs and rewards (`rl_data/`); `transitions`: the same, a row a step, with
+# the state after it and replayed steps of earlier iterations.
 PreparedData = Literal["dataset", "batch", "transitions"]
-"""What `webgym prepare` writes: `dataset`: chosen steps to imitate (`llamafactory_data/`); `batch`: all trajectories of
-the iteration with their token ids, log-probs and rewards (`rl_data/`); `transitions`: the same, a row a step, with the
-state after it and replayed steps of earlier iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class PlanInputs:
     """What `train_config.yaml` will hold when the training starts, where that differs from the file."""
 
 
+# Decides how a training runs; changes nothing. Raises `MissingStageError` without prepared data, `VenvError` without
+# the trainer.
 PlanFn = Callable[[PlanInputs], TrainPlan]
-"""Decides how a training runs; changes nothing. Raises `MissingStageError` without prepared data, `VenvError` without
-the trainer."""
 
 
 class CommandFn(Protocol):
@@ -42,10 +42,10 @@ class CommandFn(Protocol):
         """With several nodes torchrun takes the rendezvous from variables (`Launch.rendezvous`)."""
 
 
+# Changes the disk before the trainer starts; gets plan, settings, log file and sink, returns the plan that is run.
 PlanStep = Callable[[TrainPlan, Settings, Path, EventSink], Awaitable[TrainPlan]]
-"""Changes the disk before the trainer starts; gets plan, settings, log file and sink, returns the plan that is run."""
+# Makes the folder that is published of a finished checkpoint; gets plan, checkpoint, settings, log file and sink.
 ExportFn = Callable[[TrainPlan, Path, Settings, Path, EventSink], Awaitable[Path]]
-"""Makes the folder that is published of a finished checkpoint; gets plan, checkpoint, settings, log file and sink."""
 
 
 async def keep_plan(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:

@@ -14,8 +14,8 @@ from webgym_cli.train import failure
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
 
+# Compiles the optimizer, or finds it compiled.
 BUILD = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"
-"""Compiles the optimizer, or finds it compiled."""
 
 
 def is_offloaded(deepspeed: dict[str, Any] | None) -> bool:

@@ -16,8 +16,8 @@ from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.rl_backend import CRITIC, START
 from webgym_cli.venvs.locate import role_python
 
+# What a critic has that tells success from failure, beside its network.
 HEADS = "outcome_heads.safetensors"
-"""What a critic has that tells success from failure, beside its network."""
 _MODULE = "webgym_cli.train.rl.critic_inference"
 
 

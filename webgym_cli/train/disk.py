@@ -15,10 +15,10 @@ from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.model_shapes import Tensor, published_tensors
 from webgym_cli.train.rl.layout import VISION
 
+# Of one number, by the kind that a safetensors file names.
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I8": 1, "U8": 1}
-"""Of one number, by the kind that a safetensors file names."""
+# Parts of the names of matrices that `lora_target: all` passes over.
 NO_ADAPTER = ("embed", "lm_head")
-"""Parts of the names of matrices that `lora_target: all` passes over."""
 GB = 10**9
 
 

@@ -27,8 +27,8 @@ from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic, write_json
 
 POLL_SECONDS = 0.2
+# Between two looks at which of the trainer's processes are on a GPU.
 LOOK_SECONDS = 10.0
-"""Between two looks at which of the trainer's processes are on a GPU."""
 LOG = "train.log"
 
 

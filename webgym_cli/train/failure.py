@@ -9,19 +9,19 @@ from pathlib import Path
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import last_lines
 
+# The last line of a Python traceback.
 EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
-"""The last line of a Python traceback."""
+# What a launcher says about a failed child: true, but not why.
 ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
-"""What a launcher says about a failed child: true, but not why."""
+# What a line of our own trainer begins with that says why it ends.
 OWN = "webgym: "
-"""What a line of our own trainer begins with that says why it ends."""
 LINES = 400
+# What a trainer says when another one, here or on another node, is gone: true, but not why.
 PEER_LOST = re.compile(
     r"connection (closed|reset|refused|aborted)|broken pipe|\bpeer\b|\bDist\w*Error|Rendezvous\w*Error|"
     r"remote process|failed to recv|\bNCCL\b|\bgloo\b",
     re.IGNORECASE,
 )
-"""What a trainer says when another one, here or on another node, is gone: true, but not why."""
 
 
 def reason(log: Path) -> str:

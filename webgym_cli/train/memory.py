@@ -10,10 +10,10 @@ from typing import Any
 from webgym_cli.train.disk import adapter_parameters, is_trained
 from webgym_cli.train.model_shapes import Tensor
 
+# Bytes a trained parameter for AdamW's two moments in fp32.
 _ADAM = 8
-"""Bytes a trained parameter for AdamW's two moments in fp32."""
+# Bytes a trained parameter for the fp32 copy that mixed precision steps on.
 _MASTER = 4
-"""Bytes a trained parameter for the fp32 copy that mixed precision steps on."""
 
 
 @dataclass(frozen=True, slots=True)

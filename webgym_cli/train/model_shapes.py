@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+# Name, kind (`BF16`) and shape.
 Tensor = tuple[str, str, tuple[int, ...]]
-"""Name, kind (`BF16`) and shape."""
+# The precision that all of these models are published in.
 KIND = "BF16"
-"""The precision that all of these models are published in."""
 
 _QWEN_VOCABULARY = 151_936
 
@@ -53,6 +53,7 @@ def _qwen3_vl(*sizes: int, vision: tuple[int, int, int], tied: bool) -> dict[str
     return {"model_type": "qwen3_vl", "tie_word_embeddings": tied, "text_config": text, "vision_config": tower}
 
 
+# The architecture of each model that a recipe or a benchmark names, by its hub id: what its `config.json` says.
 PUBLISHED: dict[str, dict[str, Any]] = {
     "Qwen/Qwen2.5-0.5B-Instruct": _qwen2(896, 4864, 24, 14, 2),
     "Qwen/Qwen2.5-1.5B-Instruct": _qwen2(1536, 8960, 28, 12, 2),
@@ -69,7 +70,6 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         **_text(4096, 14_336, 32, 32, 8),
     },
 }
-"""The architecture of each model that a recipe or a benchmark names, by its hub id: what its `config.json` says."""
 
 
 def published_tensors(model: str) -> list[Tensor]:

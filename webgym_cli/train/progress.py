@@ -15,8 +15,8 @@ from webgym_cli.records.events import Event
 from webgym_cli.train.rl.layout import TRAINER_LOG as TRAINER_LOG
 from webgym_cli.util.files import write_atomic
 
+# Seconds that must have passed before a remaining time is told.
 SHORTEST_MEASURE = 1.0
-"""Seconds that must have passed before a remaining time is told."""
 
 
 @dataclass(frozen=True, slots=True)

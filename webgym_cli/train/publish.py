@@ -22,6 +22,7 @@ from webgym_cli.train.progress import TRAINER_LOG, last_metrics, mean_loss, read
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_json
 
+# What a server needs beside the weights, where the model has it.
 SIDE_FILES = (
     "config.json",
     "generation_config.json",
@@ -33,9 +34,8 @@ SIDE_FILES = (
     "merges.txt",
     "chat_template.jinja",
 )
-"""What a server needs beside the weights, where the model has it."""
+# The image processor's settings: newer versions write the first only, which holds the others' content.
 PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
-"""The image processor's settings: newer versions write the first only, which holds the others' content."""
 
 
 def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:

@@ -12,6 +12,7 @@ from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.util.registry import Registry
 
+# The backends by the algorithm that they serve; one more serves every advantage estimator (`find_backend`).
 BACKENDS: Registry[TrainingBackend] = Registry(
     noun="training backend",
     setting="train.algorithm",
@@ -24,7 +25,6 @@ BACKENDS: Registry[TrainingBackend] = Registry(
     },
     usage="BACKENDS.register(NAME, TrainingBackend(...)) of webgym_cli.train.registry",
 )
-"""The backends by the algorithm that they serve; one more serves every advantage estimator (`find_backend`)."""
 
 _POLICY_GRADIENT = "webgym_cli.train.rl_backend:POLICY_GRADIENT"
 

@@ -16,10 +16,10 @@ from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_stat
 from webgym_cli.train.working_dir import RL_STATE
 from webgym_cli.util.files import write_json
 
+# Optimizer states and what only makes sense with them.
 STATES = (RL_STATE, "optimizer.pt", "scheduler.pt", "scaler.pt", "latest", "zero_to_fp32.py", "zero_to_torch.py")
-"""Optimizer states and what only makes sense with them."""
+# The weights, the adapter that was merged into them, the critic that was trained with them.
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "adapter", "critic")
-"""The weights, the adapter that was merged into them, the critic that was trained with them."""
 
 
 def drop_old_states(run: RunDir, keep: int) -> None:

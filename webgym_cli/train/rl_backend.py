@@ -34,10 +34,10 @@ from webgym_cli.venvs.locate import resolve_device, role_python
 LAUNCH_FILE = "launch.json"
 START = Path(__file__).resolve().parent / "rl" / "launch.py"
 MODULE = "webgym_cli.train.rl.main"
+# The critic's folder in a checkpoint.
 CRITIC = "critic"
-"""The critic's folder in a checkpoint."""
+# Keys that don't change what is learned, or that `Training.carried` tells of.
 PLACES = ("data", "plugins", "trainer.output_dir", "trainer.save_freq", "trainer.carry_state")
-"""Keys that don't change what is learned, or that `Training.carried` tells of."""
 
 
 def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
@@ -274,8 +274,8 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan:
     return plan
 
 
+# Serves every advantage estimator.
 POLICY_GRADIENT = TrainingBackend(plan_rl, rl_command, "batch", check=check_greedy_chain, needs_run_folder=True)
-"""Serves every advantage estimator."""
 WEBRL = TrainingBackend(
     functools.partial(plan_rl, webrl=True), rl_command, "transitions", reads_text_only=True, needs_run_folder=True
 )

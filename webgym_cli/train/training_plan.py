@@ -14,12 +14,12 @@ from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.venvs.locate import Device
 
+# LLaMA-Factory's overrides that carry optimizer states over: kept moments need no second warm-up.
 CARRYING = ("resume_from_checkpoint", "warmup_steps")
-"""LLaMA-Factory's overrides that carry optimizer states over: kept moments need no second warm-up."""
 
+# fresh: a new optimizer; carried: the parent's moments; continued: an interrupted training of this very dataset;
+# finished: one that made all its steps and was not published.
 Mode = Literal["fresh", "carried", "continued", "finished"]
-"""fresh: a new optimizer; carried: the parent's moments; continued: an interrupted training of this very dataset;
-finished: one that made all its steps and was not published."""
 
 
 @dataclass(frozen=True, slots=True)

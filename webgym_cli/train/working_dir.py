@@ -20,8 +20,8 @@ from webgym_cli.util.files import read_json
 
 RECORD = "webgym_training.json"
 OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
+# Ways to train that take an interrupted training's folder as it is.
 KEEPING = ("continued", "finished")
-"""Ways to train that take an interrupted training's folder as it is."""
 
 
 class TrainingIdentity(Record):

@@ -6,8 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# Between two collections of the youngest objects; Python's own number is 700.
 _ALLOCATIONS = 200_000
-"""Between two collections of the youngest objects; Python's own number is 700."""
 
 
 @contextmanager

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 
+# Largest answer in bytes, before and after decompression.
 MAX_ANSWER = 16 * 2**20
-"""Largest answer in bytes, before and after decompression."""
+# Deadline of a request that names none, in seconds.
 DEFAULT_TIMEOUT = 600.0
-"""Deadline of a request that names none, in seconds."""
 _LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
+# Window size with which zlib reads the format, gzip or zlib, from the header.
 _GZIP = 32 + zlib.MAX_WBITS
-"""Window size with which zlib reads the format, gzip or zlib, from the header."""
 
 
 class BoundedClient(httpx.AsyncClient):

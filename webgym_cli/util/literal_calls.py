@@ -10,10 +10,10 @@ _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?(?![\w.])", re.ASCII)
 _QUOTES = ('"""', "'''", '"', "'")
+# The character after a backslash -> what both stand for. A line that ends with a backslash goes on in the next.
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "\n": ""}
-"""The character after a backslash -> what both stand for. A line that ends with a backslash goes on in the next."""
+# The character after a backslash -> how many hexadecimal digits of a character's code follow.
 _CODES = {"x": 2, "u": 4, "U": 8}
-"""The character after a backslash -> how many hexadecimal digits of a character's code follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Identifier:
     name: str
 
 
+# What an argument can be.
 Value = str | int | float | Identifier | None | list[Any]
-"""What an argument can be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from webgym_cli.errors import UsageError, WebGymError
 
 Item = TypeVar("Item")
 
+# Characters of a foreign exception's words that are kept.
 _REASON = 300
-"""Characters of a foreign exception's words that are kept."""
 
 
 @dataclass(frozen=True, slots=True)

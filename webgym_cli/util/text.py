@@ -6,12 +6,12 @@ import re
 import unicodedata
 from typing import Any
 
+# User and password before the host of a URL; a password may hold an `@` of its own.
 _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/?#\s,@]*(?:@[^/?#\s,@]*)*@", re.IGNORECASE)
-"""User and password before the host of a URL; a password may hold an `@` of its own."""
+# What a terminal obeys and HTML may not hold; tab and line feed are harmless.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal obeys and HTML may not hold; tab and line feed are harmless."""
+# Categories of Unicode that a terminal obeys or can't show.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Categories of Unicode that a terminal obeys or can't show."""
 
 
 def hide_passwords(value: Any) -> Any:

@@ -13,16 +13,16 @@ from pathlib import Path
 from webgym_cli.errors import VenvError
 from webgym_cli.venvs.locate import role_home
 
+# Returns the Chromium that episodes will use; raises `VenvError` when there is none.
 Finder = Callable[[], Path]
-"""Returns the Chromium that episodes will use; raises `VenvError` when there is none."""
 
 Report = Callable[[str], None]
 Runner = Callable[[Sequence[str], Path], int]
 
+# Debian's packages, the preferred choice first; without fonts, text would be drawn as boxes.
 PACKAGES = (("chromium-headless-shell", "fonts-liberation"), ("chromium", "fonts-liberation"))
-"""Debian's packages, the preferred choice first; without fonts, text would be drawn as boxes."""
+# Seconds that Playwright's download may take.
 DOWNLOAD_LIMIT = "180"
-"""Seconds that Playwright's download may take."""
 _SUDO_TIMEOUT = 10.0
 
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from pathlib import Path
 
 HOOK = Path(__file__).with_name("cpu_hook.py")
+# Name of the hook inside a role environment.
 MODULE = "webgym_cpu_hook"
-"""Name of the hook inside a role environment."""
 
 
 def source(device: str) -> str:

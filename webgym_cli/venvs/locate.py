@@ -15,14 +15,14 @@ from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import VenvError
 from webgym_cli.venvs import cpu_fixes
 
+# The two flavours.
 Device = Literal["cpu", "cuda"]
-"""The two flavours."""
 
+# Each has an environment of its own.
 ROLES = ("serve", "train")
-"""Each has an environment of its own."""
 
+# Written last into an environment: its presence says that the environment is complete.
 MARKER = "webgym-role.json"
-"""Written last into an environment: its presence says that the environment is complete."""
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _DRIVER_TIMEOUT = 15.0

@@ -23,19 +23,19 @@ from webgym_cli.venvs import cpu_fixes
 from webgym_cli.venvs.inspect import installed_packages
 from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, configured, role_environment, role_home
 
+# Takes one line for a person.
 Report = Callable[[str], None]
-"""Takes one line for a person."""
 
+# Runs a command with its output appended to a log and returns its exit status; nothing of it outlives us.
 Runner = Callable[[Sequence[str], Path], int]
-"""Runs a command with its output appended to a log and returns its exit status; nothing of it outlives us."""
 
 PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
 
+# What must be importable in a finished environment.
 CHECKS = {
     "serve": "import vllm; from vllm.entrypoints.openai import api_server",
     "train": "import torch, torchvision, transformers, deepspeed, llamafactory.train.tuner",
 }
-"""What must be importable in a finished environment."""
 
 
 @dataclass(frozen=True, slots=True)

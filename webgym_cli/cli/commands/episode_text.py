@@ -14,8 +14,8 @@ from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 from webgym_cli.util.text import escape_control
 
 _HEAD, _SOFT, _GOOD, _BAD, _ODD = "bold", "dim", "green", "red", "yellow"
+# Label, value and style; a value of several lines stands under its label.
 Line = tuple[str, Any, str]
-"""Label, value and style; a value of several lines stands under its label."""
 
 
 def episode_text(told: EpisodeView) -> Text:

@@ -14,10 +14,10 @@ from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, SetOpt
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
 
+# Deadline of one command of the set-up.
 LIMIT_SECONDS = 7200.0
-"""Deadline of one command of the set-up."""
+# How often a sign of life is given.
 REPORT_SECONDS = 20.0
-"""How often a sign of life is given."""
 
 
 class SetupPart(StrEnum):

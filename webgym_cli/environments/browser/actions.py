@@ -17,19 +17,19 @@ from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webrl import AnyAction
 
+# Says why an address may not be visited; None when it may.
 AddressCheck = Callable[[str], str | None]
-"""Says why an address may not be visited; None when it may."""
 
 _WRONG_ELEMENT = {
     "gone": "element {id} is no longer on the page",
     "covered": "element {id} is covered or out of reach",
 }
+# The policy chose where to go: that it can't be loaded is its own experience, not our failure.
 _POLICY_FAULTS = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
-"""The policy chose where to go: that it can't be loaded is its own experience, not our failure."""
+# Longer texts are inserted at once instead of being typed key by key.
 _MAX_TYPED_KEYS = 60
-"""Longer texts are inserted at once instead of being typed key by key."""
+# Pixels of the old page that stay in sight after scrolling.
 _SCROLL_OVERLAP = 50
-"""Pixels of the old page that stay in sight after scrolling."""
 
 
 async def perform_action(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:

@@ -10,11 +10,11 @@ from typing import Any
 from webgym_cli.environments.browser.cdp import PageConnection
 from webgym_cli.environments.browser.failures import ScriptError, has_sign
 
+# How the browser says that there is nothing to draw just now, between two documents.
 _NOT_NOW = ("unable to capture screenshot", "not attached to an active page")
-"""How the browser says that there is nothing to draw just now, between two documents."""
 _PAUSE = 0.05
+# Seconds for a picture to come after its document was replaced: mostly it does.
 _LAST_CHANCE = 0.3
-"""Seconds for a picture to come after its document was replaced: mostly it does."""
 
 
 async def run_script(link: PageConnection, function: str, argument: object) -> Any:

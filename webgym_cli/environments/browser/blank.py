@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 
+# A PNG of one colour is far smaller than this; a larger one need not be decoded.
 _BYTES_A_MEGAPIXEL = 16 * 1024
-"""A PNG of one colour is far smaller than this; a larger one need not be decoded."""
+# Difference of colour, of 255, that still counts as the same.
 _ALMOST = 3
-"""Difference of colour, of 255, that still counts as the same."""
 
 
 def is_blank(png: bytes) -> bool:

@@ -18,8 +18,8 @@ _HEAD_LIMIT = 64 * 1024
 _HEAD_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 15.0
 _CHUNK = 64 * 1024
+# How many refused hosts are remembered.
 _REFUSALS = 1000
-"""How many refused hosts are remembered."""
 
 
 class RefusedRequest(Exception):

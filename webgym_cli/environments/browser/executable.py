@@ -14,8 +14,8 @@ from pathlib import Path
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.errors import VenvError
 
+# The headless shell comes first: it needs half of the memory and CPU time of the full browser.
 _ON_PATH = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-"""The headless shell comes first: it needs half of the memory and CPU time of the full browser."""
 _USUAL_PLACES = (
     "/usr/bin/chromium-headless-shell",
     "/usr/bin/chromium",

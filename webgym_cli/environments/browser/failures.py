@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT = 5.0
 
 CRASH_SIGNS = ("crashed", "has been closed", "connection closed", "target closed", "browser closed", "disconnected")
+# How the browser says that the page was replaced while it was asked something.
 LOST_CONTEXT = (
     "execution context was destroyed",
     "cannot find context with specified id",
@@ -22,11 +23,10 @@ LOST_CONTEXT = (
     "frame was detached",
     "navigated or closed",
 )
-"""How the browser says that the page was replaced while it was asked something."""
+# How Chrome says that a page closed before it has told of the closing itself.
 SESSION_GONE = ("session with given id not found", "no session with given id")
-"""How Chrome says that a page closed before it has told of the closing itself."""
+# How it says that this page closed; another one of the context may be current now.
 PAGE_GONE = (*SESSION_GONE, "target closed", "session closed", "not attached")
-"""How it says that this page closed; another one of the context may be current now."""
 
 
 class ScriptError(Exception):

@@ -18,16 +18,16 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Element
 
+# Where `html.js` is found in a page, as `observe.OBSERVE_JS`.
 READER_JS = "window[Symbol.for('webgym.reader')]"
-"""Where `html.js` is found in a page, as `observe.OBSERVE_JS`."""
+# Elements with ids at most; those that come later in the document have none.
 MAX_IDS = 500
-"""Elements with ids at most; those that come later in the document have none."""
+# Longest HTML that is kept of a page, in characters.
 MAX_CHARACTERS = 100_000
-"""Longest HTML that is kept of a page, in characters."""
 
 _TAG = re.compile(r"[a-z][a-z0-9-]{0,30}")
+# Tags that say nothing beside the text in them.
 _INLINE = frozenset({"b", "bdi", "cite", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "u"})
-"""Tags that say nothing beside the text in them."""
 
 
 @dataclass(frozen=True, slots=True)

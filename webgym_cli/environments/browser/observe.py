@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
+# Where `observe.js` is found in a page: under a symbol that pages don't come across.
 OBSERVE_JS = "window[Symbol.for('webgym.eyes')]"
-"""Where `observe.js` is found in a page: under a symbol that pages don't come across."""
+# The same for `act.js`.
 ACT_JS = "window[Symbol.for('webgym.hands')]"
-"""The same for `act.js`."""
+# Elements listed at most; those that come later in the document are left out.
 MAX_ELEMENTS = 200
-"""Elements listed at most; those that come later in the document are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ _DIGITS = (
     (14, 17, 17, 15, 1, 2, 12),
 )
 _COLOURS = ((200, 0, 0), (0, 90, 200), (0, 120, 40), (150, 0, 160), (190, 80, 0), (0, 110, 120))
+# From this many CSS pixels on, labels are drawn twice as large.
 _WIDE = 640
-"""From this many CSS pixels on, labels are drawn twice as large."""
 _PNG_LEVEL = 6
+# What a pixel of the plan is taken by.
 _BOX, _LABEL = 1, 2
-"""What a pixel of the plan is taken by."""
 _Rect = tuple[int, int, int, int]
 
 

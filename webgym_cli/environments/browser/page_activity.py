@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+# The protocol's domains that must be on for these events.
 DOMAINS = ("Page", "Network")
-"""The protocol's domains that must be on for these events."""
 EVENTS = (
     "Page.frameRequestedNavigation",
     "Page.frameStartedNavigating",
@@ -17,10 +17,10 @@ EVENTS = (
     "Network.loadingFinished",
     "Network.loadingFailed",
 )
+# Kinds of requests whose answer changes what is seen; pictures are watched in the page itself.
 _AWAITED = frozenset({"Document", "XHR", "Fetch", "Script", "Stylesheet"})
-"""Kinds of requests whose answer changes what is seen; pictures are watched in the page itself."""
+# Requests that are followed at once: a page that sends more is not waited for.
 _MOST = 500
-"""Requests that are followed at once: a page that sends more is not waited for."""
 
 
 class PageActivity:

@@ -11,10 +11,10 @@ from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SE
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog, Download, Page
 
+# So many are open at once; a further one is closed as it opens.
 _MOST_PAGES = 10
-"""So many are open at once; a further one is closed as it opens."""
+# So many dialogs, and as many downloads, are remembered.
 _MOST_TOLD = 20
-"""So many dialogs, and as many downloads, are remembered."""
 
 
 class PageTracker:

@@ -14,8 +14,8 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, VenvError
 from webgym_cli.records.failure import FailureKind
 
+# Seconds for which a place whose browser could not be had is only tried when no other has one.
 _REST = 15.0
-"""Seconds for which a place whose browser could not be had is only tried when no other has one."""
 
 
 class BrowserPool:

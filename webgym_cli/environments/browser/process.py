@@ -42,8 +42,8 @@ _ARGUMENTS = (
     "--remote-debugging-port=0",
 )
 _WITHOUT_WEBGL = ("--disable-software-rasterizer",)
+# With a gate nothing goes past it: not to this machine, and not by WebRTC.
 _THROUGH_GATE = ("--proxy-bypass-list=<-loopback>", "--force-webrtc-ip-handling-policy=disable_non_proxied_udp")
-"""With a gate nothing goes past it: not to this machine, and not by WebRTC."""
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _LAUNCH_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 30.0

@@ -13,8 +13,8 @@ import psutil
 
 from webgym_cli.jobs import reaper
 
+# Seconds between asking and killing.
 _GRACE = 5.0
-"""Seconds between asking and killing."""
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 
+# Stands between answers that are all right.
 ALTERNATIVES = "|OR|"
-"""Stands between answers that are all right."""
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _WORDS = "zero one two three four five six seven eight nine ten eleven twelve"

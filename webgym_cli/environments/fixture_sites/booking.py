@@ -9,11 +9,11 @@ from functools import lru_cache
 
 from webgym_cli.environments.fixture_sites.words import code, money, people, towns
 
+# Seats are called 1A to 8F; A and F are at the windows.
 ROWS, LETTERS = 8, "ABCDEF"
-"""Seats are called 1A to 8F; A and F are at the windows."""
 MEALS = ("None", "Vegetarian", "Fish")
+# Crossings and rooms can be booked from the first day on for so many days.
 BOOKABLE_DAYS = 90
-"""Crossings and rooms can be booked from the first day on for so many days."""
 _PORTS = 5
 _VESSELS = "Albatross|Cormorant|Petrel|Sea Holly|Storm Lantern|Tern|Wayfarer"
 _HOUSES = (

@@ -112,6 +112,7 @@ def _trip(driver: ExpertDriver) -> ActionPlan:
     yield from _book_room(driver, room[0], room[1])
 
 
+# The solver of each task.
 SOLVERS: dict[str, Solver] = {
     "booking-cheapest": _cheapest,
     "booking-vessel": _vessel,
@@ -121,4 +122,3 @@ SOLVERS: dict[str, Solver] = {
     "booking-room": _room,
     "booking-trip": _trip,
 }
-"""The solver of each task."""

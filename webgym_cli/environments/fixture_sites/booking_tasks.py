@@ -23,8 +23,8 @@ from webgym_cli.environments.fixture_sites.booking import (
 from webgym_cli.environments.fixture_sites.task_template import Check, SiteTask, TaskInstance, answer_contains
 from webgym_cli.environments.fixture_sites.words import people
 
+# Tickets that every episode starts with.
 _EARLIER = 3
-"""Tickets that every episode starts with."""
 
 
 def _start(task: str, seed: int) -> tuple[random.Random, Harbour]:

@@ -10,11 +10,11 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
 from webgym_cli.records.webrl import AnyAction
 
+# Yields one action after the other; between two of them the driver are shown the next page.
 ActionPlan = Generator[AnyAction, None, None]
-"""Yields one action after the other; between two of them the driver are shown the next page."""
 _SCROLLS, _WAITS = 4, 5
+# The roles of what can be typed into.
 FIELDS = ("textbox", "searchbox", "password", "textarea", "date", "combobox")
-"""The roles of what can be typed into."""
 
 
 class ExpertDriver:
@@ -85,8 +85,8 @@ class ExpertDriver:
         return Action(name=ActionName.SCROLL, direction="down" if self._pages_down > 0 else "up")
 
 
+# Solves one task, whatever its seed.
 Solver = Callable[[ExpertDriver], ActionPlan]
-"""Solves one task, whatever its seed."""
 
 
 def parse_instruction(template: str, instruction: str) -> dict[str, str]:

@@ -13,8 +13,9 @@ from webgym_cli.environments.fixture_sites.web import SiteResponse, message_page
 if TYPE_CHECKING:
     from aiohttp import web
 
+# `other.test` has only what `lab.test` frames from another origin.
 HOSTS = ("lab.test", "other.test")
-"""`other.test` has only what `lab.test` frames from another origin."""
+# Each page's path and what it does.
 PAGES = {
     "/popup": "window.open and a link with target=_blank",
     "/popup-child": "what /popup opens",
@@ -38,7 +39,6 @@ PAGES = {
     "/huge-text": "a megabyte of text",
     "/file.txt": "a file that is sent as a download",
 }
-"""Each page's path and what it does."""
 _DEFAULT_NODES, _MOST_NODES = 10_000, 500_000
 _DEFAULT_SECONDS, _MOST_SECONDS = 3.0, 600.0
 _HUGE_PARAGRAPHS = 2_500

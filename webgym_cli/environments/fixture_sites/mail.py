@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from webgym_cli.environments.fixture_sites.words import code, money, people, towns
 
+# The folders that received messages lie in; what was sent has its own.
 FOLDERS = ("inbox", "archive", "trash")
-"""The folders that received messages lie in; what was sent has its own."""
 _TOPICS = (
     "the garden fence|the choir|the new printer|the summer fair|the annual budget|the boat house|the harvest supper|"
     "the website|the chess evening|the school bus|the museum visit|the cellar"
@@ -156,8 +156,8 @@ def mailbox(seed: int) -> Mailbox:
     )
 
 
+# Sender, address, subject, body, kind, facts.
 _Letter = tuple[str, str, str, str, str, tuple[str, ...]]
-"""Sender, address, subject, body, kind, facts."""
 
 
 def _letters(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[_Letter]:

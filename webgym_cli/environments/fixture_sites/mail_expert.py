@@ -115,6 +115,7 @@ def _invoices(driver: ExpertDriver) -> ActionPlan:
     yield from driver.answer("done")
 
 
+# The solver of each task.
 SOLVERS: dict[str, Solver] = {
     "mail-unread": _unread,
     "mail-trip": _trip,
@@ -124,4 +125,3 @@ SOLVERS: dict[str, Solver] = {
     "mail-forward": _forward,
     "mail-invoices": _invoices,
 }
-"""The solver of each task."""

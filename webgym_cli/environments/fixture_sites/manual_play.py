@@ -15,8 +15,8 @@ from webgym_cli.environments.fixture_sites.web import (
 )
 from webgym_cli.errors import UsageError
 
+# Where the door stands on each site. Sites that agents request don't have it.
 PREFIX = "/_/"
-"""Where the door stands on each site. Sites that agents request don't have it."""
 _LARGEST_SEED = 999_999_999
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+# Elements of a section; one of them is a link.
 _GROUP = 20
-"""Elements of a section; one of them is a link."""
 
 
 def add_padding(body: str, nodes: int, endless: str | None) -> str:

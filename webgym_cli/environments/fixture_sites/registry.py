@@ -9,8 +9,8 @@ from typing import Any
 
 from webgym_cli.environments.fixture_sites.web import SiteRequest, SiteResponse
 
+# The sites that have episodes.
 SITE_HOSTS = ("shop.test", "mail.test", "wiki.test", "booking.test")
-"""The sites that have episodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from webgym_cli.records.task import Task
 if TYPE_CHECKING:
     from aiohttp import web
 
+# The cookie that carries an episode's token; an environment sets it for every host, HTTP-only.
 EPISODE_COOKIE = "episode"
-"""The cookie that carries an episode's token; an environment sets it for every host, HTTP-only."""
+# All host names that are served. `.test` is reserved (RFC 6761): a browser has to map them to the server.
 HOSTS: tuple[str, ...] = (*SITE_HOSTS, *lab.HOSTS)
-"""All host names that are served. `.test` is reserved (RFC 6761): a browser has to map them to the server."""
+# A picture, on every host, that never finishes loading.
 ENDLESS = "/endless.gif"
-"""A picture, on every host, that never finishes loading."""
 _LARGEST_FORM = 256 * 1024
 _SHUTDOWN = 1.0
 

@@ -30,8 +30,8 @@ _LOOKS = (
     "Slate Tawny Umber Velvet Willow Zinc"
 )
 _COLOURS = "Black Blue Brown Green Grey Ochre Red White"
+# Products of each category that can't be had.
 _SOLD_OUT = 2
-"""Products of each category that can't be had."""
 _DELIVERED = ("Delivered", "In transit", "Returned", "Cancelled")
 _PRAISE = (
     "Arrived well packed.",
@@ -42,8 +42,8 @@ _PRAISE = (
     '<script>document.title = "owned"</script> Nice try, said the shop.',
     "Exactly as described.",
 )
+# What express delivery costs; standard delivery is free.
 EXPRESS_CENTS = 990
-"""What express delivery costs; standard delivery is free."""
 
 
 @dataclass(frozen=True, slots=True)

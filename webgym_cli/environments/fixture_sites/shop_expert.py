@@ -114,6 +114,7 @@ def _basket(driver: ExpertDriver) -> ActionPlan:
     yield from _check_out(driver, "Standard delivery (free)")
 
 
+# The solver of each task.
 SOLVERS: dict[str, Solver] = {
     "shop-cheapest": _cheapest,
     "shop-best-in-stock": _best_in_stock,
@@ -124,4 +125,3 @@ SOLVERS: dict[str, Solver] = {
     "shop-order": _order,
     "shop-basket": _basket,
 }
-"""The solver of each task."""

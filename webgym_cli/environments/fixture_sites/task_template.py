@@ -9,8 +9,8 @@ from typing import Any
 from webgym_cli.environments.fixture_sites.answers import ALTERNATIVES, contains_answer, find_stray_numbers
 from webgym_cli.records.task import Task
 
+# Tells from the site's state and the answer (empty without one) whether a fact holds.
 Check = Callable[[Any, str], bool]
-"""Tells from the site's state and the answer (empty without one) whether a fact holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ class SiteResponse:
 
 
 Handler = Callable[[World, SiteRequest], SiteResponse]
+# Method, path (`/product/{id}`), handler.
 Route = tuple[str, str, Handler[World]]
-"""Method, path (`/product/{id}`), handler."""
 
 
 def dispatch(routes: Sequence[Route[World]], world: World, request: SiteRequest) -> SiteResponse:

@@ -19,8 +19,8 @@ from webgym_cli.environments.fixture_sites.wiki import Article, encyclopedia
 from webgym_cli.records.webarena import AND, EvalType, WebArenaSite
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName
 
+# The seed of what all these tasks are about.
 WORLD = 1
-"""The seed of what all these tasks are about."""
 _TYPES = {
     "reference_answers": EvalType.STRING_MATCH,
     "reference_url": EvalType.URL_MATCH,

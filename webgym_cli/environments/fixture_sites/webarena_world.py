@@ -15,12 +15,12 @@ from webgym_cli.records.trajectory import Element
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 
+# What stands for WebArena's sites; the mail for its forum.
 ADDRESSES = {
     WebArenaSite.SHOPPING: "http://shop.test",
     WebArenaSite.WIKIPEDIA: "http://wiki.test",
     WebArenaSite.REDDIT: "http://mail.test",
 }
-"""What stands for WebArena's sites; the mail for its forum."""
 _LISTS = ("combobox", "listbox")
 
 

@@ -13,8 +13,8 @@ _REGIONS = ("Northern Hills", "Eastern Plain", "Southern Coast", "Western Lakes"
 _RIVERS = ("Aller", "Brenna", "Ciline", "Dorne", "Esker", "Fulda", "Gironne", "Havra")
 _JOBS = ("baker", "engineer", "judge", "physician", "sailor", "teacher", "violinist")
 _CITIES_OF_A_REGION = 3
+# Former mayors: people whose articles nobody asks about.
 _FORMER = 10
-"""Former mayors: people whose articles nobody asks about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ def _compare(driver: ExpertDriver) -> ActionPlan:
     yield from driver.answer(f"{'; '.join(lines)}; oldest: {founded[min(founded)]}")
 
 
+# The solver of each task.
 SOLVERS: dict[str, Solver] = {
     "wiki-population": _population,
     "wiki-mayor": _mayor,
@@ -100,4 +101,3 @@ SOLVERS: dict[str, Solver] = {
     "wiki-correct": _correct,
     "wiki-compare": _compare,
 }
-"""The solver of each task."""

@@ -35,10 +35,10 @@ _REFUSED = {
     ActionName.GO_BACK: "this page is the whole world: there is nothing to go back to",
 }
 
+# A context is closed after so many episodes, so that nothing can pile up in it.
 _EPISODES_PER_CONTEXT = 50
-"""A context is closed after so many episodes, so that nothing can pile up in it."""
+# Where the mouse waits between episodes: outside of the page.
 _AWAY = (-20.0, -20.0)
-"""Where the mouse waits between episodes: outside of the page."""
 
 
 def browser_for_pages(browser: BrowserSettings) -> BrowserSettings:

@@ -9,11 +9,11 @@ from pathlib import Path
 from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS
 from webgym_cli.errors import UsageError
 
+# The task's area in CSS pixels; what the pages show beside it (rewards, timer) is no part of the task.
 WIDTH, HEIGHT = 160, 210
-"""The task's area in CSS pixels; what the pages show beside it (rewards, timer) is no part of the task."""
 
+# Longest wait for a page's own animations after an action, in milliseconds.
 _SETTLE_MS = 1500
-"""Longest wait for a page's own animations after an action, in milliseconds."""
 
 
 @cache
@@ -45,6 +45,7 @@ def page_url(name: str) -> str:
     return (pages_folder() / f"{name}.html").as_uri()
 
 
+# Runs before a page's own scripts: hides what isn't the task and makes its chance repeatable.
 INIT_SCRIPT = """
 (() => {
   // Until an episode seeds the generator itself, it is the same in every process.
@@ -55,7 +56,6 @@ INIT_SCRIPT = """
   document.adoptedStyleSheets.push(sheet);
 })();
 """
-"""Runs before a page's own scripts: hides what isn't the task and makes its chance repeatable."""
 
 _WATCH = f"""
   const eyes = {OBSERVE_JS}, hands = {ACT_JS};
@@ -74,9 +74,10 @@ _WATCH = f"""
   }};
 """
 
+# Answers `end` when the episode is over, else waits until the page has drawn and lists its elements.
 SHOW_JS = f"async (options) => {{ {_WATCH} return await show(); }}"
-"""Answers `end` when the episode is over, else waits until the page has drawn and lists its elements."""
 
+# Starts the episode of a seed, without a time limit and without the start screen.
 START_JS = f"""async (options) => {{
   {_WATCH}
   for (let turn = 0; turn < 200 && !(window.WOB_TASK_READY && core.cover_div); turn++) {{
@@ -93,10 +94,9 @@ START_JS = f"""async (options) => {{
   const instruction = typeof told === "string" ? told : (told && told.utterance) || "";
   return {{ instruction: instruction.replace(/\\s+/g, " ").trim(), ...await show() }};
 }}"""
-"""Starts the episode of a seed, without a time limit and without the start screen."""
 
+# What the expert decides from.
 SCENE_JS = f"""(options) => ({{
   listed: {OBSERVE_JS}.look({{ limit: options.limit, detail: true }}),
   pressed: window.buttonsPushed ? window.buttonsPushed.length : 0,
 }})"""
-"""What the expert decides from."""

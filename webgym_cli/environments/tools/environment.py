@@ -24,8 +24,8 @@ from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import Toolbox, as_openai
 from webgym_cli.tools.workers import TooLateError, Workers
 
+# Characters of a reward function's exception that are kept.
 _REASON = 300
-"""Characters of a reward function's exception that are kept."""
 
 
 @dataclass(frozen=True, slots=True)

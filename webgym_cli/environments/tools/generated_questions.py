@@ -10,16 +10,16 @@ import random
 from collections.abc import Callable
 from fractions import Fraction
 
+# Questions in the set.
 COUNT = 200
-"""Questions in the set."""
+# The first of them are for training, the others for tests.
 TRAIN = 160
-"""The first of them are for training, the others for tests."""
+# The same of the 300 sums.
 SUMS_TRAIN = 240
-"""The same of the 300 sums."""
 _SEED = 20250115
 
+# The text, the answer, and the expression that has its value.
 Question = tuple[str, Fraction, str]
-"""The text, the answer, and the expression that has its value."""
 
 
 def question_sets() -> dict[str, list[dict[str, str]]]:
@@ -144,6 +144,7 @@ def _journey(draw: random.Random) -> Question:
     )
 
 
+# Each kind of question makes as many as the others.
 _KINDS: dict[str, Callable[[random.Random], Question]] = {
     "product": _product,
     "chain": _chain,
@@ -154,10 +155,9 @@ _KINDS: dict[str, Callable[[random.Random], Question]] = {
     "percent": _percent,
     "journey": _journey,
 }
-"""Each kind of question makes as many as the others."""
+# The sign and the function of each kind of sum.
 _SUMS: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "sum": ("+", operator.add),
     "difference": ("-", operator.sub),
     "product": ("*", operator.mul),
 }
-"""The sign and the function of each kind of sum."""

@@ -20,10 +20,10 @@ from webgym_cli.scoring.registry import reward_fields
 from webgym_cli.tools.arithmetic import BadExpressionError, evaluate
 from webgym_cli.tools.define import Tool
 
+# The tool that the expert calls, and the name of its argument. The record's field is called as the argument is.
 CALCULATOR, EXPRESSION = "calculator", "expression"
-"""The tool that the expert calls, and the name of its argument. The record's field is called as the argument is."""
+# How it ends an episode.
 ANSWER = "The answer is \\boxed{{{}}}."
-"""How it ends an episode."""
 _ANNOTATION = re.compile(r"<<([^<>=]+)=[^<>]*>>")
 _INSTEAD = "leave such records out, or --policy vllm"
 

@@ -10,8 +10,8 @@ from typing import Any
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError
 
+# Fields that make a record a task of another kind, in which `question` is an unknown field like any other.
 _OF_OTHERS = frozenset({"instruction", "task_name", "start_url", "website"})
-"""Fields that make a record a task of another kind, in which `question` is an unknown field like any other."""
 _SHOWN = (str, int, float)
 
 

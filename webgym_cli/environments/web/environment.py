@@ -32,22 +32,22 @@ from webgym_cli.records.webrl import AnyAction
 
 _CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); }}"
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
+# A form or a picture of the name "title" hides the document's own.
 _TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
-"""A form or a picture of the name "title" hides the document's own."""
 _SHOWN = f"""(limit) => ({{
   url: location.href,
   title: {_TITLE}.call(document).toWellFormed(),
   listed: limit ? {OBSERVE_JS}.look({{ limit, detail: false }}) : [],
 }})"""
+# Statuses by which a start page shuts the browser out.
 _SHUT_OUT = (401, 403, 429, 451)
-"""Statuses by which a start page shuts the browser out."""
+# How long a page that shuts us out may take to think better of it: some only check the browser first.
 _CHALLENGE_SECONDS = 5.0
-"""How long a page that shuts us out may take to think better of it: some only check the browser first."""
 _BLANK_PAUSE = 0.5
+# How many pages that open one another are followed after an action.
 _POPUPS = 4
-"""How many pages that open one another are followed after an action."""
+# How often an observation waits for traffic and for calm in turn.
 _TURNS = 4
-"""How often an observation waits for traffic and for calm in turn."""
 
 
 class WebPool:

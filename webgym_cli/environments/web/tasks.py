@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields
 
+# A scheme, and not a host with its port (`localhost:8080`).
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d+(?:[/?#]|$))", re.IGNORECASE)
-"""A scheme, and not a host with its port (`localhost:8080`)."""
 _PLAIN = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)+(?:[/?#]|$)")
 _NO_HOST = re.compile(r"[\s\\<>\"]")
 

@@ -14,8 +14,8 @@ from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 
+# So much of the viewport's height goes by in one scroll, as in WebRL.
 _SCROLLED = 2 / 3
-"""So much of the viewport's height goes by in one scroll, as in WebRL."""
 _OWN_EXPERIENCE = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
 
 

@@ -111,5 +111,5 @@ def _refuse(reason: str) -> dict[str, Any]:
     raise BadTaskError(reason)
 
 
+# By the format's name.
 CONVERTERS: dict[str, Callable[[Path, Mapping[WebArenaSite, str]], ConversionResult]] = {"webarena": convert_webarena}
-"""By the format's name."""

@@ -67,8 +67,8 @@ class FinishedEpisode:
     asker: FuzzyContext
 
 
+# The last page's address comes before others are opened.
 _ORDER = (EvalType.URL_MATCH, EvalType.STRING_MATCH, EvalType.PROGRAM_HTML)
-"""The last page's address comes before others are opened."""
 
 
 def check_evaluation(evaluation: Evaluation) -> None:

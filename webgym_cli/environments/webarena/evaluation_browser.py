@@ -19,8 +19,8 @@ from webgym_cli.records.webarena import WebArenaSite
 
 _HTML = "() => document.documentElement?.outerHTML ?? ''"
 _ORDERS = "/sales/order/history/"
+# The customer's orders stand there with the newest first.
 _NEWEST_ORDER = "() => document.querySelector('a[href*=\"/sales/order/view/order_id/\"]')?.href ?? null"
-"""The customer's orders stand there with the newest first."""
 _ROLE = """(name) => {
   const rows = Array.from(document.querySelectorAll("tr"));
   const cell = (row, label) => row.querySelector(`td[data-label="${label}"]`)?.innerText ?? "";

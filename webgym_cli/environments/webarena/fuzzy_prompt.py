@@ -26,13 +26,13 @@ _ASKED = {
         "the task, or gives another reason, is wrong."
     ),
 }
+# The form of a verdict, for servers that hold a model to one.
 VERDICT_SCHEMA = {
     "type": "object",
     "properties": {"reason": {"type": "string"}, "verdict": {"type": "string", "enum": ["right", "wrong"]}},
     "required": ["reason", "verdict"],
     "additionalProperties": False,
 }
-"""The form of a verdict, for servers that hold a model to one."""
 
 
 class FuzzyVerdict(Record):

@@ -10,11 +10,11 @@ from webgym_cli.records.webarena import HtmlTarget
 from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
 LAST = "last"
+# Stands for the last page's address in a helper's argument.
 LAST_URL = "__last_url__"
-"""Stands for the last page's address in a helper's argument."""
 _FUNC, _LAMBDA = "func:", "lambda:"
+# How JavaScript that is an expression begins.
 _SCRIPTS = ("document.", "[...document.")
-"""How JavaScript that is an expression begins."""
 
 
 class BadLocationError(ValueError):
@@ -64,6 +64,7 @@ class ContentLocation:
 
 
 _ON_PAGE = Identifier("__page__")
+# What each takes: texts, or the page.
 _SIGNATURES: dict[HelperName, tuple[object, ...]] = {
     HelperName.LATEST_ORDER: (),
     HelperName.REVIEW_AUTHOR: (str,),
@@ -71,7 +72,6 @@ _SIGNATURES: dict[HelperName, tuple[object, ...]] = {
     HelperName.POST_URL: (str,),
     HelperName.MEMBER_ROLE: (_ON_PAGE, str),
 }
-"""What each takes: texts, or the page."""
 _FOR_ADDRESSES = frozenset({HelperName.LATEST_ORDER, HelperName.POST_URL})
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
 _PASSWORD_SHOWN = "input[type=password]:visible"
+# Where pages say why they let nobody in.
 _ALERTS = "[role=alert], .message-error, .alert, .error, .flash-alert"
-"""Where pages say why they let nobody in."""
 _LONGEST_ALERT = 200
 
 

@@ -13,8 +13,8 @@ from webgym_cli.environments.webarena.login_store import LoginStore, sort_sites
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.webarena import WebArenaSite
 
+# `failed`: the site could not be asked, or lets nobody in.
 LoginState = Literal["valid", "expired", "missing", "failed"]
-"""`failed`: the site could not be asked, or lets nobody in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class LoginStatus:
         return {key: str(getattr(self, key)) for key in keys}
 
 
+# Hears of each login at once: the next one may take a while.
 OnLoginStatus = Callable[[LoginStatus], None]
-"""Hears of each login at once: the next one may take a while."""
 
 
 def select_sites(settings: Settings, names: Sequence[str]) -> tuple[WebArenaSite, ...]:

@@ -17,8 +17,8 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.util.http_client import BoundedClient
 
+# Seconds between two looks whether the site answers.
 _LOOK_AGAIN = 0.5
-"""Seconds between two looks whether the site answers."""
 _GRACE = 5.0
 _LONGEST_LOOK = 30.0
 

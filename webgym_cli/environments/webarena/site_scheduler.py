@@ -28,11 +28,11 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 
+# Seconds between two tries to take a site that another process holds.
 _LOOK_AGAIN = 0.2
-"""Seconds between two tries to take a site that another process holds."""
 _OTHER_FOLDER = "choose another webarena.auth_folder"
+# Seconds for which a site that several episodes share is not asked again whether it knows the login.
 _BELIEVED = 60.0
-"""Seconds for which a site that several episodes share is not asked again whether it knows the login."""
 
 
 class SiteScheduler:

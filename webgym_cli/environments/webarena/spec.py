@@ -12,6 +12,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.tasks.registry import select_named
 
+# WebArena's format wants an evaluation; this one is known as none, so that only a reward model scores the task.
 _NO_EVALUATION = {
     "eval_types": ["string_match"],
     "reference_answers": {"exact_match": "N/A"},
@@ -20,9 +21,8 @@ _NO_EVALUATION = {
     "string_note": "",
     "reference_answer_raw_annotation": "",
 }
-"""WebArena's format wants an evaluation; this one is known as none, so that only a reward model scores the task."""
+# The fields that a generated task takes over from the one that it starts like.
 _SITE_FIELDS = ("sites", "require_login", "storage_state", "geolocation", "require_reset", "start_urls")
-"""The fields that a generated task takes over from the one that it starts like."""
 
 
 def _list_tasks(names: str) -> list[Task]:

@@ -17,6 +17,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, WebArenaSite, is_address
 from webgym_cli.tasks.registry import BadTaskError
 
+# The names that WebRL's generated instructions (`task` and `web`) have for the sites.
 GENERATED = {
     "cms": WebArenaSite.SHOPPING_ADMIN,
     "oss": WebArenaSite.SHOPPING,
@@ -24,12 +25,11 @@ GENERATED = {
     "reddit": WebArenaSite.REDDIT,
     "gitlab": WebArenaSite.GITLAB,
 }
-"""The names that WebRL's generated instructions (`task` and `web`) have for the sites."""
 
 _WITH_LOGIN = frozenset({WebArenaSite.SHOPPING, WebArenaSite.SHOPPING_ADMIN, WebArenaSite.REDDIT, WebArenaSite.GITLAB})
 _PLACEHOLDER = re.compile(r"__[A-Z]+(?:_[A-Z]+)*__")
+# The machine from which the benchmark's authors served GitLab, which stands in the answers of some tasks.
 _SSH_HOST = re.compile(r"(?<=ssh://git@)[^/:\s]+(?=:)")
-"""The machine from which the benchmark's authors served GitLab, which stands in the answers of some tasks."""
 
 
 class _Geolocation(Record):

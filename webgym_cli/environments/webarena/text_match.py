@@ -11,14 +11,14 @@ from typing import Literal
 from webgym_cli.errors import UsageError
 from webgym_cli.records.webarena import AND, OR, Evaluation, Expected
 
+# The answer that a task can't be done.
 UNACHIEVABLE = "N/A"
-"""The answer that a task can't be done."""
 
+# A word, with what joins its parts, or one other character.
 _TOKEN = re.compile(r"\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
-"""A word, with what joins its parts, or one other character."""
 _NUMERAL = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
+# The end of a number with three decimals or more, such as a coordinate: it is there where more of them follow.
 _FINE = re.compile(r"\d\.\d{3,}\Z", re.ASCII)
-"""The end of a number with three decimals or more, such as a coordinate: it is there where more of them follow."""
 _FRACTION = re.compile(r"\d\.\d+\Z", re.ASCII)
 _COMPARISON = re.compile(r"\s*(<=|>=|==|<|>)\s*(-?\d+(?:\.\d+)?)\s*", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})+|-?\d{1,300}", re.ASCII)
@@ -36,8 +36,8 @@ class FuzzyQuestion:
     answer: str
 
 
+# Answers yes only where all of it is right. Raises `BoundaryError` where it can't tell: that is no 0.
 FuzzyJudgeFn = Callable[[FuzzyQuestion], Awaitable[bool]]
-"""Answers yes only where all of it is right. Raises `BoundaryError` where it can't tell: that is no 0."""
 
 
 @dataclass(frozen=True, slots=True)

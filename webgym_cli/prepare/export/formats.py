@@ -27,8 +27,8 @@ MESSAGES: dict[str, Any] = {
     },
 }
 
+# SHA-256 of a screenshot -> its value in a record: a path, a URL, its bytes.
 Locate = Callable[[str], Any]
-"""SHA-256 of a screenshot -> its value in a record: a path, a URL, its bytes."""
 
 
 @export_format("json", file_name="train.json", dataset_entry=FORMAT)

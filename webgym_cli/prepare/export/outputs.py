@@ -17,8 +17,8 @@ from webgym_cli.util.files import replace_folder
 # Images whose path or whose bytes are cached: neighbouring records show mostly the same.
 KEPT_PATHS, KEPT_BYTES = 2**14, 64
 
+# Takes a line without its end.
 Emit = Callable[[str], None]
-"""Takes a line without its end."""
 
 
 class RunExportOutput:

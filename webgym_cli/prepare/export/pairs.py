@@ -56,8 +56,8 @@ ORDER BY chosen.task_key, chosen.split, turn
 # Candidates that are read for each pair that a task may have.
 TRIES = 8
 
+# Reads a trajectory; None when it is damaged, which is noted elsewhere.
 Reader = Callable[[LineRef], Trajectory | None]
-"""Reads a trajectory; None when it is damaged, which is noted elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

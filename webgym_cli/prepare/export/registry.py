@@ -49,8 +49,8 @@ class ExportOutput(Protocol):
         ...
 
 
+# Writes all examples. They come one by one as they are read: hold no more than a few.
 WriteExamples = Callable[[Iterator[Example], ExportOutput], None]
-"""Writes all examples. They come one by one as they are read: hold no more than a few."""
 
 
 @dataclass(frozen=True, slots=True)

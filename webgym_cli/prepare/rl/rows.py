@@ -23,8 +23,8 @@ LEAST_LOGPROB = -9999.0
 # So far above 0 a log-probability may come out by rounding.
 ROUNDING = 1e-3
 
+# Width and height of a picture in pixels.
 Size = tuple[int, int]
-"""Width and height of a picture in pixels."""
 
 
 class PromptTokenizer(Protocol):

@@ -28,8 +28,8 @@ class LogprobClient(Protocol):
         ...
 
 
+# Gives who is asked; a server may have to start first.
 ClientFactory = Callable[[], Awaitable[LogprobClient]]
-"""Gives who is asked; a server may have to start first."""
 
 
 @dataclass(frozen=True, slots=True)

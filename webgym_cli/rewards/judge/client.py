@@ -16,11 +16,11 @@ from webgym_cli.records.base import Record
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
 
+# SHA-256 of a screenshot -> its bytes, a PNG or a WebP. Raises `StoreError`.
 ImageLoader = Callable[[str], bytes]
-"""SHA-256 of a screenshot -> its bytes, a PNG or a WebP. Raises `StoreError`."""
 
+# So much of a reason is kept.
 REASON_CHARACTERS = 2000
-"""So much of a reason is kept."""
 
 
 def _truncate_reason(reason: str) -> str:

@@ -22,8 +22,8 @@ from webgym_cli.rewards.judge.question import QuestionKind
 from webgym_cli.rewards.judge.session import JudgeSession
 from webgym_cli.store.run import now
 
+# The protocol that judgements without a named one were made by.
 BUILT_IN = "webgym"
-"""The protocol that judgements without a named one were made by."""
 
 
 class Judge:

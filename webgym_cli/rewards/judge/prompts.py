@@ -10,10 +10,10 @@ from webgym_cli.agent.tools import describe_action
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge.question import FORM, FRAME, REPLY_SCHEMA, CaptionedImage, JudgeQuestion, QuestionKind
 
+# Separates alternatives within a fact or a reference answer; any one of them is enough.
 ALTERNATIVES = "|OR|"
-"""Separates alternatives within a fact or a reference answer; any one of them is enough."""
+# So much of what the agent wrote in a step is shown; its final answer is shown whole.
 NOTE_CHARACTERS = 500
-"""So much of what the agent wrote in a step is shown; its final answer is shown whole."""
 
 _NOT_A_NOTE = re.compile(r"<think>.*?</think>|<tool_call>.*", re.DOTALL)
 
@@ -96,8 +96,8 @@ def reference(trajectory: Trajectory, expected: str) -> JudgeQuestion:
     return _build(QuestionKind.REFERENCE, {"task": trajectory.instruction, "reference": expected, "answer": answer})
 
 
+# Everything that decides how a question reads.
 RULES = [FRAME, FORM, {kind.value: asked for kind, asked in _ASKED.items()}, REPLY_SCHEMA, NOTE_CHARACTERS]
-"""Everything that decides how a question reads."""
 
 
 def _build(kind: QuestionKind, data: Mapping[str, Any], images: tuple[CaptionedImage, ...] = ()) -> JudgeQuestion:

@@ -28,6 +28,7 @@ class JudgeProtocol:
         return hashlib.sha256(json.dumps(self.prompts, sort_keys=True).encode()).hexdigest()
 
 
+# The protocols that can be named.
 PROTOCOLS: Registry[JudgeProtocol] = Registry(
     noun="judge protocol",
     setting="judge.protocol",
@@ -37,4 +38,3 @@ PROTOCOLS: Registry[JudgeProtocol] = Registry(
     builtin={"webgym": "webgym_cli.rewards.judge.webgym:WEBGYM"},
     usage="from webgym_cli.rewards.judge.protocol import JudgeProtocol, and make one of your function",
 )
-"""The protocols that can be named."""

@@ -59,13 +59,13 @@ FORM = (
     'Reply with a single JSON object and nothing around it: {"reason": "...", "verdict": "yes"} or the same with "no". '
     "Write the reason first, in at most three sentences, and let the verdict follow from it."
 )
+# The form of each reply, the reason before the verdict.
 REPLY_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"reason": {"type": "string"}, "verdict": {"type": "string", "enum": ["yes", "no"]}},
     "required": ["reason", "verdict"],
     "additionalProperties": False,
 }
-"""The form of each reply, the reason before the verdict."""
 
 
 def build_messages(question: JudgeQuestion, url: Callable[[str], str]) -> list[dict[str, Any]]:

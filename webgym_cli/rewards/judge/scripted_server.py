@@ -31,14 +31,14 @@ from aiohttp import web
 from webgym_cli.errors import UsageError
 from webgym_cli.rewards.judge.scripted_tasks import feasible, new_tasks
 
+# The one model that it lists; it answers to any name.
 MODEL = "scripted-judge"
-"""The one model that it lists; it answers to any name."""
+# So many of the newest questions are kept in `asked`.
 KEPT_QUESTIONS = 10_000
-"""So many of the newest questions are kept in `asked`."""
+# The job that asks for new tasks, not for a verdict.
 GENERATE = "generate"
-"""The job that asks for new tasks, not for a verdict."""
+# Bytes: some dozens of screenshots.
 LARGEST_REQUEST = 256 * 2**20
-"""Bytes: some dozens of screenshots."""
 
 _SHUT_OUT = re.compile(
     r"captcha|access denied|forbidden|are you (?:a )?(?:human|robot)|verify(?:ing)? you are human|unusual traffic"

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+# How a task without numbers and names is put anew.
 OTHERWISE = ("Please see to this: {}", "I would like this done: {}", "Do this for me on this site: {}")
-"""How a task without numbers and names is put anew."""
+# What no site offers, by these rules.
 IMPOSSIBLE = re.compile(r"weather|traffic|e-?mail the order|phone|book a flight|another website", re.IGNORECASE)
-"""What no site offers, by these rules."""
 
 _NUMBER = re.compile(r"\d+")
 _QUOTED = re.compile(r"\"[^\"]+\"")

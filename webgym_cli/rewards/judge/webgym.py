@@ -16,10 +16,10 @@ from webgym_cli.rewards.judge import prompts
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
 from webgym_cli.rewards.judge.session import JudgeSession, gather_or_cancel
 
+# The stored question of criterion B.
 CLAIMS_QUESTION = "everything that the answer claims can be seen"
-"""The stored question of criterion B."""
+# Makes a fact of the instruction, for a task with neither rubric nor reference answer.
 CARRIED_OUT = "The task was carried out: "
-"""Makes a fact of the instruction, for a task with neither rubric nor reference answer."""
 
 
 async def judge_by_rubric(session: JudgeSession) -> bool | None:
@@ -109,5 +109,5 @@ def select_evenly(indices: Sequence[int], limit: int) -> list[int]:
     return [indices[round(number * (len(indices) - 1) / (limit - 1))] for number in range(limit)]
 
 
+# The built-in protocol.
 WEBGYM = JudgeProtocol(judge_by_rubric, prompts.RULES)
-"""The built-in protocol."""

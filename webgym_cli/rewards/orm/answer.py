@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from webgym_cli.agent.orm_prompt import ANSWERS
 
 YES, NO = ANSWERS
+# How each answer may be written; the first is what is asked for.
 SPELLINGS = {
     answer: tuple(f"{space}{form}" for form in (answer, answer.capitalize(), answer.lower()) for space in ("", " "))
     for answer in ANSWERS
 }
-"""How each answer may be written; the first is what is asked for."""
 
 
 class NoAnswerError(Exception):

@@ -36,8 +36,8 @@ from webgym_cli.rewards.orm.answer import (
 )
 from webgym_cli.util.text import hide_passwords
 
+# The likeliest tokens that are asked for where a server can't be asked for certain ones: OpenAI's limit.
 TOP_TOKENS = 20
-"""The likeliest tokens that are asked for where a server can't be asked for certain ones: OpenAI's limit."""
 HINT = "webgym score RUN --orm http://HOST:PORT/v1"
 
 

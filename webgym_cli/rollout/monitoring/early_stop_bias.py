@@ -11,8 +11,8 @@ from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.util.urls import site_of
 
+# So many sites are named.
 SITES = 5
-"""So many sites are named."""
 
 
 @dataclass(slots=True)

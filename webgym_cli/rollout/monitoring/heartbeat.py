@@ -14,8 +14,8 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import RolloutState, write_status
 
 _BOARD_SECONDS = 0.5
+# The file is written at every second picture of the board.
 _FILE_EVERY = 2
-"""The file is written at every second picture of the board."""
 
 
 @dataclass(slots=True)

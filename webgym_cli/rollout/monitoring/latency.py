@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+# Largest relative error of a quantile.
 ERROR = 0.025
-"""Largest relative error of a quantile."""
+# Seconds between which that holds; what is shorter or longer counts as these.
 SHORTEST, LONGEST = 1e-4, 1e5
-"""Seconds between which that holds; what is shorter or longer counts as these."""
 
 _GROWTH = (1 + ERROR) / (1 - ERROR)
 _PER_LOG = 1 / math.log(_GROWTH)
@@ -100,10 +100,10 @@ class LatencyWindow:
         return found
 
 
+# Seconds that are forgotten together.
 WIDTH = 60.0
-"""Seconds that are forgotten together."""
+# So many of them are kept.
 KEPT = 5
-"""So many of them are kept."""
 
 
 @dataclass(slots=True)

@@ -10,10 +10,10 @@ from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.records.statistics import wilson
 from webgym_cli.rollout.monitoring.latency import Histogram
 
+# Running episodes that are told one by one, the oldest; beyond them only their number.
 RUNNING = 100
-"""Running episodes that are told one by one, the oldest; beyond them only their number."""
+# Sites whose failures are told, those with the most.
 SITES = 50
-"""Sites whose failures are told, those with the most."""
 
 _SUMS = (
     "slots", "owed", "collected", "withdrawn", "steps", "known", "successes", "judged", "unjudged", "skipped", "cut",

@@ -26,12 +26,12 @@ from webgym_cli.rollout.resources import POLICY_KEY, PolicyEndpoint
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import write_atomic
 
+# Seconds without an answer to `status` after which a worker counts as hanging and is killed.
 SILENCE = 90.0
-"""Seconds without an answer to `status` after which a worker counts as hanging and is killed."""
+# Deadline of each call that starts a worker: Ray may have to start a process, or to wait for a free CPU.
 START_SECONDS = 120.0
-"""Deadline of each call that starts a worker: Ray may have to start a process, or to wait for a free CPU."""
+# Deadline for a worker to return its cancelled episodes, and to close its browsers.
 STOP_SECONDS = 40.0
-"""Deadline for a worker to return its cancelled episodes, and to close its browsers."""
 POLL_SECONDS = 0.5
 NEW_NODES_SECONDS = 10.0
 _AGAIN = "run the same command again: what is stored stays"

@@ -17,8 +17,8 @@ from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.rollout.runner import LocalRunner, open_runner
 from webgym_cli.store.run import RunDir
 
+# Deadline for a marker file to become visible: network file systems show new files late.
 MARKER_SECONDS = 15.0
-"""Deadline for a marker file to become visible: network file systems show new files late."""
 
 
 class RolloutWorker:

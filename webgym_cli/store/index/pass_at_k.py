@@ -22,8 +22,8 @@ SELECT split, iteration, attempts, successes, count(*) AS tasks FROM tasks WHERE
 GROUP BY split, iteration, attempts, successes ORDER BY split = 'test', iteration, attempts, successes
 """
 
+# Scored attempts, successes, and the number of tasks that have just these.
 Tally = list[tuple[int, int, int]]
-"""Scored attempts, successes, and the number of tasks that have just these."""
 
 
 def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, Any]]:

@@ -20,8 +20,8 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json
 
 R = TypeVar("R", bound=Record)
+# Keys that don't change what is learned: an interrupted training may go on after they changed.
 PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
-"""Keys that don't change what is learned: an interrupted training may go on after they changed."""
 
 
 def read_prepared(run: RunDir) -> Prepared:

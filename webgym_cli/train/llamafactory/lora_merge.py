@@ -23,11 +23,11 @@ from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic
 
 MERGED, MERGING, CONFIG = "merged", "merged.new", "merge.yaml"
+# The folder beside the published weights that keeps the adapter itself.
 ADAPTER = "adapter"
-"""The folder beside the published weights that keeps the adapter itself."""
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
+# Settings of the training that decide how model, tokenizer and processor are loaded and saved.
 KEPT = ("template", "trust_remote_code", "image_min_pixels", "image_max_pixels", "resize_vocab", "add_tokens")
-"""Settings of the training that decide how model, tokenizer and processor are loaded and saved."""
 PRECISIONS = ("float32", "float16", "bfloat16")
 SHARD_GB = 5
 

@@ -18,8 +18,8 @@ from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.train.working_dir import OPTIMIZER_STATES, RL_STATE, read_training
 
 BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
+# Exit status of the builder when the parent's states can't be carried; its last line says why.
 UNUSABLE = 3
-"""Exit status of the builder when the parent's states can't be carried; its last line says why."""
 
 
 def has_optimizer_states(folder: Path) -> bool:

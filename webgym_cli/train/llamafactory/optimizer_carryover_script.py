@@ -29,6 +29,7 @@ import torch
 UNUSABLE = 3
 PATCHED = ("trainer_state.json", "scheduler.pt", "optimizer.pt")
 LEFT_OUT = ("rng_state", "checkpoint.json", "webgym_training.json", "training_args.bin", "trainer_log.jsonl")
+# Classes in DeepSpeed's files: plain holders of numbers.
 ALLOWED = frozenset(
     {
         "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler",
@@ -39,7 +40,6 @@ ALLOWED = frozenset(
         "torch.Size",
     }
 )
-"""Classes in DeepSpeed's files: plain holders of numbers."""
 
 
 class CantCarryError(Exception):

@@ -23,9 +23,9 @@ from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 CLI = "llamafactory-cli"
+# The configuration that is run: `train_config.yaml` and the overrides. A file, since LLaMA-Factory's multi-process
+# start cuts its command line at spaces.
 LAUNCH_FILE = "launch.yaml"
-"""The configuration that is run: `train_config.yaml` and the overrides. A file, since LLaMA-Factory's multi-process
-start cuts its command line at spaces."""
 
 
 def plan_sft(inputs: PlanInputs) -> TrainPlan:

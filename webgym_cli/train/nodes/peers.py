@@ -19,10 +19,10 @@ from webgym_cli.train.nodes.trainer_node import NodeLaunch, NodeStatus
 from webgym_cli.train.training_plan import TrainPlan
 
 POLL_SECONDS = 0.2
+# Deadline of a call that starts a trainer: files may be laid out first. A dead node is noticed at once.
 START_SECONDS = 600.0
-"""Deadline of a call that starts a trainer: files may be laid out first. A dead node is noticed at once."""
+# Time for the node that failed first to report: torchrun ends its workers before it exits itself.
 SETTLE_SECONDS = 10.0
-"""Time for the node that failed first to report: torchrun ends its workers before it exits itself."""
 
 
 class PeerConnection(Protocol):

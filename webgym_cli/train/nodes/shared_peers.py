@@ -29,8 +29,8 @@ from webgym_cli.train.nodes.peers import POLL_SECONDS, ConnectedPeers, Peer
 from webgym_cli.train.nodes.topology import NodeTopology, from_env
 from webgym_cli.util.files import write_json
 
+# Bytes of the longest message.
 LINE_LIMIT = 2**24
-"""Bytes of the longest message."""
 
 
 def coordinator_file(run: RunDir) -> Path:
@@ -189,8 +189,8 @@ class Coordinator(threading.Thread):
                 await asyncio.sleep(min(2.0, self._timeout / 10))
 
 
+# That of the command which runs.
 _COORDINATOR: ContextVar[Coordinator | None] = ContextVar("coordinator", default=None)
-"""That of the command which runs."""
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from webgym_cli.train.failure import is_peer_loss, trainer_error
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.venvs.locate import role_python
 
+# Deadline for a file to become visible: network file systems show new files late.
 MARKER_SECONDS = 5.0
-"""Deadline for a file to become visible: network file systems show new files late."""
 
 
 class NodeLaunch(Record):

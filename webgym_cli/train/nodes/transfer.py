@@ -23,8 +23,8 @@ from webgym_cli.train.llamafactory.plan import LAUNCH_FILE
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import read_json, write_atomic
 
+# Bytes that travel at once.
 PIECE = 8 * 2**20
-"""Bytes that travel at once."""
 _IMAGES = "images"
 
 

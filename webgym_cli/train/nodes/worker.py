@@ -24,8 +24,8 @@ from webgym_cli.venvs.locate import role_python
 
 POLL_SECONDS = 0.2
 _AGAIN = "run the same command again on every node: the training goes on from its last checkpoint"
+# Methods of `TrainerNode` that node 0 may call.
 _METHODS = ("start", "status", "stop")
-"""Methods of `TrainerNode` that node 0 may call."""
 
 
 @dataclass(frozen=True, slots=True)

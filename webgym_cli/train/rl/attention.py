@@ -8,8 +8,8 @@ import torch
 
 from webgym_cli.train.rl.options import TrainingError
 
+# The name under which transformers knows it.
 BLOCKS = "webgym_blocks"
-"""The name under which transformers knows it."""
 
 
 def register() -> None:

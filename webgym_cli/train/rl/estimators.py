@@ -34,8 +34,8 @@ class EstimatorInputs:
     """[N] float64: reward of the greedy episode of the same group, NaN where there is none."""
 
 
+# Returns advantages [K], or advantages and the critic's returns, both [K].
 Estimate: TypeAlias = "Callable[[EstimatorInputs], torch.Tensor | tuple[torch.Tensor, torch.Tensor]]"
-"""Returns advantages [K], or advantages and the critic's returns, both [K]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,7 @@ REINFORCE_PLUS_PLUS = AdvantageEstimator(_reinforce_plus_plus, whitens=True)
 REMAX = AdvantageEstimator(_remax, needs_greedy=True)
 GAE = AdvantageEstimator(_gae, needs_critic=True, whitens=True)
 
+# The estimators that can be named.
 ESTIMATORS: Registry[AdvantageEstimator] = Registry(
     noun="advantage estimator",
     setting="train.algorithm",
@@ -109,4 +110,3 @@ ESTIMATORS: Registry[AdvantageEstimator] = Registry(
     builtin={name.lower(): f"{__name__}:{name}" for name in ("GRPO", "RLOO", "REINFORCE_PLUS_PLUS", "REMAX", "GAE")},
     usage='put @advantage_estimator("NAME") of webgym_cli.train.rl.estimators over it',
 )
-"""The estimators that can be named."""

@@ -6,8 +6,8 @@ import torch
 
 from webgym_cli.config.rl import KlControlSettings, KlType
 
+# Log-ratios are kept within this before they become ratios: exp would overflow.
 LIMIT = 20.0
-"""Log-ratios are kept within this before they become ratios: exp would overflow."""
 
 
 def kl_estimate(log_probs: torch.Tensor, reference: torch.Tensor, kind: KlType) -> torch.Tensor:

@@ -1,10 +1,10 @@
 """Names that the trainer and the rest of webgym both know: files of a training, parts of a model. Imports nothing."""
 
+# The log of a training, a line an optimizer step.
 TRAINER_LOG = "trainer_log.jsonl"
-"""The log of a training, a line an optimizer step."""
+# Written last into a checkpoint: its presence means that the checkpoint is whole.
 TRAINER_STATE = "trainer_state.json"
-"""Written last into a checkpoint: its presence means that the checkpoint is whole."""
+# The folder in a checkpoint with the exact weights and Adam moments that our own trainer left.
 RL_STATE = "rl_state"
-"""The folder in a checkpoint with the exact weights and Adam moments that our own trainer left."""
+# Name fragments of the vision tower's parameters.
 VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
-"""Name fragments of the vision tower's parameters."""

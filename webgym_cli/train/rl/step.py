@@ -18,8 +18,8 @@ from webgym_cli.train.rl.inputs import Collator
 from webgym_cli.train.rl.objectives import BatchNormalizer, LossTerm, policy_loss, value_loss
 from webgym_cli.train.rl.options import TrainerOptions, TrainingError
 
+# Gives a network's share of a mini-batch's loss: of its name, its answer to a call, and what the call held.
 LossFn = Callable[[str, Any, MicroBatch], LossTerm]
-"""Gives a network's share of a mini-batch's loss: of its name, its answer to a call, and what the call held."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,10 +99,10 @@ def load_targets(folder: Path, digest: str) -> ActionTargets | None:
     return None if held is None else ActionTargets(**held[0], metrics=held[1]["metrics"])
 
 
+# What `critic_loss_term` tells.
 CRITIC_METRICS = {"critic/loss", "critic/accuracy"}
-"""What `critic_loss_term` tells."""
+# What `actor_loss_term` tells.
 ACTOR_METRICS = {"actor/loss", "actor/log_ratio", "actor/entropy"}
-"""What `actor_loss_term` tells."""
 
 
 def critic_loss_term(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[int, int]) -> LossTerm:
