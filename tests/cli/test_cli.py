@@ -105,12 +105,12 @@ def test_no_color_is_honoured_on_a_terminal(run):
     except OSError:  # a terminal whose other side is closed
         pass
     os.close(ours)
-    assert child.wait(30) == 0
+    assert child.wait(120) == 0
     assert b"click-test" in shown
     assert not re.search(rb"\x1b\[[0-9;]*(?:3|4|9)[0-7]m", shown)
 
 
-def reading(pid, timeout=30):
+def reading(pid, timeout=120):
     """Wait until a process reads from its stdin (x86-64: system call 0)."""
     deadline = time.monotonic() + timeout
     while not Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):
@@ -125,7 +125,7 @@ def test_a_signal_has_its_code_and_a_word(run, number, code):
     )
     reading(child.pid)
     child.send_signal(number)
-    said = child.communicate(timeout=30)[1]
+    said = child.communicate(timeout=120)[1]
     assert child.returncode == code
     assert "webgym resume RUN" in said
 
