@@ -1,0 +1,69 @@
+"""The words of the source: a class name means one class, and no identifier is a metaphor."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent / "webgym_cli"
+
+METAPHORS = {
+    *("crew", "cargo", "parcel", "depot", "workshop", "lesson", "knob", "knobs", "ballast", "burdened", "voice", "ear"),
+    *("ears", "hands", "eye", "brief", "briefed", "heard", "hearing", "ballot", "rejoined", "hire", "hired", "loyalty"),
+    *("breather", "watcher", "teller", "outbox", "farewell", "entrust", "inventing", "afar", "rested", "unreplayed"),
+    *("underway", "mind", "fate", "settled", "meant"),
+}
+"""Words whose meaning a reader from the field can't guess."""
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {str(file.relative_to(PACKAGE)): ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def identifiers(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield the names that a file gives: of classes, functions, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.name, node.lineno
+            case ast.arg():
+                yield node.arg, node.lineno
+            case ast.Name(ctx=ast.Store()):
+                yield node.id, node.lineno
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr, node.lineno
+
+
+def words(identifier: str) -> set[str]:
+    """Return the words of a name in snake case or camel case."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)}
+
+
+def classes_of_one_name() -> dict[str, list[str]]:
+    places = defaultdict(list)
+    for file, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{file}:{node.lineno}")
+    return {name: where for name, where in sorted(places.items()) if len(where) > 1}
+
+
+def metaphors() -> list[str]:
+    lines = []
+    for file, tree in trees().items():
+        names = {(Path(file).stem, 1), *identifiers(tree)}
+        lines += [f"{file}:{line} {name}" for name, line in sorted(names) if words(name) & METAPHORS]
+    return lines
+
+
+def test_a_class_name_means_one_class():
+    assert not classes_of_one_name()
+
+
+def test_no_identifier_is_a_metaphor():
+    assert not metaphors()
