@@ -394,7 +394,7 @@ def test_tasks_that_ask_the_same_count_once(world):
     world.file.write_text(line(0, 1) + json.dumps({"id": "copy", **asked(0)}) + "\n" + line(1, 1))
     plan = world.plan(4)
     assert Counter(episode.task.id for episode in plan.episodes) == {"t0": 2, "t1": 2}
-    assert "1 tasks ask the same" in plan.notes[0]
+    assert "1 duplicate task left out" in plan.notes[0]
 
 
 def test_seeds_fit_into_their_range(world, tasks):

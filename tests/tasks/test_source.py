@@ -116,14 +116,14 @@ def test_a_bad_task_names_file_and_line(file, line, reason):
     with pytest.raises(UsageError) as caught:
         open_tasks(str(file))
     assert str(caught.value).startswith(f"{file}:3: {reason}")
-    assert caught.value.hint == f"mend line 3 of {file}; all bad lines: webgym tasks check {file}"
+    assert caught.value.hint == f"fix line 3 of {file}; all bad lines: webgym tasks check {file}"
 
 
 def test_an_unknown_page_is_told_with_what_is_meant(file):
     write(file, {"id": "a", "start_url": "clik-test.html"})
     with pytest.raises(UsageError, match="MiniWoB has no page 'clik-test") as caught:
         open_tasks(str(file))
-    assert caught.value.hint.startswith(f"mend line 1 of {file}: start_url takes a page's name")
+    assert caught.value.hint.startswith(f"fix line 1 of {file}: start_url takes a page's name")
 
 
 def test_a_task_file_that_is_empty_or_missing_or_binary_or_a_folder_or_a_pipe_is_told(tmp_path):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from webgym_cli.util.text import escape_control, hide_passwords, replace_control
+from webgym_cli.util.text import escape_control, format_count, hide_passwords, replace_control
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,8 @@ def test_control_characters_are_replaced():
     assert replace_control(nasty) == "a·b·[2J·1m\u202ec\td\ne·"
     assert replace_control("plain ä 漢") == "plain ä 漢"
     assert escape_control(nasty) == "a·b·[2J·1m·c·d·e·"
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 steps"), (1, "1 step"), (1200, "1,200 steps")])
+def test_a_count_agrees_with_its_noun(count, text):
+    assert format_count(count, "step") == text

@@ -17,7 +17,7 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 
 @dataclass(frozen=True, slots=True)
 class HistoryWindow:
-    """An episode so far, seen through its window: the last rounds in full, the older ones in a line each."""
+    """The history of an episode for a prompt: the last rounds in full, each older round as one line."""
 
     spec: PromptSpec
     instruction: str
@@ -72,7 +72,7 @@ def _format_element(element: Element) -> str:
 
 
 def format_notices(observation: Observation) -> list[str]:
-    """Return what the browser told beside the picture, a line each."""
+    """Return the browser's notices, one line per notice."""
     return [f"Notice: {sanitize_line(text)}." for text in observation.notices]
 
 

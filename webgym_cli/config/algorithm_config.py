@@ -76,7 +76,7 @@ class AlgorithmSettings(ConfigSection):
     logging_steps: int = Field(default=1, ge=1)
     """Optimizer steps between two reports of the loss."""
     bf16: bool = True
-    """Train in bfloat16; refused on a CPU, where it would be some hundred times slower."""
+    """Train in bfloat16; refused on a CPU, where it would be several hundred times slower."""
     do_eval: bool = False
     """Evaluate on the held-out trajectories during training."""
     eval_strategy: Literal["no", "steps", "epoch"] = "epoch"

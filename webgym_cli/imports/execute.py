@@ -23,6 +23,7 @@ from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, png_size
+from webgym_cli.util.text import format_count
 
 # Hex digits of an episode's digest that stand in its id.
 _ID_DIGITS = 16
@@ -203,7 +204,7 @@ class Importer:
             "bar": "import",
             "done": done,
             "total": len(self.plan.sources),
-            "facts": f"{report.imported} episodes{skipped}",
+            "facts": f"{format_count(report.imported, 'episode')}{skipped}",
         }
 
 
@@ -250,13 +251,13 @@ def require_imported(summary: Event, plan: ImportPlan) -> None:
 def format_import(summary: Event) -> str:
     """Return the summary in one line."""
     counts = (
-        ("solved", summary["solved"]),
-        ("failed by their infrastructure", sum(summary["failures"].values())),
-        ("steps", summary["steps"]),
-        ("new images", summary["new_images"]),
-        ("steps without an action of ours", summary["steps_without_action"]),
+        (summary["solved"], f"{summary['solved']} solved"),
+        (failed := sum(summary["failures"].values()), f"{failed} failed by their infrastructure"),
+        (summary["steps"], format_count(summary["steps"], "step")),
+        (summary["new_images"], format_count(summary["new_images"], "new image")),
+        (without := summary["steps_without_action"], f"{format_count(without, 'step')} without an action of ours"),
     )
-    parts = [f"{count} {words}" for words, count in counts if count]
+    parts = [words for count, words in counts if count]
     left = "; ".join(f"{count} {why}" for why, count in summary["skipped"].items())
     done = "would import" if summary["dry_run"] else "imported"
     counted = f": {', '.join(parts)}" if parts else ""

@@ -118,7 +118,7 @@ def _is_due(number: int, every: int, last: int) -> bool:
 
 
 def _choose_policy(settings: Settings, iteration: int) -> str:
-    """Return who acts in an iteration's training episodes."""
+    """Return the policy of an iteration's training episodes: the expert or `rollout.policy`."""
     return ORACLE if iteration < settings.loop.demonstration_iterations else settings.rollout.policy
 
 

@@ -180,7 +180,7 @@ class Pipeline:
                 yield runner
 
     async def _acting(self, policy: str) -> PolicyEndpoint:
-        """Return who acts, and where; our own server is started, or given the new weights, if it is to serve."""
+        """Return the policy's endpoint; a server of ours is started first, or loads the new weights."""
         if policy == ORACLE:
             return PolicyEndpoint()
         logprobs = logprobs_kind(self.settings) if policy == VLLM else None

@@ -25,6 +25,7 @@ from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.text import format_count
 
 # What a summary counts beside the successes, in words.
 _COUNTS = {
@@ -113,7 +114,7 @@ def summary_in_words(summary: Event) -> str:
     low, high = summary["interval"]
     success = "no reward known" if rate is None else f"success {rate:.3f} ({low:.3f}-{high:.3f})"
     failed = ", ".join(f"{count} x {kind}" for kind, count in summary["failures"].items())
-    facts = [f"{summary['episodes']} episodes", success, f"{summary['steps_per_second']} steps/s"]
+    facts = [format_count(summary["episodes"], "episode"), success, f"{summary['steps_per_second']} steps/s"]
     facts += [f"{summary[name]} {words}" for name, words in _COUNTS.items() if summary.get(name)]
     facts += [f"failures: {failed}"] if failed else []
     for url, found in summary.get("servers", {}).items():

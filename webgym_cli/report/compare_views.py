@@ -24,7 +24,7 @@ FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
 def build_sections(found: dict[str, Any]) -> list[ReportSection]:
     """Return the sections of a comparison's page."""
     figures = [figure for series in SERIES if (figure := _curves(found, series))]
-    success = Figure("Side by side", "", (), False, Table(ROWS, tuple(build_success_rows(found))))
+    success = Figure("Comparison", "", (), False, Table(ROWS, tuple(build_success_rows(found))))
     note = (
         "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, "
         "exact; else the interval is Newcombe's for two independent shares. Differences are in percentage points (pp). "

@@ -14,6 +14,7 @@ from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
 from webgym_cli.util.html_page import render_page
+from webgym_cli.util.text import format_count
 
 # What the episodes can be filtered by, beside words.
 _FILTERS = ("outcome", "iteration", "split", "band")
@@ -51,7 +52,7 @@ def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
             (name, format_percent(newest["success_rate"]), format_interval(newest["interval"], format_percent))
         )
     tiles.append(("policy version", str(facts["policy_version"]), facts["policy"]))
-    tiles.append(("episodes", f"{facts['trajectories']:,}", f"{facts['steps']:,} steps"))
+    tiles.append(("episodes", f"{facts['trajectories']:,}", format_count(facts["steps"], "step")))
     times, spent = facts["timing"], facts["cost"]["total"]
     idle = NONE if times["idle_share"] is None else f"{format_percent(times['idle_share'])} idle"
     tiles.append(("time", format_duration(times["wall_seconds"]), idle))

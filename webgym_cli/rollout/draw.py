@@ -13,6 +13,7 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
 from webgym_cli.tasks.draw import SEEDS, DrawnTask, SeedStream, TaskSampler
 from webgym_cli.tasks.source import TaskSet
+from webgym_cli.util.text import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,9 @@ class EpisodeSampler:
         bands = self.sampler.bands_without_tasks(hidden)
         notes = [f"{source}: band {band} has no task to draw; the other bands share its part" for band in bands]
         if duplicates:
-            notes.append(f"{source}: {duplicates} tasks ask the same as an earlier one and count once")
+            notes.append(
+                f"{source}: {format_count(duplicates, 'duplicate task')} left out: the same question as an earlier one"
+            )
         if cut := self._without_greedy(planned):
             size = self.sampler.group_size
             notes.append(f"no greedy episode yet in {cut} of the groups (agent.greedy_chain): each has {size} episodes")

@@ -101,7 +101,7 @@ def plan_rollout(
     """Return the plan of an iteration. `episodes` beyond those that were planned before extend it, seeded alike.
 
     Of an evaluation, `episodes` are its tasks and seeds, each of which is run `rollout.test_repeats` times.
-    `policy`: who acts; None: as the settings say. `blocked`: sites (`example.com`) that are left alone for now: no
+    `policy`: what `rollout.policy` takes; None: the setting's value. `blocked`: excluded sites (`example.com`): no
     training task of theirs is drawn, and none of their episodes is run.
     """
     test = split is Split.TEST

@@ -51,6 +51,6 @@ def server_died_error(code: int | None, log: Path, when: str) -> JobError:
     status = "" if code is None else f" with exit status {code}{killed}"
     return JobError(
         f"vLLM ended {when}{status}: {reason(log)}; log: {log}",
-        hint=f"read {log}, mend the cause, then run the same command again",
+        hint=f"read {log}, fix the cause, then run the same command again",
         returncode=code,
     )

@@ -13,7 +13,7 @@ from webgym_cli.util.registry import Registry
 
 
 class BadTaskError(ValueError):
-    """A line is no task. The message names the field as the line spells it; `advice` says how to mend it."""
+    """A line is no task. The message names the field as the line spells it; `advice` says how to fix it."""
 
     def __init__(self, reason: str, advice: str = "") -> None:
         super().__init__(reason)

@@ -210,7 +210,7 @@ def _checked(path: Path, number: int, line: bytes) -> Task:
         return parse_task(line)
     except BadTaskError as error:
         advice = f": {error.advice}" if error.advice else f"; all bad lines: webgym tasks check {path}"
-        raise UsageError(f"{path}:{number}: {error}", hint=f"mend line {number} of {path}{advice}") from None
+        raise UsageError(f"{path}:{number}: {error}", hint=f"fix line {number} of {path}{advice}") from None
 
 
 def _in_array(path: Path) -> list[Task]:

@@ -30,7 +30,7 @@ def disk_errors(place: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreError(
             f"{error.filename or place}: {error.strerror or error}",
-            hint="free disk space or mend the permissions, then run the same command again",
+            hint="free disk space or fix the permissions, then run the same command again",
         ) from error
 
 

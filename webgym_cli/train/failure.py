@@ -46,7 +46,7 @@ def trainer_error(code: int, log: Path) -> JobError:
     said = reason(log)
     if code == 128 + signal.SIGKILL:
         said = f"it was killed, most likely for lack of memory; its last words: {said}"
-    hint = f"read {log}, mend the cause, then run the same command again"
+    hint = f"read {log}, fix the cause, then run the same command again"
     if "No space left on device" in said:
         hint = "free disk space, then run the same command again"
     return JobError(f"the trainer failed (exit status {code}): {said}; log: {log}", hint=hint, returncode=code)

@@ -43,7 +43,7 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
             Path(temporary).unlink()
         raise StoreError(
             f"{path}: can't be written: {error.strerror}",
-            hint="free disk space or mend the permissions, then run the same command again",
+            hint="free disk space or fix the permissions, then run the same command again",
         ) from error
 
 

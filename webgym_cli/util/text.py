@@ -14,6 +14,11 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
+def format_count(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 step`, `1,200 steps`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def hide_passwords(value: Any) -> Any:
     """Return a value of JSON in which no URL has a user and a password."""
     if isinstance(value, str):

@@ -100,7 +100,7 @@ async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail
     code, (row,), said = await login()
     assert (code, row["status"], state.exists()) == (1, "failed", False)
     assert f"{SITE}: {mail.url}/login answers with status 50" in said
-    assert f"next: start the site, or mend webarena.{SITE}.url" in said
+    assert f"next: start the site, or fix webarena.{SITE}.url" in said
     if down == "gone":
         mail._runner = None
         await mail.__aenter__()

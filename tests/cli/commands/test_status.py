@@ -214,7 +214,7 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     assert ["server", "http://b/v1", "2", "9", "3", "1"] in lines
     assert ["evaluation", "0", "4", "", "0", "1"] in lines
     assert len([line for line in lines if line[0] == "episode"]) == 30
-    assert said.stderr.startswith("webgym loop is at work since ")
+    assert said.stderr.startswith("webgym loop has run since ")
 
 
 def test_an_interrupted_rollout_names_the_next_command(webgym, run):

@@ -43,7 +43,7 @@ def test_every_bad_line_of_every_file_is_told_and_that_is_2(tasks, file, tmp_pat
     first = said.stdout.splitlines()[:3]
     assert [line.split(": ")[0] for line in first] == ["bad.jsonl:1", "bad.jsonl:3", "bad.jsonl:4"]
     assert "website: 'ftp://a' is neither http nor https" in first[1]
-    assert said.stderr == f"webgym: 3 bad lines\n  next: mend them, then: webgym tasks check bad.jsonl {file}\n"
+    assert said.stderr == f"webgym: 3 bad lines\n  next: fix them, then: webgym tasks check bad.jsonl {file}\n"
 
 
 def test_the_check_as_json(tasks, tmp_path):

@@ -27,7 +27,7 @@ HtmlOpt = Annotated[
 
 
 def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: JsonOpt = False) -> None:
-    """Put two runs side by side, with significance.
+    """Compare two runs and test whether they differ significantly.
 
     Success by split and iteration, steps, failures, and the settings that differ. Test episodes of the same task and
     seed are paired, and p is McNemar's, exact; what can't be paired has the 95 % interval of the difference of two

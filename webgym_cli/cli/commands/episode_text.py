@@ -11,7 +11,7 @@ from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
 from webgym_cli.inspect.page import describe_step_action
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Step, Trajectory
-from webgym_cli.util.text import escape_control
+from webgym_cli.util.text import escape_control, format_count
 
 _HEAD, _SOFT, _GOOD, _BAD, _ODD = "bold", "dim", "green", "red", "yellow"
 # Label, value and style; a value of several lines stands under its label.
@@ -57,7 +57,8 @@ def _episode_lines(trajectory: Trajectory) -> Iterator[Line]:
     yield "answer", outcome.answer, ""
     yield from (("score", f"{score.source} {score.value:g} {score.detail}".rstrip(), "") for score in outcome.scores)
     ended = outcome.stop.value if outcome.stop else "by a failure"
-    yield "ended", f"{ended}, {len(trajectory.steps)} steps, {trajectory.seconds:.1f} s, {trajectory.started_at}", ""
+    count = format_count(len(trajectory.steps), "step")
+    yield "ended", f"{ended}, {count}, {trajectory.seconds:.1f} s, {trajectory.started_at}", ""
 
 
 def _format_verdict(outcome: Outcome) -> tuple[str, str]:

@@ -17,7 +17,12 @@ EpisodesOpt = Annotated[
 ]
 PolicyOpt = Annotated[
     str | None,
-    typer.Option("--policy", metavar="oracle|vllm|URL[,URL...]", help="Who acts.", autocompletion=complete.policies),
+    typer.Option(
+        "--policy",
+        metavar="oracle|vllm|URL[,URL...]",
+        help="The policy: the scripted expert, our vLLM server, or servers by URL.",
+        autocompletion=complete.policies,
+    ),
 ]
 MinSuccessOpt = Annotated[
     float | None, typer.Option("--min-success", min=0, max=1, help="Exit with 5 when the success rate is lower.")

@@ -172,7 +172,7 @@ def _picture(facts: dict[str, Any]) -> Any:
     command, rollout = facts["command"], facts["rollout"]
     begins = command and command["at_work"] and (not rollout or rollout["started_at"] < command["since"])
     if begins and command["command"] in _ROLLOUTS and (not rollout or rollout["state"] != "running"):
-        return Text(f"webgym {command['command']} is at work since {command['since']}: its rollout has not begun yet")
+        return Text(f"webgym {command['command']} has run since {command['since']}: its rollout has not started yet")
     return LiveView(rollout, rollout["state"]) if rollout else Text("no rollout yet")
 
 
@@ -241,7 +241,7 @@ def _cells(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 def _say_next(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:
     command, rollout = facts["command"], facts["rollout"]
     if command and command["at_work"]:
-        output.note(f"webgym {command['command']} is at work since {command['since']}")
+        output.note(f"webgym {command['command']} has run since {command['since']}")
     elif command:
         output.note(f"webgym {command['command']}, begun {command['since']}, was interrupted")
         output.next_step(f"webgym resume {run}")

@@ -102,7 +102,7 @@ def check(files: FilesArg, json: JsonOpt = False) -> None:
     if bad_lines := sum(report.bad_lines for report in reports):
         raise UsageError(
             f"{bad_lines} bad {'line' if bad_lines == 1 else 'lines'}",
-            hint=f"mend them, then: webgym tasks check {' '.join(files)}",
+            hint=f"fix them, then: webgym tasks check {' '.join(files)}",
         )
     if empty := next((report.file for report in reports if not report.tasks), None):
         raise UsageError(f"{empty}: no task in the file", hint="put one task a line, as JSON")
@@ -190,7 +190,7 @@ def convert(
     if number := len(converted.bad):
         raise UsageError(
             f"{raw}: {number} bad {'record' if number == 1 else 'records'}; nothing was written",
-            hint="mend them, then run the same command again",
+            hint="fix them, then run the same command again",
         )
     lines = [task.model_dump_json() for task in converted.tasks]
     if out is None:

@@ -52,7 +52,7 @@ def list_(config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False) 
     if not json:
         output.table("", ("name", "kind", "origin", "what it does"), rows)
     if problems:
-        raise UsageError(f"can't be loaded: {', '.join(problems)}", hint="mend it, then: webgym tools list")
+        raise UsageError(f"can't be loaded: {', '.join(problems)}", hint="fix it, then: webgym tools list")
 
 
 def _rows(agent: AgentSettings) -> Iterator[dict[str, Any]]:

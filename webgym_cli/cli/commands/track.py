@@ -10,7 +10,7 @@ from webgym_cli.errors import JobError, UsageError
 def track(
     run: RunArg, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False, dry_run: DryRunOpt = False
 ) -> None:
-    """Send to Weights & Biases what it has not got.
+    """Send to Weights & Biases the events that it lacks.
 
     Every command on a run does so by itself, as far as it can without waiting. This one waits until all is sent: events
     of RUN/metrics.jsonl, tables of trajectories, and the curves of trainings that were kept offline. For a run of a

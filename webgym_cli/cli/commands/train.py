@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
+from webgym_cli.util.text import format_count
 
 
 def train(
@@ -50,7 +51,7 @@ def train(
     if made := current(directory):
         loss = "" if made.loss is None else f", loss {made.loss:.4g}"
         what = "outcome reward model" if directory.orm_of else "policy"
-        output.note(f"{made.name}: {made.steps} steps{loss}; the {what} is now version {made.version}")
+        output.note(f"{made.name}: {format_count(made.steps, 'step')}{loss}; the {what} is now version {made.version}")
     if judged := directory.orm_of:
         output.next_step(f"webgym score {judged.root} --orm {directory.model(settings)}")
     else:

@@ -50,7 +50,7 @@ class BrowserPool:
                 return self
             except BoundaryError as error:
                 failures.append(str(error))
-        hint = "start it with --remote-debugging-port, or mend browser.cdp_urls" if self._settings.cdp_urls else ""
+        hint = "start it with --remote-debugging-port, or fix browser.cdp_urls" if self._settings.cdp_urls else ""
         raise VenvError("; ".join(failures), hint=hint or "webgym doctor")
 
     async def __aexit__(self, *exc: object) -> None:

@@ -75,7 +75,7 @@ def calculations(task: Task) -> tuple[str, ...]:
         except BadExpressionError as error:
             raise UsageError(
                 f"task {task.id}: {EXPRESSION} {item[:80]!r} has no value: {error}",
-                hint=f"mend the record's field {EXPRESSION}, or --policy vllm",
+                hint=f"fix the record's field {EXPRESSION}, or --policy vllm",
             ) from None
     return tuple(listed)
 

@@ -102,7 +102,7 @@ class LoginManager:
         `refusals`: a status from 400 to 499 is an answer, too.
         """
         url = f"{self._settings.webarena.site(site).url}{page}"
-        hint = f"start the site, or mend webarena.{site}.url"
+        hint = f"start the site, or fix webarena.{site}.url"
         try:
             await session.goto(url)
         except BoundaryError as error:

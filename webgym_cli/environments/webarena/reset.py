@@ -37,7 +37,7 @@ async def reset_site(site: WebArenaSite, known: SiteSettings, seconds: float, lo
                 await _run(site, hook, log)
             await _answers(known.url)
     except TimeoutError:
-        hint = f"raise webarena.reset_timeout, or mend webarena.{site}.reset"
+        hint = f"raise webarena.reset_timeout, or fix webarena.{site}.reset"
         raise _failed(site, f"took longer than {seconds:g} s", hint) from None
 
 
@@ -78,4 +78,4 @@ async def _answers(url: str) -> None:
 
 def _failed(site: WebArenaSite, what: str, hint: str = "") -> BoundaryError:
     message = f"the reset of {site} failed: {what}"
-    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message, hint=hint or f"mend webarena.{site}.reset")
+    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message, hint=hint or f"fix webarena.{site}.reset")

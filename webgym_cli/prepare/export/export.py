@@ -126,7 +126,7 @@ class Export:
                 name = error.filename or self.out or "stdout"
                 raise StoreError(
                     f"{name}: can't be written: {error.strerror or error}",
-                    hint="free disk space or mend the permissions, then run the same command again",
+                    hint="free disk space or fix the permissions, then run the same command again",
                 ) from error
         return stats
 

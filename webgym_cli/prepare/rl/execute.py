@@ -83,7 +83,7 @@ def execute(
     except OSError as error:
         raise StoreError(
             f"{building}: can't be written: {error.strerror or error}",
-            hint="free disk space or mend the permissions, then run the same command again",
+            hint="free disk space or fix the permissions, then run the same command again",
         ) from error
     finally:
         shutil.rmtree(building, ignore_errors=True)

@@ -34,7 +34,7 @@ def build_train_config(
     algorithm = settings.algorithm_config
     if device == "cpu" and algorithm.bf16:
         raise SettingsError(
-            "algorithm_config.bf16: training in bf16 on this CPU would be some hundred times slower",
+            "algorithm_config.bf16: training in bf16 on this CPU would be several hundred times slower",
             hint="repeat the command with -s algorithm_config.bf16=false",
         )
     config: dict[str, Any] = {

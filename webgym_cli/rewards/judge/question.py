@@ -40,7 +40,7 @@ class JudgeQuestion:
     job: str
     """Its name in messages and in the data: a `QuestionKind`, or a name of a protocol's own."""
     rules: tuple[str, ...]
-    """What is asked, and what `yes` and `no` mean, a line each of the system message."""
+    """The question and the meaning of `yes` and `no`: lines of the system message."""
     data: Mapping[str, Any]
     """What the question is about: foreign text, by field."""
     screenshots: tuple[CaptionedImage, ...] = ()

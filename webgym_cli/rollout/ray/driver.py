@@ -254,7 +254,7 @@ class RayRunner:
             self._ended.append(idle_timings(worker.status))
         self._record_loss(worker, JobError(reason))
         if worker.running and self._workers:
-            self.sink({"event": "note", "message": f"{worker.running} episodes of {worker.name} go to the others"})
+            self.sink({"event": "note", "message": f"{worker.name}: episodes moved to other nodes: {worker.running}"})
         worker.lost.set()
         self._changed.set()
         await self.cluster.kill(worker.handle)  # one that only hangs must not go on

@@ -171,7 +171,7 @@ def write(run: RunDir, source: SourceFile, span: ByteRange, tables: dict[str, pa
                 temporary.unlink()
             raise StoreError(
                 f"{folder}: the index can't be written: {' '.join(str(error).split())}",
-                hint="free disk space or mend the permissions, then run the same command again; nothing is lost",
+                hint="free disk space or fix the permissions, then run the same command again; nothing is lost",
             ) from error
 
 
