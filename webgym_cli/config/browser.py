@@ -10,41 +10,43 @@ from webgym_cli.config.section import ConfigSection
 
 
 class BrowserSettings(ConfigSection):
-    """The browser that episodes run in."""
+    """The browser of the episodes."""
 
     executable: str = ""
-    """Path of a Chromium; empty: Playwright's own, else chromium-headless-shell or chromium on this machine."""
+    """Path of a Chromium; empty: Playwright's own, else the system's chromium-headless-shell or chromium."""
     args: tuple[str, ...] = ()
-    """More command-line arguments for Chromium."""
+    """Additional command-line arguments of Chromium."""
     sandbox: Literal["auto", "on", "off"] = "auto"
-    """Chromium's sandbox; `auto`: off for root, where it can't start."""
+    """Chromium's sandbox; `auto`: off for root, as whom it cannot start."""
     webgl: Literal["auto", "on", "off"] = "auto"
-    """WebGL, drawn by the CPU; `auto`: off for MiniWoB, whose pages use none. Off takes some 30 MB less a process."""
+    """WebGL, rendered on the CPU; `auto`: off for MiniWoB, whose pages do not use it. `off` saves about 30 MB of memory
+    per process."""
     device_scale_factor: float = Field(default=1.0, gt=0, le=4)
     """Screenshot pixels per CSS pixel."""
     action_timeout: float = Field(default=15.0, gt=0)
-    """Deadline of one action or observation, in seconds."""
+    """Time limit of one action or observation, in seconds."""
     navigation_timeout: float = Field(default=30.0, gt=0)
-    """Deadline of one page load, in seconds."""
+    """Time limit of one page load, in seconds."""
     width: int = Field(default=1280, ge=64, le=8192)
-    """Width of the viewport of web pages in CSS pixels (MiniWoB pages have their own)."""
+    """Viewport width of web pages, in CSS pixels (MiniWoB pages have their own)."""
     height: int = Field(default=768, ge=64, le=8192)
-    """Height of the viewport of web pages in CSS pixels."""
+    """Viewport height of web pages, in CSS pixels."""
     max_idle_wait: float = Field(default=3.0, ge=0, le=60)
-    """How long an observation waits at most for a page that still loads or moves."""
+    """Maximum wait of an observation for a page that is still loading or moving, in seconds."""
     screenshots: bool = True
-    """`webarena`: take a picture of every page, for judges and reports; the policy is never sent it."""
+    """`webarena`: take a screenshot of every page, for judges and reports; it is not part of the policy's prompt."""
     processes: int = Field(default=1, ge=1, le=8)
-    """Chromium processes that share the episodes; two help from some dozens of episodes on."""
+    """Number of Chromium processes that share the episodes; a second one pays off from several dozen concurrent
+    episodes."""
     contexts_per_process: int = Field(default=400, ge=1)
-    """A Chromium process is replaced after so many browser contexts."""
+    """Maximum number of browser contexts of a Chromium process, after which it is replaced."""
     process_minutes: float = Field(default=120.0, gt=0)
-    """A Chromium process takes no new episode after so long, and is replaced."""
+    """Maximum age of a Chromium process in minutes, after which it takes no new episode and is replaced."""
     context_minutes: float = Field(default=60.0, gt=0)
-    """Hard cap on a browser context's life: then it is closed, whatever its episode does."""
+    """Maximum age of a browser context in minutes, after which it is closed even if its episode is running."""
     memory_reserve_mb: int = Field(default=1024, ge=0)
-    """No further episode starts while the machine has less free memory than this."""
+    """Minimum free memory for starting an episode, in MB."""
     cdp_urls: tuple[str, ...] = ()
-    """Remote browsers by their CDP addresses (http:// or ws://) in place of local ones."""
+    """CDP addresses (http:// or ws://) of remote browsers that replace the local ones."""
     private_hosts: tuple[str, ...] = ()
-    """Private addresses (`10.1.2.3`, `10.0.0.0/8`) or host names that pages may reach all the same."""
+    """Private addresses (`10.1.2.3`, `10.0.0.0/8`) or host names that pages are allowed to reach."""

@@ -10,20 +10,20 @@ from webgym_cli.records.trajectory import PromptName, PromptVersion
 
 
 class ContextSettings(ConfigSection):
-    """What the policy is shown."""
+    """The policy's prompt."""
 
     interaction_mode: InteractionMode = InteractionMode.COORDINATES
-    """`coordinates` (0-1000 on both axes) or `set_of_marks` (numbered elements)."""
+    """How actions refer to elements: `coordinates` (0-1000 on both axes) or `set_of_marks` (numbered elements)."""
     history_window: int = Field(default=4, ge=0)
-    """Earlier rounds sent in full; older ones become one line of text each."""
+    """Number of earlier rounds included in full; older ones are shortened to one line of text each."""
     max_images: int | None = Field(default=None, ge=1)
-    """Screenshots in a prompt at most, the newest ones; null: one for every round of the window."""
+    """Maximum number of screenshots in a prompt, the newest ones; null: one per round of the window."""
     prompt_version: PromptName = PromptVersion.COMPLETE
-    """`vanilla`: an action and its call; `complete`: memory, progress and intention before them; `webrl`: WebRL's
-    rounds, in which the page is text; for the environment `webarena`, which takes no other.
-    Or an action set of your own, by the name that a plugin registered."""
+    """Prompt format. `vanilla`: a sentence and its tool call; `complete`: memory, progress and intention before them;
+    `webrl`: WebRL's rounds with text pages, required by the environment `webarena`. Or the name of an action set that a
+    plugin registered."""
     explain_actions: bool = True
-    """`webrl`: a system message states the action language, in the words of `agent.system_prompt` if it is set.
-    `false`: there is none, as for models that were trained without one."""
+    """`webrl`: include a system message that describes the actions, with the text of `agent.system_prompt` if it is
+    set. `false`: no system message, as for models that were trained without one."""
     max_characters: int = Field(default=15872, ge=1)
-    """`webrl`: characters of history and page in a prompt, at most; the end of the page is cut."""
+    """`webrl`: maximum length of history and page in a prompt, in characters; the end of the page is truncated."""

@@ -13,39 +13,39 @@ SCRIPTED = "scripted"
 
 
 class JudgeSettings(ConfigSection):
-    """The judge of episodes that the environment itself can't score: any OpenAI-compatible server."""
+    """The judge of episodes that their environment does not score: any OpenAI-compatible server."""
 
     base_url: str = ""
-    """Base URL; empty: no judge, the rewards stay unknown until `webgym judge`; `scripted`: the shipped judge of plain
-    rules, for demonstrations and tests."""
+    """OpenAI base URL; empty: no judge, rewards stay unknown until `webgym judge`; `scripted`: the shipped rule-based
+    judge, for demonstrations and tests."""
     protocol: str = "webgym"
-    """What the judge is asked and how its answers become a verdict: `webgym` (blocking, key points, claims, facts,
-    reference answer), or one of your own, by the name that a plugin registered or as `path/to/file.py:my_protocol`."""
+    """Judge protocol, its questions and how the answers form a verdict: `webgym` (blocking, key points, claims, facts,
+    reference answer), or your own, by its registered name or as `path/to/file.py:my_protocol`."""
     model: str = "gemini-3-flash-preview"
-    """The model that gives the verdicts."""
+    """Model of the verdicts."""
     key_points_model: str = ""
-    """The model that picks the screenshots that matter; empty: `model`."""
+    """Model that selects the relevant screenshots; empty: `model`."""
     blocking_model: str = ""
-    """The model that tells whether the site blocked the browser; empty: `model`."""
+    """Model that detects whether the site blocked the browser; empty: `model`."""
     api_key_env_var: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the key; the key itself never stands in settings."""
+    """Name of the environment variable that holds the API key; keys are never stored in settings."""
     structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
-    """How the server is told to answer in JSON; `none`: by the prompt alone."""
+    """`response_format` of a request; `none`: JSON is requested in the prompt only."""
     temperature: float = Field(default=0.0, ge=0)
-    """Sampling temperature; votes differ by it."""
+    """Sampling temperature; at 0 all votes tend to be the same."""
     max_tokens: int = Field(default=1024, ge=16)
-    """Longest answer, in tokens."""
+    """Maximum length of a response, in tokens."""
     votes: int = Field(default=1, ge=1)
-    """Independent verdicts on each fact; the majority counts, a tie is no success."""
+    """Number of independent votes on each fact; the majority decides, and a tie is a failure."""
     retries: int = Field(default=2, ge=0)
-    """Repeats of a call whose answer can't be read; then the judgement failed."""
+    """Maximum number of retries of a call whose response cannot be parsed; after them the judgement fails."""
     timeout: float = Field(default=120.0, gt=0)
-    """Deadline of one call, in seconds."""
+    """Time limit of one call, in seconds."""
     concurrency: int = Field(default=16, ge=1)
-    """Calls at once."""
+    """Maximum number of concurrent calls."""
     max_images: int = Field(default=48, ge=1)
-    """Screenshots shown for a verdict at most: the newest of those that matter."""
+    """Maximum number of screenshots per verdict, the newest of the relevant ones."""
     max_blocking_images: int = Field(default=20, ge=1)
-    """Screenshots shown for the question whether the site blocked the browser."""
+    """Maximum number of screenshots for the question whether the site blocked the browser."""
     check_claims: bool = True
-    """Also ask whether everything that the answer claims can be seen on the screenshots (WebGym's criterion B)."""
+    """Also check that the screenshots support every claim of the answer (WebGym's criterion B)."""

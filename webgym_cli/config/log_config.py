@@ -13,19 +13,22 @@ class LogSettings(ConfigSection):
     """Weights & Biases."""
 
     run_name: str = "webgym-"
-    """Name of the run there."""
+    """Name of the Weights & Biases run."""
     wandb_key_env_var: str = "WANDB_API_KEY"
-    """Name of the environment variable that holds the key; the key itself never stands in settings."""
+    """Name of the environment variable that holds the API key; keys are never stored in settings."""
     entity_name: str = ""
-    """User or team that the run belongs to; empty: the default of the account."""
+    """Weights & Biases user or team that owns the run; empty: the account's default."""
     project_name: str = "rl"
-    """Project that the run belongs to."""
+    """Weights & Biases project of the run."""
     run_id: str = Field(default="", pattern=r"^[^/\\#?%:]{0,128}$")
-    """Id of the run there, to continue one; empty: an id of its own, the same for every command on the run."""
+    """Id of the Weights & Biases run, to continue an existing one; empty: a generated id, shared by all commands on the
+    run."""
     tracking: Literal["auto", "online", "offline", "disabled"] = "auto"
-    """How Weights & Biases gets what `metrics.jsonl` has. `auto`: online with a key, else offline, as files to be sent
-    later. The stricter of this and `WANDB_MODE` in the environment counts; `disabled` holds for the trainer, too."""
+    """Upload mode of the metrics in `metrics.jsonl`. `auto`: online with a key, else offline, as files that can be
+    synced later. The stricter of this and the variable `WANDB_MODE` applies; `disabled` also applies to the trainer."""
     sample_trajectories: int = Field(default=8, ge=0, le=100)
-    """Trajectories of each iteration and evaluation in its table there, with up to three screenshots each."""
+    """Number of trajectories of each iteration and evaluation in the Weights & Biases table, with up to three
+    screenshots each."""
     wait_seconds: float = Field(default=60.0, gt=0)
-    """Longest that a command waits for Weights & Biases, before a training and at its end; the rest is sent later."""
+    """Maximum wait of a command for the upload, before a training and at its end, in seconds; the rest is uploaded
+    later."""

@@ -8,17 +8,17 @@ from webgym_cli.config.section import ConfigSection
 
 
 class LoopSettings(ConfigSection):
-    """The order of things in `webgym loop`."""
+    """The iterations and evaluations of `webgym loop`."""
 
     iterations: int = Field(default=3, ge=1)
-    """Iterations that the run shall have in all."""
+    """Total number of iterations of the run."""
     demonstration_iterations: int = Field(default=0, ge=0)
-    """So many first iterations collect the expert's demonstrations (the SFT baseline) in place of the policy's own, or
-    take those that were imported there (`webgym import`)."""
+    """Number of initial iterations that use the expert's demonstrations (SFT baseline) in place of the policy's
+    episodes: collected, or imported before (`webgym import`)."""
     demonstration_algorithm: str = "sft"
-    """How such an iteration is trained on, as `train.algorithm`: by a backend that imitates steps."""
+    """Training algorithm of demonstration iterations, as `train.algorithm`: one whose backend imitates steps."""
     demonstration_episodes: int | None = Field(default=None, ge=1)
-    """Episodes of such an iteration; null: as many as of any other (rollout.episodes)."""
+    """Number of episodes of a demonstration iteration; null: `rollout.episodes`."""
     eval_every: int = Field(default=1, ge=0)
-    """Evaluate every so many policy versions on the test split, from the base model (version 0) on, and the last one;
-    1: each version, 0: none."""
+    """Evaluation interval on the test split, in policy versions, starting with the base model (version 0); the last
+    version is always evaluated. 1: each version, 0: no evaluation."""

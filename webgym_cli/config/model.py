@@ -1,4 +1,4 @@
-"""The settings of a run: all sections together. The text under a field is its help, its unit and its meaning.
+"""The settings of a run: all sections together. The text under a field is its help.
 
 `algorithm_config`, `log_config`, `policy_config` and `context_config` keep WebGym's names and defaults.
 """
@@ -34,10 +34,10 @@ class Settings(ConfigSection):
     """All settings of a run."""
 
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Seed of everything that is drawn."""
+    """Seed of all random choices."""
     plugins: tuple[str, ...] = ()
-    """Python files or modules of yours that are imported before a command works, in this order. What they register
-    (environments, advantage estimators, export formats, judge protocols, training backends) is known by its name."""
+    """Python files or modules that are imported before a command runs, in this order. They register environments,
+    advantage estimators, export formats, judge protocols or training backends by name."""
     tasks: TasksSettings = TasksSettings()
     policy_config: PolicySettings = PolicySettings()
     context_config: ContextSettings = ContextSettings()

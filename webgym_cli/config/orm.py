@@ -10,31 +10,33 @@ from webgym_cli.config.section import ConfigSection
 
 
 class OrmSettings(ConfigSection):
-    """The model that tells how probable it is that a task was done, by the first token of its answer: YES or NO."""
+    """The outcome reward model: the probability of success is that of YES as the first token of its answer."""
 
     base_url: str = ""
-    """OpenAI base URL of the server that has it, vLLM for preference; empty: `webgym score` serves `orm.model` itself
-    while it scores."""
+    """OpenAI base URL of the model's server, preferably vLLM; empty: `webgym score` serves `orm.model` itself while it
+    scores."""
     model: str = ""
-    """Folder or hub id where we serve it; at `orm.base_url` its name there, empty: the only one that the server has."""
+    """Folder or hub id of the model that `webgym score` serves; at `orm.base_url` its name there, empty: the server's
+    only model."""
     api_key_env_var: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the key; the key itself never stands in settings."""
+    """Name of the environment variable that holds the API key; keys are never stored in settings."""
     threshold: float = Field(default=0.5, ge=0, le=1)
-    """From this probability on the task counts as done. Another threshold needs no new answers: what is scored is
-    decided anew."""
+    """Minimum probability of a success. A change of the threshold re-evaluates stored probabilities without new
+    requests."""
     system_prompt: str = ""
-    """What the model is told first; empty: our own words. A model that was trained with other words wants those."""
+    """System prompt; empty: the built-in one. A model that was trained with another prompt needs that one."""
     max_tokens: int = Field(default=16384, ge=256)
-    """Longest prompt, in tokens. What is too long loses the middle of the last page, then that of the actions."""
+    """Maximum length of a prompt, in tokens. A longer one is truncated in the middle of the last page, then in the
+    middle of the actions."""
     retries: int = Field(default=2, ge=0)
-    """Repeats of a request that the server did not answer."""
+    """Maximum number of retries of a failed request."""
     timeout: float = Field(default=120.0, gt=0)
-    """Deadline of one request, in seconds."""
+    """Time limit of one request, in seconds."""
     concurrency: int = Field(default=16, ge=1)
-    """Trajectories at once."""
+    """Maximum number of trajectories scored concurrently."""
     labels: tuple[Literal["environment", "judge", "orm"], ...] = Field(default=("environment", "judge"), min_length=1)
-    """Whose verdict on a trajectory is trained on (`webgym prepare --target orm`): the first of these that has one.
-    `orm`: another model's; its own verdicts would only teach it what it thinks already."""
+    """Sources of training labels (`webgym prepare --target orm`), by priority: the first that has a verdict on a
+    trajectory. `orm`: the verdicts of another model; its own would only confirm its current predictions."""
     balanced: bool = True
-    """Train on as many trajectories of either kind, done and not done: of the more frequent kind the rest is left out
-    by the seed. false: on all of them."""
+    """Balance successes and failures in the training data: the surplus of the more frequent class is left out, sampled
+    by the seed. false: use all trajectories."""

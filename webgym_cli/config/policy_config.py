@@ -8,22 +8,22 @@ from webgym_cli.config.section import ConfigSection
 
 
 class PolicySettings(ConfigSection):
-    """The model that acts, and how it samples."""
+    """The policy model and its sampling parameters."""
 
     base_model: str = "Qwen/Qwen3-VL-8B-Instruct"
-    """Where the first policy comes from: a local folder or a Hugging Face id."""
+    """Initial model: a local folder or a Hugging Face id."""
     template: str = "auto"
-    """LLaMA-Factory's template for this model; `auto`: that of its family, as its files or its name tell."""
+    """LLaMA-Factory's chat template of the model; `auto`: that of its family, detected from its files or name."""
     max_new_tokens: int = Field(default=3072, ge=1)
-    """Longest response, in tokens."""
+    """Maximum length of a response, in tokens."""
     temperature: float = Field(default=1.0, ge=0)
-    """Sampling temperature; 0: always the likeliest token."""
+    """Sampling temperature; 0: greedy decoding."""
     top_p: float = Field(default=0.99, gt=0, le=1)
-    """Only the likeliest tokens that have this probability together are sampled from."""
+    """Nucleus sampling: cumulative probability of the tokens that are sampled from."""
     top_k: int = Field(default=2, ge=-1)
-    """How many of the likeliest tokens are sampled from; -1 or 0: all."""
+    """Number of most likely tokens that are sampled from; -1 or 0: all."""
     min_p: float = Field(default=0.0, ge=0, le=1)
-    """Tokens less likely than this share of the likeliest one are left out; 0: none."""
+    """Minimum probability of a sampled token, relative to the most likely one; 0: no minimum."""
     thinking: bool | None = None
-    """The model thinks before it acts: what stands before `</think>` is no action and leaves the history; a response
-    that never closes its thought is truncated. null: as its chat template or its name tells."""
+    """Whether the model is a reasoning model: text before `</think>` is not part of the action and is left out of the
+    history; a response without `</think>` is truncated. null: detected from its chat template or name."""

@@ -23,23 +23,22 @@ Aggregation = Literal[Mean, "seq-mean-token-sum-norm"]
 
 
 class RlDataSettings(ConfigSection):
-    """How the batch is made of the run's episodes."""
+    """The rows of a policy-gradient batch."""
 
     last_n_iterations: int = Field(default=1, ge=1)
-    """Iterations that are read, the current one included. Above 1 there are episodes of older policies among them,
-    which each trajectory names."""
+    """Number of iterations in the batch, including the current one. Above 1 the batch contains off-policy episodes of
+    older policy versions, which each trajectory records."""
     group_by: GroupBy | None = None
-    """Which episodes are compared with one another, never over several iterations. `chain`: those of one draw; a task
-    that is drawn comes `agent.num_chains` times in a row, on a seed of its own each time, and with `agent.greedy_chain`
-    once more (on MiniWoB and the fixture sites the chains meet variants of the task: their mean is a baseline that no
-    single action had a part in all the same). `task`: all of the same task, in however many draws. `start`: those of
-    the same task on the same seed, which nothing but the policy's sampling tells apart. null: `chain` where a task that
-    is drawn comes several times, else `task`."""
+    """Group of episodes whose rewards are compared, always within one iteration. `chain`: the episodes of one draw of a
+    task: `agent.num_chains` in a row, each on its own seed, and the one of `agent.greedy_chain` (on MiniWoB and the
+    fixture sites the chains run variants of the task; their mean is still a baseline that no single action influences).
+    `task`: all episodes of a task, over all draws. `start`: all episodes of a task on the same seed, which differ by
+    the policy's sampling only. null: `chain` if a drawn task has several episodes, else `task`."""
     merge_turns: bool = True
-    """Put the steps of a trajectory into one row as long as each prompt begins with all that the row has so far. false:
-    a row a step."""
+    """Merge the steps of a trajectory into one row while each prompt starts with all tokens of the row. false: one row
+    per step."""
     max_row_tokens: int | None = Field(default=None, ge=2)
-    """Longest row; a trajectory with a longer one is masked. null: whatever the server took."""
+    """Maximum length of a row in tokens; a trajectory with a longer row is masked. null: the server's limit."""
 
 
 # The inverse of a geometric mean of tokens' probabilities.
@@ -47,32 +46,33 @@ Perplexity = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
 class ReplaySettings(ConfigSection):
-    """What the batch of `train.algorithm=webrl` takes over from earlier episodes, beside the iteration's own."""
+    """The replay of earlier episodes in the batch of `train.algorithm=webrl`."""
 
     experience: tuple[str, ...] = ()
-    """Folders of runs whose training episodes may be taken over, beside those of this run's own earlier iterations:
-    WebRL's demonstrations."""
+    """Run folders whose training episodes may be replayed beside this run's own earlier iterations, such as WebRL's
+    demonstrations."""
     window: tuple[Perplexity, Perplexity | None] = (1 / 0.95, 1 / 0.5)
-    """Perplexities of an action, without its stop token, under the policy that is trained: from the first on, below
-    the second (null: however large). The default: a mean probability above 0.5 and up to 0.95."""
+    """Range of the perplexity of a replayed action under the current policy, without its stop token: lower bound
+    inclusive, upper bound exclusive (null: unbounded). The default is a mean token probability above 0.5 and up to
+    0.95."""
     ratio: float = Field(default=2.0, ge=0, allow_inf_nan=False)
-    """Most actions that are taken over, for each of the iteration's own; 0: none, and nothing is scored."""
+    """Maximum number of replayed actions per action of the current iteration; 0: no replay and no scoring."""
     successes_only: bool = True
-    """Take over what solved its task only."""
+    """Replay successful episodes only."""
     one_per_task: bool = True
-    """Of all episodes of a task take over the first alone: of the runs in the order of `experience`, then of this one,
-    by iteration. A task is its instruction on its site."""
+    """Replay only the first episode of each task, in the order of `experience`, then of this run's iterations. A task
+    is identified by its instruction and site."""
     base_url: str = ""
-    """OpenAI base URL of a vLLM server that has the policy, under the name `serve.served_model_name`; empty: the run's
-    own server, started where it doesn't run."""
+    """OpenAI base URL of a vLLM server of the policy, which it serves as `serve.served_model_name`; empty: the run's
+    own server, which is started if needed."""
     api_key_env_var: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the key; the key itself never stands in settings."""
+    """Name of the environment variable that holds the API key; keys are never stored in settings."""
     concurrency: int = Field(default=16, ge=1)
-    """Actions that are scored at once."""
+    """Maximum number of actions scored concurrently."""
     retries: int = Field(default=2, ge=0)
-    """Repeats of a request that the server did not answer."""
+    """Maximum number of retries of a failed request."""
     timeout: float = Field(default=300.0, gt=0)
-    """Deadline of one request, in seconds."""
+    """Time limit of one request, in seconds."""
 
     @model_validator(mode="after")
     def _window_is_open(self) -> ReplaySettings:
@@ -83,37 +83,38 @@ class ReplaySettings(ConfigSection):
 
 
 class RlModelSettings(ConfigSection):
-    """The policy's network."""
+    """The policy network."""
 
     attn_implementation: Literal["auto", "flash_attention_2", "sdpa", "eager"] = "auto"
-    """`auto`: flash attention where it is installed and there is a GPU, else `sdpa`, sequence by sequence if packed."""
+    """Attention implementation. `auto`: flash attention if it is installed and a GPU is present, else `sdpa`, one
+    sequence at a time when packed."""
     use_remove_padding: bool = True
-    """Pack sequences without padding. Off for models whose layers can't keep packed sequences apart."""
+    """Pack sequences without padding. Turn it off for models whose layers mix packed sequences."""
     enable_gradient_checkpointing: bool = True
-    """Compute activations again in the backward pass rather than keep them."""
+    """Recompute activations in the backward pass: less memory, more time."""
     freeze_vision_tower: bool = True
-    """Train the language model only."""
+    """Freeze the vision tower and train the language model only."""
     lora_rank: int = Field(default=0, ge=0)
-    """Rank of the LoRA adapter that is trained; 0: all weights are trained."""
+    """Rank of the LoRA adapter; 0: all weights are trained."""
     lora_alpha: int = Field(default=16, ge=1)
-    """The adapter counts lora_alpha / lora_rank times."""
+    """LoRA scale: the adapter's output is multiplied by lora_alpha / lora_rank."""
     target_modules: str = "all-linear"
-    """Layers that get an adapter: all linear ones but the output layer, or names with commas between."""
+    """Layers with an adapter: `all-linear` (all linear layers except the output layer), or comma-separated names."""
 
 
 class OptimSettings(ConfigSection):
     """AdamW with a constant learning rate."""
 
     lr: float = Field(default=1e-6, gt=0)
-    """Learning rate."""
+    """Learning rate after the warm-up."""
     weight_decay: float = Field(default=0.01, ge=0)
-    """Decoupled weight decay."""
+    """AdamW's decoupled weight decay coefficient."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
-    """Decay of the two moments."""
+    """AdamW's decay rates of the first and second moment."""
     eps: float = Field(default=1e-8, ge=0)
-    """Added to the denominator."""
+    """AdamW's epsilon, added to the denominator."""
     lr_warmup_steps: int = Field(default=0, ge=0)
-    """Optimizer steps in which the rate rises from 0."""
+    """Number of optimizer steps of the linear warm-up from 0."""
 
     def rate(self, step: int) -> float:
         """Return the learning rate of an optimizer step, counted from 0."""
@@ -121,46 +122,50 @@ class OptimSettings(ConfigSection):
 
 
 class KlControlSettings(ConfigSection):
-    """The coefficient of a KL in the reward, fixed or steered to a target."""
+    """The coefficient of the KL penalty in the reward, fixed or adaptive."""
 
     type: Literal["fixed", "adaptive"] = "fixed"
-    """`adaptive`: the coefficient changes after each batch."""
+    """`fixed`: constant; `adaptive`: updated after each batch towards `target_kl`."""
     kl_coef: float = Field(default=0.001, ge=0)
-    """The coefficient at the beginning."""
+    """Initial coefficient."""
     target_kl: float = Field(default=0.1, gt=0)
-    """The KL that is aimed at, in nats a token."""
+    """Target KL of the adaptive controller, in nats per token."""
     horizon: int = Field(default=10_000, ge=1)
-    """Sequences until the coefficient may have changed by about a fifth."""
+    """Horizon of the adaptive controller: number of sequences over which the coefficient changes by at most about a
+    fifth."""
 
 
 class RolloutCorrectionSettings(ConfigSection):
-    """How data of other weights, or of the server's arithmetic, is corrected."""
+    """Importance-sampling correction of off-policy data and of numerical differences to the server."""
 
     rollout_is: Literal["none", "token", "sequence"] = "token"
-    """A ratio a token, one a row (the product over its tokens: unbiased, more variance), or no correction."""
+    """Importance ratios: per `token`, per `sequence` (the product over a row's tokens: unbiased, with a higher
+    variance), or no correction."""
     rollout_is_mode: Literal["truncate", "mask"] = "truncate"
-    """`truncate`: larger ratios count as the cap. `mask`: ratios outside [1 / cap, cap] count as 0."""
+    """`truncate`: ratios above the threshold are clamped to it. `mask`: ratios outside [1 / threshold, threshold] are
+    set to 0."""
     rollout_is_threshold: float = Field(default=2.0, ge=1)
-    """The cap."""
+    """Upper bound of the importance ratios."""
 
 
 class RlAlgorithmSettings(ConfigSection):
-    """Advantages, by the estimator that `train.algorithm` names, and the KL in the reward."""
+    """The advantage estimation of `train.algorithm`, and the KL penalty in the reward."""
 
     gamma: float = Field(default=1.0, ge=0, le=1)
-    """Discount a token, for `reinforce_plus_plus` and `gae`."""
+    """Discount factor per token, for `reinforce_plus_plus` and `gae`."""
     lam: float = Field(default=1.0, ge=0, le=1)
-    """GAE's mixture of one-step (0) and whole returns (1)."""
+    """GAE's lambda: 0 is the one-step advantage, 1 the Monte Carlo return."""
     norm_adv_by_std_in_grpo: bool = True
     """Divide GRPO's advantages by the group's standard deviation."""
     whiten_advantages: bool | None = None
-    """Mean 0 and variance 1 over the batch's tokens. null: as defined, for `reinforce_plus_plus` and `gae` only."""
+    """Normalize advantages to mean 0 and variance 1 over the batch's tokens. null: only for `reinforce_plus_plus` and
+    `gae`, as they are defined."""
     normalize_by_steps: bool = False
-    """Let each trajectory weigh the same, however many rows (steps) it has."""
+    """Weight each trajectory equally, independent of its number of rows (steps)."""
     use_kl_in_reward: bool = False
-    """Take the distance from the reference off each token's reward."""
+    """Subtract the KL penalty to the reference policy from each token's reward."""
     kl_penalty: KlType = "kl"
-    """Its estimate."""
+    """KL estimator of that penalty."""
     kl_ctrl: KlControlSettings = KlControlSettings()
     rollout_correction: RolloutCorrectionSettings = RolloutCorrectionSettings()
 
@@ -169,52 +174,52 @@ class ActorSettings(ConfigSection):
     """The policy's loss and update."""
 
     clip_ratio: float = Field(default=0.2, ge=0)
-    """How far the probability ratio may leave 1 and still be rewarded for it."""
+    """PPO clipping range: the probability ratio is clipped to [1 - clip_ratio, 1 + clip_ratio]."""
     clip_ratio_low: float | None = Field(default=None, ge=0, lt=1)
-    """The same below 1; null: `clip_ratio`."""
+    """Clipping range below 1; null: `clip_ratio`."""
     clip_ratio_high: float | None = Field(default=None, ge=0)
-    """The same above 1; null: `clip_ratio`."""
+    """Clipping range above 1; null: `clip_ratio`."""
     clip_ratio_c: float = Field(default=3.0, gt=1)
-    """Dual clip: a negative advantage counts at most this many times."""
+    """Dual-clip bound: maximum ratio that multiplies a negative advantage."""
     loss_agg_mode: Aggregation = "token-mean"
-    """How the tokens' losses become one number: their mean; the mean over the rows of each row's mean or sum; or that
-    of the sums over `loss_scale_factor`."""
+    """Aggregation of token losses: the mean over tokens; the mean over rows of each row's token mean or token sum; or
+    the last one divided by `loss_scale_factor`."""
     loss_scale_factor: int | None = Field(default=None, ge=1)
-    """Tokens that `seq-mean-token-sum-norm` divides by: a constant such as the longest response."""
+    """Divisor of `seq-mean-token-sum-norm`, in tokens: a constant such as the maximum response length."""
     entropy_coeff: float = 0.0
-    """Weight of the entropy, which is to stay high."""
+    """Coefficient of the entropy bonus."""
     use_kl_loss: bool = False
-    """Keep the policy near the reference by a term of the loss."""
+    """Add a KL loss to the reference policy."""
     kl_loss_coef: float = Field(default=0.001, ge=0)
-    """Weight of that term."""
+    """Coefficient of the KL loss."""
     kl_loss_type: KlType = "low_var_kl"
-    """Its estimate."""
+    """KL estimator of the KL loss."""
     optim: OptimSettings = OptimSettings()
     grad_clip: float = Field(default=1.0, gt=0)
-    """Longest gradient."""
+    """Maximum gradient norm (clipping threshold)."""
     ppo_epochs: int = Field(default=1, ge=1)
-    """Times that a batch is worked through."""
+    """Number of passes over a batch."""
     ppo_mini_batch_size: int | None = Field(default=None, ge=1)
-    """Trajectories (of `webrl`: actions, for critic and actor) an optimizer step; null: the whole batch makes one."""
+    """Trajectories (for `webrl`: actions, of critic and actor) per optimizer step; null: one step per batch."""
     ppo_max_token_len_per_gpu: int = Field(default=16384, ge=1)
-    """Tokens that go through the model at once, in each process; no sequence may be longer."""
+    """Maximum number of tokens in a micro-batch, per process; also the maximum length of a sequence."""
     ppo_micro_batch_size_per_gpu: int | None = Field(default=None, ge=1)
-    """Most sequences at once; null: as many as the tokens allow."""
+    """Maximum number of sequences in a micro-batch, per process; null: limited by tokens only."""
     shuffle: bool = True
-    """Draw the mini-batches at random, rather than in the order of the trajectories."""
+    """Shuffle trajectories before they are split into mini-batches; false: keep their order."""
     recompute_old_log_probs: bool = True
-    """Compute the log-probs that the ratio compares with, rather than take the sampler's."""
+    """Recompute the old log-probs of the ratio with the training weights; false: use the sampler's."""
     logprob_chunk: int = Field(default=1024, ge=1)
-    """Tokens whose logits exist at once."""
+    """Number of tokens whose logits are in memory at once."""
 
     @property
     def low(self) -> float:
-        """How far below 1 the ratio is rewarded."""
+        """Clipping range below 1."""
         return self.clip_ratio if self.clip_ratio_low is None else self.clip_ratio_low
 
     @property
     def high(self) -> float:
-        """How far above 1."""
+        """Clipping range above 1."""
         return self.clip_ratio if self.clip_ratio_high is None else self.clip_ratio_high
 
     @model_validator(mode="after")
@@ -230,54 +235,57 @@ class RefSettings(ConfigSection):
     """The reference policy."""
 
     path: str | None = None
-    """Its model; null: the policy that the run's policy gradients began with, an SFT baseline or the base model."""
+    """Model of the reference policy; null: the policy before the first policy-gradient training, an SFT baseline or the
+    base model."""
 
 
 class CriticSettings(ConfigSection):
-    """The critic of `gae` and of `webrl`, which reads where it starts from, `optim` and `grad_clip`."""
+    """The critic of `gae` and `webrl`; `webrl` reads `path`, `optim` and `grad_clip` only."""
 
     path: str | None = None
-    """The model that it starts from, a critic or a policy; null: the critic of the training before, at first the
-    policy."""
+    """Initial model of the critic, a critic or a policy; null: the critic of the previous training, or the policy in
+    the first one."""
     optim: OptimSettings = OptimSettings(lr=1e-5)
     grad_clip: float = Field(default=1.0, gt=0)
-    """Longest gradient."""
+    """Maximum gradient norm (clipping threshold)."""
     cliprange_value: float = Field(default=0.5, gt=0)
-    """How far a value may move in an update."""
+    """Clipping range of value updates."""
     loss_agg_mode: Mean = "token-mean"
-    """How the tokens' losses become one number."""
+    """Aggregation of token losses, as `rl.actor.loss_agg_mode`."""
 
 
 class WebRLSettings(ConfigSection):
     """WebRL's actor-critic (`train.algorithm=webrl`)."""
 
     objective: Literal["paper", "released"] = "paper"
-    """Whose formulas: those of the paper, or those that its released code computes, which differ."""
+    """Version of the formulas: the paper's, or those of its released code, which differ."""
     beta: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    """Weight of the actor's log-ratio to the policy that the phase began with, in the paper's (beta · log-ratio - A)²:
-    the larger, the nearer the actor stays to it. 0: the limit, the policy gradient -A · log-prob without any hold."""
+    """KL coefficient of the actor: weight of the log-ratio to the phase's initial policy in the paper's (beta ·
+    log-ratio - A)². Larger values keep the actor closer to it. 0: the limit, an unconstrained policy gradient -A ·
+    log-prob."""
     lam: float = Field(default=0.5, ge=0, le=1)
-    """The paper's mixture of what a step changed, by the critic (1), and of what came of the whole episode (0)."""
+    """The paper's lambda: weight of the critic's one-step advantage; 1 - lam is the weight of the episode's outcome."""
     gamma: float = Field(default=0.9, ge=0, le=1)
-    """Discount a step of the released code's Monte Carlo return; the paper has none."""
+    """Discount factor per step of the released code's Monte Carlo return; the paper has no discount."""
     heads: Literal[1, 2] = 2
-    """Heads of the critic, each trained on its own; the least of their values counts. The paper speaks of one."""
+    """Number of value heads of the critic, trained independently; the minimum of their values is used. The paper
+    describes one."""
     critic_epochs: int = Field(default=1, ge=1)
-    """Times that the critic works through the batch, before the actor does `rl.actor.ppo_epochs` times."""
+    """Number of passes of the critic over the batch, before the `rl.actor.ppo_epochs` passes of the actor."""
 
 
 class RlTrainerSettings(ConfigSection):
-    """The training as a whole."""
+    """The trainer's checkpoints and precision."""
 
     save_freq: int = Field(default=1, ge=0)
-    """Optimizer steps between two states to go on from; 0: none before the end."""
+    """Interval of resumable checkpoints, in optimizer steps; 0: only at the end."""
     critic_warmup: int = Field(default=0, ge=0)
-    """Iterations at the beginning of policy gradients in which only the critic learns."""
+    """Number of initial policy-gradient iterations that train the critic only."""
     bf16: bool | None = None
-    """Compute in bfloat16; the optimizer's weights stay float32. null: on a GPU."""
+    """Compute in bfloat16; the optimizer's master weights stay float32. null: on GPUs only."""
     deepspeed: str | None = None
-    """A shipped DeepSpeed configuration's name or a path, as `algorithm_config.deepspeed_config_filename`; values that
-    are "auto" follow these settings. null: plain torch."""
+    """DeepSpeed configuration: the name of a shipped one or a path, as `algorithm_config.deepspeed_config_filename`;
+    values of "auto" are filled from these settings. null: plain torch."""
 
 
 class RlSettings(ConfigSection):

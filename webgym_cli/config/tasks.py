@@ -11,25 +11,24 @@ from webgym_cli.records.task import DifficultyBand
 
 
 class TasksSettings(ConfigSection):
-    """Which tasks are rolled out."""
+    """The tasks of rollouts."""
 
     train: str = "miniwob:all"
-    """A task file (JSON Lines, WebGym's fields or ours), or `miniwob:` or `sites:` and names with commas between:
-    `miniwob:all` for every MiniWoB page, `sites:all` for every task on the fixture sites; `webarena:fixture`: tasks in
-    WebArena's form on the same sites; `arithmetic:train`: 160
-    questions with numbers for answers, `arithmetic:test` 40 others; `arithmetic:sums-train`: 240 of the sums,
-    differences and products of two digits, `arithmetic:sums-test` the other 60. A file with questions may be a JSON
-    array too."""
+    """Training tasks: a task file (JSON Lines, WebGym's fields or ours; questions also as a JSON array) or a task set
+    with comma-separated names. `miniwob:all`: every MiniWoB page; `sites:all`: every task on the fixture sites;
+    `webarena:fixture`: tasks in WebArena's format on the same sites; `arithmetic:train`: 160 questions with numeric
+    answers, `arithmetic:test`: 40 others; `arithmetic:sums-train`: 240 of the sums, differences and products of two
+    digits, `arithmetic:sums-test`: the other 60."""
     test: str = ""
-    """The same for evaluation; empty: the training tasks on seeds that training never sees."""
+    """Test tasks, in the same form; empty: the training tasks on seeds that training never uses."""
     sampler: Literal["uniform", "ratio"] = "uniform"
-    """`uniform`: every task alike; `ratio`: so many of each difficulty band (`difficulty_ratio`)."""
+    """Sampling of training tasks. `uniform`: all tasks equally; `ratio`: by difficulty band (`difficulty_ratio`)."""
     difficulty_ratio: dict[DifficultyBand, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """Weights of `easy`, `medium` and `hard` for the sampler `ratio`; shares by largest remainder."""
+    """Weights of `easy`, `medium` and `hard` for the sampler `ratio`, rounded by largest remainder."""
     no_repeats: bool = False
-    """Draw no training task again in a later iteration before all tasks were drawn."""
+    """Sample training tasks without replacement over iterations, until all tasks were sampled."""
 
     @model_validator(mode="after")
     def _ratio_is_given(self) -> TasksSettings:

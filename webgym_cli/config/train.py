@@ -1,4 +1,4 @@
-"""Settings `train`: how the trainer is run. The text under a field is its help."""
+"""Settings `train`: the execution of a training. The text under a field is its help."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from webgym_cli.config.section import ConfigSection
 
 
 class TrainSettings(ConfigSection):
-    """How the trainer is run."""
+    """The execution of a training."""
 
     algorithm: str = "sft"
-    """How a policy learns. `sft`: it imitates chosen episodes, with LLaMA-Factory (`algorithm_config`). The others:
-    policy gradients on all episodes of an iteration (`rl`), by the advantage estimator that is named: `grpo`, `rloo`,
-    `reinforce_plus_plus`, `remax`, `gae`; `webrl`: WebRL's critic and actor (`rl.webrl`); or a training backend or
-    estimator of yours (`plugins`). Iterations of demonstrations have `loop.demonstration_algorithm`."""
+    """Training algorithm. `sft`: supervised fine-tuning on selected episodes with LLaMA-Factory (`algorithm_config`).
+    Policy gradients on all episodes of an iteration (`rl`), by advantage estimator: `grpo`, `rloo`,
+    `reinforce_plus_plus`, `remax`, `gae`; `webrl`: WebRL's actor-critic (`rl.webrl`); or a training backend or
+    estimator of yours (`plugins`). Demonstration iterations use `loop.demonstration_algorithm`."""
     nproc_per_node: int | None = Field(default=None, ge=1)
-    """Processes on this machine; null: one for each GPU that `CUDA_VISIBLE_DEVICES` leaves, one on CPU."""
+    """Number of training processes on this machine; null: one per GPU in `CUDA_VISIBLE_DEVICES`, one on a CPU."""
     keep_optimizer_state: bool = True
-    """Carry Adam's moments from one iteration's training into the next."""
+    """Carry over the optimizer state from one iteration's training to the next."""
     time_limit_minutes: float = Field(default=1440.0, gt=0)
-    """Deadline of one training."""
+    """Time limit of one training, in minutes."""
     stop_grace: float = Field(default=30.0, gt=0)
-    """Seconds between TERM and KILL."""
+    """Time between SIGTERM and SIGKILL, in seconds."""
     executor: Literal["local", "ray"] = "local"
-    """`local`: on this machine, or on as many as `NNODES` says, each running the same command; `ray`: on this machine
-    and on others of the Ray cluster (`rollout.ray_address`)."""
+    """`local`: this machine, or `NNODES` machines that each run the same command; `ray`: this machine and others of the
+    Ray cluster (`rollout.ray_address`)."""
     nodes: int = Field(default=1, ge=1)
-    """Nodes that train together with `executor: ray`, this one included."""
+    """Number of training nodes with `executor: ray`, including this one."""
     node_storage: Literal["auto", "separate"] = "auto"
-    """`auto`: a node that Ray placed works in the run's folder where it sees it, else it is sent what it needs;
-    `separate`: it is sent what it needs in any case."""
+    """Access of Ray nodes to the run folder. `auto`: a node that can read it works in it, others receive the files that
+    they need; `separate`: all receive files."""
     node_timeout: float = Field(default=120.0, ge=1)
-    """Seconds of silence after which a node of a training over several nodes counts as dead. It is also how long the
-    nodes wait for each other at the beginning."""
+    """Heartbeat timeout after which a node of a multi-node training counts as dead, in seconds; also the time limit of
+    the nodes' rendezvous at the start."""
     keep_checkpoints: int = Field(default=2, ge=1)
-    """Newest checkpoints that keep their optimizer's states; older ones keep only the weights."""
+    """Number of newest checkpoints that keep their optimizer state; older ones keep only the weights."""
     keep_weights: int | None = Field(default=None, ge=1)
-    """Newest checkpoints that keep their weights; older ones keep only their records. null: all. Weights that a server
-    on this machine was started with stay until the training after its end."""
+    """Number of newest checkpoints that keep their weights; older ones keep only their records. null: all. Weights that
+    a server on this machine was started with are kept until the next training after it ends."""
     check_disk_space: bool = True
-    """Refuse a training that needs more disk space than is free: its weights, optimizer states and their copies."""
+    """Refuse a training that needs more disk space than is free for its weights, optimizer state and their copies."""
     extra: dict[str, Any] = Field(default_factory=dict)
-    """More LLaMA-Factory settings, written into `train_config.yaml` as they stand."""
+    """Additional LLaMA-Factory settings, written into `train_config.yaml` unchanged."""

@@ -11,8 +11,8 @@ class VenvsSettings(ConfigSection):
     """The Python environments of vLLM and LLaMA-Factory (`webgym setup`)."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Flavour of the environments; `auto`: cuda where an NVIDIA driver answers."""
+    """Hardware of the environments; `auto`: cuda if an NVIDIA driver responds."""
     serve: str = ""
-    """A Python interpreter, or the folder of an environment, that has vLLM; empty: the one that `webgym setup` made."""
+    """Python interpreter, or virtual environment folder, with vLLM; empty: the one of `webgym setup`."""
     train: str = ""
-    """The same for LLaMA-Factory."""
+    """Python interpreter, or virtual environment folder, with LLaMA-Factory; empty: the one of `webgym setup`."""

@@ -1,4 +1,4 @@
-"""Settings of WebArena's sites: where they are, who logs in there and how, what keeps their episodes apart."""
+"""Settings of WebArena's sites: addresses, logins and the isolation of episodes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Isolation = Literal["parallel", "serial", "reset"]
 
 
 class SiteSettings(ConfigSection):
-    """A site that nobody logs in to."""
+    """A site without accounts."""
 
     url: str = ""
-    """Its address, like `http://host:7770`; empty: there is no such site here. It may be a private one."""
+    """Address of the site, like `http://host:7770`, possibly a private one; empty: the site is not available."""
     isolation: Isolation = "serial"
-    """`parallel`: any number of episodes at once, for the site keeps nothing that matters; `serial`: one at a time,
-    which finds what those before it left; `reset`: one at a time, each after a reset."""
+    """Isolation of episodes. `parallel`: any number at once, for sites without relevant state; `serial`: one at a time,
+    on the state that earlier ones left; `reset`: one at a time, each after a reset."""
     reset: str = ""
-    """What sets the site back: an http(s) address that is sent a POST, or a command line. A command runs without a
-    shell, and what it leaves in the background ends with it. The reset is done when the site answers again."""
+    """Reset of the site: an http(s) address that receives a POST request, or a command line. A command runs without a
+    shell, and its background processes are ended with it. A reset is complete when the site responds again."""
 
     @field_validator("url")
     @classmethod
@@ -40,29 +40,30 @@ class SiteSettings(ConfigSection):
 
 
 class AccountSite(SiteSettings):
-    """A site with an account. Where something is on a page is told by `label=`, `name=`, `button=` or `text=` and the
-    words there, else by a CSS selector."""
+    """A site with an account. Page elements are located by `label=`, `name=`, `button=` or `text=` and a text, or by a
+    CSS selector."""
 
     account: str = ""
-    """The name that logs in; empty: nobody does."""
+    """Account name of the login; empty: no login."""
     password_env_var: str = ""
-    """Name of the environment variable that holds the password; the password itself never stands in settings."""
+    """Name of the environment variable that holds the password; passwords are never stored in settings."""
     login_page: str = ""
-    """The page with the login form: what follows `url`."""
+    """Path of the page with the login form, relative to `url`."""
     account_field: str = ""
-    """Where the account's name is typed."""
+    """Locator of the account name field."""
     password_field: str = "input[type=password]"
-    """Where the password is typed."""
+    """Locator of the password field."""
     submit: str = ""
-    """What is clicked then; empty: Enter is pressed in the field of the password."""
+    """Locator of the submit button; empty: Enter is pressed in the password field."""
     proof_page: str = ""
-    """A page that only shows itself to who is logged in: what follows `url`."""
+    """Path of a page that requires a login, relative to `url`."""
     proof: str = ""
-    """What that page holds then; empty: it does not lead to the login page, and shows no field for a password."""
+    """Locator of an element that proves the login on that page; empty: the page does not redirect to the login page and
+    has no password field."""
 
 
 class WebArenaSettings(ConfigSection):
-    """WebArena's sites. The accounts and the login forms are those of the published images."""
+    """WebArena's sites. The defaults for accounts and login forms are those of the published images."""
 
     shopping: AccountSite = AccountSite(
         account="emma.lopez@gmail.com",
@@ -99,15 +100,15 @@ class WebArenaSettings(ConfigSection):
     wikipedia: SiteSettings = SiteSettings(isolation="parallel")
     homepage: SiteSettings = SiteSettings(isolation="parallel")
     login: Literal["auto", "manual"] = "auto"
-    """`auto`: a rollout logs in where a login is missing or the site does not know it any more; `manual`: it refuses to
-    start without, and `webgym login` is what makes it."""
+    """`auto`: a rollout logs in if a login is missing or has expired on the site; `manual`: a rollout without a login
+    is refused, and `webgym login` creates it."""
     login_hours: float = Field(default=12.0, gt=0)
-    """A login that is older counts as expired."""
+    """Maximum age of a login, in hours."""
     auth_folder: str = ""
-    """Where the logins are kept, which let anyone in who can read them; empty: `webarena` in webgym's own folder
-    (`WEBGYM_HOME`). Runs with the same folder take turns on the sites."""
+    """Folder of the stored logins, which grant access to anyone who can read them; empty: `webarena` in webgym's own
+    folder (`WEBGYM_HOME`). Runs with the same folder take turns on the sites."""
     reset_timeout: float = Field(default=600.0, gt=0)
-    """Deadline of one reset, in seconds, until the site answers again."""
+    """Time limit of one reset, in seconds, until the site responds again."""
 
     def site(self, site: WebArenaSite) -> SiteSettings:
         """Return the settings of a site."""
