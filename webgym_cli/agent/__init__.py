@@ -1,1 +1,1 @@
-"""The agent: what the policy is told, how it is asked, and how its answer is read."""
+"""The agent: prompts, requests to the policy and parsing of its responses."""

@@ -1,4 +1,4 @@
-"""Action sets: what a policy can do, how its prompt states that, and how its responses are read.
+"""Action sets: the actions of a policy, their description in the prompt, and the parsing of responses.
 
 An action set is a value of `context_config.prompt_version`; environments with tools use the set `tools`.
 """

@@ -56,7 +56,7 @@ class ChatSettings(Protocol):
 
     @property
     def structured_output(self) -> Literal["json_schema", "json_object", "none"]:
-        """How it is told to answer in JSON."""
+        """The `response_format` of requests."""
         ...
 
     @property
@@ -66,12 +66,12 @@ class ChatSettings(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """Longest answer."""
+        """Maximum length of a response, in tokens."""
         ...
 
     @property
     def retries(self) -> int:
-        """Repeats of a request whose answer can't be read."""
+        """Maximum number of retries of a request whose response cannot be parsed."""
         ...
 
     @property
@@ -81,7 +81,7 @@ class ChatSettings(Protocol):
 
     @property
     def concurrency(self) -> int:
-        """Requests at once."""
+        """Maximum number of concurrent requests."""
         ...
 
 

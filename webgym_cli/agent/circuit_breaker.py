@@ -14,33 +14,33 @@ from enum import StrEnum
 
 
 class BreakerState(StrEnum):
-    """Whether a server gets requests."""
+    """State of a circuit breaker."""
 
     CLOSED = "closed"
-    """It does."""
+    """All requests are admitted."""
     OPEN = "open"
-    """It does not."""
+    """No request is admitted."""
     HALF_OPEN = "half_open"
-    """It gets one, and then it is seen."""
+    """One trial request is admitted; its result closes or opens the breaker."""
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """The breaker of one server. Knows nothing of servers: it is told how requests and probes ended."""
+    """The circuit breaker of one server; its caller reports the results of requests and probes."""
 
     limit: int
-    """So many failures in a row open it."""
+    """Consecutive failures that open it."""
     pause: float
-    """Seconds that it is open the first time."""
+    """Initial pause, in seconds."""
     longest: float
-    """Seconds that it is open at most, however often the server failed."""
+    """Maximum pause, in seconds."""
     clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""
     state: BreakerState = BreakerState.CLOSED
     times_opened: int = 0
-    """How often failed requests have opened it."""
+    """Number of times that failed requests opened it."""
     _term: int = 0
-    """Counts the changes of state: a request that began before the last one says nothing of the present."""
+    """Number of state changes: a request that began in an earlier state is ignored."""
     _in_a_row: int = 0
     _trial: bool = False
     _next_pause: float = field(init=False)
@@ -61,12 +61,13 @@ class CircuitBreaker:
         return max(0.0, self._until - self.clock()) if self.state is BreakerState.OPEN else 0.0
 
     def start_request(self) -> int:
-        """Note that a request goes to the server, and return what `leave` has to be told. Only while it `admits`."""
+        """Record the start of a request and return the term for `finish_request`. Requires `admits`."""
         self._trial = self.state is BreakerState.HALF_OPEN
         return self._term
 
     def finish_request(self, term: int, *, worked: bool | None) -> None:
-        """Note how a request ended; None: it was given up by us, which says nothing of the server."""
+        """Record the result of a request; None: it was cancelled by us."""
+        # The request began in an earlier state: its result is outdated.
         if term != self._term:
             return
         self._trial = False
@@ -75,6 +76,7 @@ class CircuitBreaker:
             if self.state is BreakerState.HALF_OPEN:
                 self._next_pause = min(self.pause, self.longest)
                 self._change(BreakerState.CLOSED)
+        # None (cancelled by us) counts neither as success nor as failure.
         elif worked is False:
             self._in_a_row += 1
             if self.state is BreakerState.HALF_OPEN or self._in_a_row >= self.limit:
@@ -82,7 +84,7 @@ class CircuitBreaker:
                 self._open()
 
     def record_probe(self, *, healthy: bool) -> None:
-        """Note the answer of a probe that was made when the pause was over."""
+        """Record the result of a health probe after the pause."""
         if healthy:
             self._change(BreakerState.HALF_OPEN)
         else:
@@ -90,6 +92,7 @@ class CircuitBreaker:
 
     def _open(self) -> None:
         self._until = self.clock() + self._next_pause
+        # Exponential backoff.
         self._next_pause = min(self.longest, 2 * self._next_pause)
         self._change(BreakerState.OPEN)
 

@@ -36,21 +36,21 @@ _ERROR_CHARACTERS = 160
 
 @dataclass(slots=True, eq=False)
 class _Server:
-    """A server as the balance knows it."""
+    """State of a server in the load balancer."""
 
     policy: ChatPolicy
     breaker: CircuitBreaker
     outstanding: int = 0
-    """Requests that it has not answered yet."""
+    """Number of requests in flight."""
     used: int = 0
-    """The number of its last request among all servers' requests."""
+    """Sequence number of its last request among those of all servers."""
     requests: int = 0
     failures: int = 0
     seconds: float = 0.0
     last_error: str = ""
-    """How it failed last."""
+    """Message of its last failure."""
     probing: asyncio.Task[None] | None = None
-    """Looks after it while it is open."""
+    """Task that probes the server while its breaker is open."""
 
     def counters(self) -> dict[str, float]:
         """Return its part of `ServerCounters`."""
@@ -90,6 +90,7 @@ class BalancedPolicy:
         """
         failed: list[_Server] = []
         while True:
+            # Choice and request form one step: an await between them would let others pick the same idle server.
             server = await self._choose_server(failed, prompt)
             try:
                 return await self._ask(server, prompt)
@@ -110,6 +111,7 @@ class BalancedPolicy:
         """Close all connections."""
         revivals = {server.probing for server in self._servers if server.probing}
         for revival in revivals:
+            # Cancelled before the clients are closed: a probe must not use a closed client.
             revival.cancel()
         if revivals:
             await asyncio.wait(revivals)
@@ -141,6 +143,7 @@ class BalancedPolicy:
 
     def _find_best_server(self, failed: list[_Server], prompt: Prompt) -> _Server | None:
         free = [server for server in self._servers if server.breaker.admits]
+        # Ties go to the server that was used longest ago, so that idle servers take turns.
         least = min(free, key=lambda one: (failed.count(one), one.outstanding, one.used), default=None)
         home = self._server_of_episode.get(prompt.episode)
         if least is None or home is None or home in failed or not home.breaker.admits:
@@ -180,7 +183,7 @@ class BalancedPolicy:
         return reply
 
     def _after_request(self, server: _Server) -> None:
-        """Tell those who wait that a server admits requests, or have one looked after that does not."""
+        """Wake waiting requests if the server admits them, else start its probe."""
         if server.breaker.admits:
             self._server_available.set()
         elif server.breaker.state is BreakerState.OPEN and (server.probing is None or server.probing.done()):

@@ -17,6 +17,7 @@ _HEADING = re.compile(
 )
 _CALL = re.compile(r"<tool_call>.*", re.DOTALL)
 _FENCE = re.compile(r"^\s*```\w*\s*|\s*```\s*$")
+# Responses whose sections are cached: each is read again for every later prompt of its episode.
 _CACHED = 512
 
 

@@ -1,4 +1,4 @@
-"""What an outcome reward model is asked: task, actions and last page, in the order of WebRL's prompt. Pure.
+"""Prompts of an outcome reward model: task, actions and last page, in the order of WebRL's prompt. Pure.
 
 A prompt that is too long loses tokens from the middle of its page, then from the middle of its actions: the task, the
 beginning and the end of each part, and the model's turn after it all stay.

@@ -1,4 +1,4 @@
-"""Asks a policy's server how probable given tokens are: what the policy would have thought of an action of another.
+"""Log-probabilities of given tokens under the policy, from a vLLM server's prompt log-probabilities.
 
 vLLM tells the log-probabilities of a prompt's tokens. They are the model's own, before temperature and truncation.
 """

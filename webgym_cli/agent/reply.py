@@ -1,4 +1,4 @@
-"""What a policy is to those who ask it. Apart from any client: the expert acts without loading one."""
+"""The policy's interface. Kept apart from its clients, so that the expert runs without loading one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that others wrote: pages, models, task files. It forges no image, no turn, no call and no line of ours.
+"""Sanitizing of untrusted text (pages, models, task files): it forges no image, turn, call or line of a prompt.
 
 `sanitize_text` is for a model's own replies, which keep their calls; `sanitize_page` and `sanitize_line` for all else.
 """

@@ -40,7 +40,7 @@ Values = Callable[[Sequence[TaskCandidate]], Awaitable[Sequence[float]]]
 
 @dataclass(slots=True)
 class TaskGeneration:
-    """One `webgym tasks generate` at work."""
+    """One execution of `webgym tasks generate`."""
 
     plan: GenerationPlan
     settings: GenerateSettings
@@ -149,7 +149,7 @@ class TaskGeneration:
             yield TaskCandidate(instruction, build_task(instruction, request), request)
 
     async def _ask_critic(self, candidate: TaskCandidate) -> str:
-        """Tell how likely success is: the critic sees the task and its first page, before anything was done."""
+        """Estimate the success probability: the critic reads the task and its first page."""
         page = candidate.request.group.start.page
         if self._critic is None or page is None:
             candidate.reject(Rejection.CRITIC_SILENT, "no first page was seen of its site")
@@ -168,7 +168,7 @@ class TaskGeneration:
         return ""
 
     async def _ask_feasibility(self, candidate: TaskCandidate) -> str:
-        """Tell whether the task can be done. What can't be read is a no, and what was not answered is no yes."""
+        """Check feasibility. An unparsable response and a missing one both count as infeasible."""
         chat = build_feasibility_chat(candidate.task, candidate.request.group.site)
         key = compute_key("feasible", self.settings.model, chat)
         if (answer := self.journal.get(key)) is None:

@@ -1,4 +1,4 @@
-"""Tells instructions that say the same: the same words, or nearly the same."""
+"""Detection of near-duplicate instructions by the overlap of their word sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which failed tasks new ones are made of, and what is asked about them."""
+"""The plan of a task generation: its failed tasks and its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model is asked that makes new tasks, and that tells whether one can be done. Pure."""
+"""Prompts for task generation and for the feasibility check. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which NVIDIA GPUs a process that we start will see, told from the environment and from the device files."""
+"""Visible NVIDIA GPUs of a child process, determined from the environment and the device files."""
 
 from __future__ import annotations
 

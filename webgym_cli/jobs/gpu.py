@@ -19,6 +19,7 @@ from webgym_cli.records.events import EventSink
 
 # How long the driver may take to give back the memory of a process that has ended.
 RELEASE_SECONDS = 120.0
+# Seconds between two NVML queries.
 POLL_SECONDS = 0.5
 # Bytes of GPU memory in the hands of others that are worth a warning.
 MUCH = 2**30
@@ -57,6 +58,7 @@ class NvmlLibrary:
         """Return the processes that hold memory now; a GPU that doesn't answer counts as unused."""
         found: dict[tuple[int, int], GpuProcess] = {}
         for gpu in range(self._library.nvmlDeviceGetCount()):
+            # One failing GPU must not hide the processes of the others.
             with suppress(self._library.NVMLError):
                 for device in self._parts(self._library.nvmlDeviceGetHandleByIndex(gpu)):
                     with suppress(self._library.NVMLError):
@@ -79,10 +81,12 @@ def open_nvml() -> Nvml | None:
     """Return the library, or None where it is not installed or no driver answers."""
     try:
         library = importlib.import_module("pynvml")
+    # `nvidia-ml-py` is optional: without it the GPU memory is not awaited.
     except ImportError:
         return None
     try:
         library.nvmlInit()
+    # The library is installed on machines without a driver, too.
     except library.NVMLError:
         return None
     return NvmlLibrary(library)

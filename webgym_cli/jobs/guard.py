@@ -20,8 +20,10 @@ import sys
 import time
 from pathlib import Path
 
+# Options of prctl(2), which the standard library does not name.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+# Seconds between two checks of the child; bounds the delay of noticing its end.
 POLL_SECONDS = 0.1
 
 
@@ -31,6 +33,7 @@ def descendants(root: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
+        # A process can end between the listing of /proc and the reading of its entry.
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             if fields[0] != "Z":
@@ -46,12 +49,14 @@ def descendants(root: int) -> list[int]:
 def signal_all(pids: list[int], number: signal.Signals) -> None:
     """Send a signal to each process that still lives."""
     for pid in pids:
+        # It may have ended meanwhile, or run as another user (setuid).
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def reap() -> None:
     """Collect every child that has ended."""
+    # waitpid raises it once no child is left.
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -86,6 +91,7 @@ def watch(command: list[str], lifeline: int, grace: float) -> int:
         child = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare_child)
     except OSError as error:
         sys.stderr.write(f"can't start {command[0]}: {error}\n")
+        # The exit status of a shell for a command that cannot be started.
         return 127
     while not stop and child.poll() is None:
         ready, _, _ = select.select([lifeline], [], [], POLL_SECONDS)

@@ -52,6 +52,7 @@ class Job:
             os.close(write_end)
             raise JobError(f"can't start {argv[0]}: {error}") from error
         finally:
+            # Only the guard may hold the read end, or the lifeline would never break.
             os.close(read_end)
         return cls(process, write_end, log, grace)
 

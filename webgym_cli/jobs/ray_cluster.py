@@ -18,7 +18,9 @@ from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
 
+# Seconds between two attempts while an actor is temporarily unavailable.
 _ASK_AGAIN = 0.5
+# Seconds between two checks for a file.
 _LOOK_SECONDS = 0.25
 # Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers.
 _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}

@@ -22,6 +22,7 @@ from webgym_cli.jobs import reaper
 OWN = "local"
 # Bytes of shared memory that a Ray of our own takes on this machine, about Ray's least: ranks send little.
 OBJECT_STORE = 80 * 2**20
+# Seconds for a TCP connection to the cluster's address.
 _CONNECT_SECONDS = 10.0
 # Ray takes some seconds to start, on a busy machine half a minute.
 _START_SECONDS = 90.0

@@ -21,8 +21,10 @@ GRACE = 5.0
 
 def start_time(pid: int) -> str | None:
     """Return when a process began, in clock ticks since boot; None when it is gone or a zombie."""
+    # The process can end while its entry is read.
     with contextlib.suppress(OSError, IndexError):
         fields = (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
+        # Counted after the command's name, which may contain spaces and parentheses.
         return None if fields[0] == "Z" else fields[19]
     return None
 
@@ -35,6 +37,7 @@ def end(named: list[tuple[int, str]]) -> None:
         if time.monotonic() > deadline:
             number = signal.SIGKILL
         for pid in left:
+            # It may have ended since its start time was compared.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         time.sleep(0.1)

@@ -26,7 +26,7 @@ from webgym_cli.store.run import RunDir
 
 
 class Phase(StrEnum):
-    """Which half of an iteration is done."""
+    """The next half of an iteration: rollout or update."""
 
     ROLLOUT = "rollout"
     UPDATE = "update"

@@ -79,6 +79,7 @@ class ServerClient:
         """Whether the server is up and its engine lives."""
         try:
             answer = await self._http.get("/health", timeout=HEALTH_TIMEOUT)
+        # A server that is starting or dying refuses connections: unhealthy, but no error.
         except httpx.HTTPError:
             return False
         return answer.status_code == httpx.codes.OK

@@ -37,6 +37,7 @@ class VllmEngine:
         try:
             async with self._connect() as client:
                 self._fingerprints[digest] = await client.fingerprint(checksums=self._plan.dev_mode)
+        # No error here: the caller restarts the server and reports this reason.
         except ServerCallError as error:
             return str(error)
         return ""

@@ -112,6 +112,7 @@ class PolicyServer:
         try:
             await self._until_healthy(self._job, began)
             await self._remember()
+        # Also on cancellation: a half-started server would keep its GPU memory.
         except BaseException:
             await self.stop()
             raise

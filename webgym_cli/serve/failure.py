@@ -1,4 +1,4 @@
-"""Finds the line of vLLM's log that says what it does, and why it failed."""
+"""Extracts progress and the cause of a failure from vLLM's log."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception)(?::|$)")
 ECHOES = ("See root cause above", "Engine core initialization failed", "EngineDeadError", "ChildProcessError")
 # What argparse says about an argument.
 USAGE = re.compile(r"^\S+: error: ")
+# Exit statuses from here on are 128 + the signal's number.
 SIGNALLED = 128
 
 

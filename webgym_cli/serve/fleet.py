@@ -53,6 +53,7 @@ class Fleet:
             while self._dead:
                 await self._dead.pop().stop()
             await _together(server.serve(model) for server in self.servers)
+        # All or none: a policy with fewer servers than planned would silently be slower.
         except BaseException:
             await self.stop()
             raise
@@ -80,6 +81,7 @@ class Fleet:
             try:
                 await server.watch()
                 return
+            # Handled below: the other replicas keep serving while this one is restarted.
             except JobError as error:
                 died = error
             self._up.discard(number)

@@ -1,4 +1,4 @@
-"""Which GPUs each server gets, by the names that CUDA knows them by, and what it holds of their memory."""
+"""Assignment of GPUs to servers, by CUDA's names, and the GPU memory that a server holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the vLLM server is started with, decided before anything is touched."""
+"""The plan of a vLLM server, made before anything is started."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SleepAction = Literal["keep", "sleep", "stop"]
 
 @dataclass(frozen=True, slots=True)
 class SleepPolicy:
-    """How a server makes room between two phases."""
+    """How a server releases GPU memory during a training."""
 
     action: SleepAction
     level: int
@@ -188,6 +188,7 @@ def is_loopback(host: str) -> bool:
     """Whether only this machine can connect to an address. Names other than localhost count as reachable."""
     try:
         return ipaddress.ip_address(host).is_loopback
+    # A host name. Resolving it could block on DNS, so only localhost counts as loopback.
     except ValueError:
         return host == "localhost"
 

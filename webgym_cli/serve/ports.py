@@ -19,6 +19,7 @@ def claim_port(host: str, wanted: int, last: int = 0) -> int:
         return wanted
     try:
         return _bind(host, last)
+    # The last port is only a preference: a client may still hold it.
     except UsageError:
         return _bind(host, 0)
 
@@ -27,6 +28,7 @@ async def is_listening(host: str, port: int) -> bool:
     """Tell whether a server listens; only one that refuses is known not to."""
     try:
         _, writer = await asyncio.open_connection(host, port)
+    # Only a refusal proves that the port is free; a timeout may be a busy server.
     except ConnectionRefusedError:
         return False
     except OSError:

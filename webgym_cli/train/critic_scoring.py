@@ -1,4 +1,4 @@
-"""Asks the critic of a checkpoint how likely the policy's success is, in the train role's interpreter."""
+"""Success probabilities by the critic of a checkpoint, computed in the train role's interpreter."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ async def success_probabilities(
         try:
             code = await job.wait()
         finally:
+            # Also after an error or Ctrl-C: the model would stay in GPU memory.
             await job.stop()
         if code != 0:
             raise JobError(

@@ -1,4 +1,4 @@
-"""Runs a training and publishes what comes of it. Can be killed at any moment and run again."""
+"""Runs a training and publishes its model. Can be killed at any moment and run again."""
 
 from __future__ import annotations
 
@@ -114,6 +114,7 @@ async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path
             raise await peers.blame(trainer_error(code, log), secondary=is_peer_loss(code, log))
         await peers.finish()
     finally:
+        # Nodes that keep waiting for this one would block their GPUs until the heartbeat timeout.
         await peers.stop()
 
 

@@ -1,4 +1,4 @@
-"""Finds the line of a trainer's log that says why it failed."""
+"""Extracts the cause of a failure from a trainer's log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reason(log: Path) -> str:
 
 
 def is_peer_loss(code: int, log: Path) -> bool:
-    """Tell whether a trainer that failed only felt that another one was gone."""
+    """Whether a trainer failed only because another node was lost."""
     return code < 128 and bool(PEER_LOST.search(reason(log)))
 
 

@@ -1,4 +1,4 @@
-"""The environment of the trainer's processes: how many there are, what they find, what they report to."""
+"""Environment variables and number of the trainer's processes, and its reporting."""
 
 from __future__ import annotations
 

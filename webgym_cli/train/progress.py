@@ -46,6 +46,7 @@ def parse_line(text: str) -> LogLine | None:
             eval_loss=_number(value.get("eval_loss")),
             learning_rate=_number(value.get("lr")),
         )
+    # The trainer may be writing the line: it is read again when complete.
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -72,7 +72,7 @@ def check_greedy_chain(settings: Settings) -> None:
 
 
 def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
-    """Return what the batch says of itself. Raises `MissingStageError` unless it is the current policy's, and fits."""
+    """Return the batch's facts. Raises `MissingStageError` unless it is the current policy's, and fits."""
     file, hint = run.rl_data / SUMMARY, f"webgym prepare {run.root}"
     if not file.is_file():
         raise MissingStageError(f"{run.rl_data}: there is no batch", hint=hint)
@@ -154,7 +154,7 @@ def _training(
 
 
 def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path, *, webrl: bool) -> dict[str, Any]:
-    """Return what the trainer is told: the settings `rl`, and what the run knows."""
+    """Return the trainer's configuration: the settings `rl`, and facts of the run."""
     told: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
     kind, newest, began = algorithm(run, settings), checkpoints.current(run), _before_gradients(run)
     first = began.version if began else 0

@@ -1,4 +1,4 @@
-"""What a training is decided to be: where the planning of every algorithm ends, and every execution begins."""
+"""The plan of a training, from the planning of an algorithm to its execution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Mode = Literal["fresh", "carried", "continued", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class TrainPlan:
-    """A training, decided."""
+    """The plan of a training."""
 
     name: str
     """The folder's name under `checkpoints/`."""

@@ -55,6 +55,7 @@ def read_training(folder: Path) -> TrainingIdentity | None:
     """Return a folder's record, or None where it is missing or damaged."""
     try:
         return TrainingIdentity.model_validate(read_json(folder / RECORD))
+    # A damaged record means a new start, never a failed command.
     except (StoreError, ValidationError):
         return None
 
@@ -71,6 +72,7 @@ def trainer_state(checkpoint: Path) -> dict[str, Any] | None:
     """Return `trainer_state.json`, or None where it is missing or torn."""
     try:
         value = json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
+    # A crash can leave it torn: the checkpoint then counts as incomplete.
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) and isinstance(value.get("global_step"), int) else None
@@ -134,6 +136,7 @@ def is_whole_archive(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path):
             return True
+    # The zip directory is written last, so a torn archive fails to open.
     except (OSError, zipfile.BadZipFile):
         return False
 

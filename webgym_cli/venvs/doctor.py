@@ -1,4 +1,4 @@
-"""Says what of webgym's surroundings is there, in which version, and what to type about the rest. Changes nothing."""
+"""Diagnoses the installation: versions of its parts, and commands that repair them. Changes nothing."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ class RoleEnvironment:
 
     @property
     def marker(self) -> Path:
-        """The file that says that the environment is complete."""
+        """The file that marks a complete environment."""
         return self.path / MARKER
 
     @property
     def complete(self) -> bool:
-        """Whether the set-up came to its end."""
+        """Whether the set-up was completed."""
         return self.marker.is_file() and self.python.exists()
 
 

@@ -1,4 +1,4 @@
-"""What the completion threshold does to the sample: those it cut against those that finished."""
+"""Sampling bias of the completion threshold: cancelled episodes compared with finished ones."""
 
 from __future__ import annotations
 

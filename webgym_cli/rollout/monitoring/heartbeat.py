@@ -1,4 +1,4 @@
-"""Tells what a rollout is doing: to the board of this shell, and to other shells by the status file."""
+"""Progress reports of a rollout: to this shell's live view, and to other shells by the status file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FILE_EVERY = 2
 
 @dataclass(slots=True)
 class Heartbeat:
-    """The sign of life of one rollout on one rank."""
+    """The heartbeat of one rollout on one rank."""
 
     run: RunDir
     monitor: Monitor
     sink: EventSink
 
     async def beat(self) -> None:
-        """Tell, again and again, until cancelled."""
+        """Report periodically until cancelled."""
         beats = 0
         while True:
             snapshot = self.monitor.snapshot()

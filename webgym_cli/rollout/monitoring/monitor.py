@@ -1,4 +1,4 @@
-"""Counts a rollout while it runs and tells of it."""
+"""Counters of a running rollout, and its events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASONS = 20
 
 @dataclass(slots=True)
 class Monitor:
-    """The tallies of one rollout command, or of one rank of it."""
+    """The counters of one rollout command, or of one rank of it."""
 
     plan: RolloutPlan
     slots: int

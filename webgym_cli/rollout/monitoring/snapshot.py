@@ -1,4 +1,4 @@
-"""What a rollout tells of itself: the facts of one process, and of several together."""
+"""Snapshots of a rollout's counters: of one process, and merged over several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each token of a batch is to teach: computed once, before the first step, and kept for all of them."""
+"""Training targets of a batch's tokens, computed once before the first optimizer step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TENSORS = ("old_log_probs", "advantages", "weights", "reference", "values", "re
 
 @dataclass(frozen=True, slots=True)
 class TokenTargets:
-    """Of the K trained tokens, in the order of the batch's rows."""
+    """Training targets of the K trained tokens, in the order of the batch's rows."""
 
     old_log_probs: torch.Tensor
     """[K] float32: what the ratio compares with."""

@@ -13,7 +13,7 @@ from webgym_cli.train.rl.packing import bin_pack
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What one process puts through the model at once."""
+    """The rows of one forward and backward pass of a process."""
 
     rows: tuple[int, ...]
     """Numbers of rows."""

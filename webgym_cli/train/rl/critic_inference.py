@@ -1,4 +1,4 @@
-"""Tells how likely success is in states that are prompts, by the critic that an actor-critic training left.
+"""Success probabilities of states (prompts) by the critic of an actor-critic training.
 
     python launch.py webgym_cli.train.rl.critic_inference CRITIC STATES VALUES
 
@@ -63,7 +63,7 @@ def _state(prompt: list[int], number: int) -> TrainRow:
 
 
 def main(arguments: list[str]) -> int:
-    """Tell what is asked for; return the exit status."""
+    """Score the states of the request file; return the exit status."""
     if len(arguments) != 3:
         sys.stderr.write("webgym: usage: launch.py webgym_cli.train.rl.critic_inference CRITIC STATES VALUES\n")
         return 1

@@ -159,7 +159,7 @@ class DeepSpeedEngine:
 
 
 class ReferenceEngine:
-    """A network that only tells: the reference. With ZeRO-3 it is divided among the processes like the policy."""
+    """An engine without training: the reference. ZeRO-3 shards it among the processes like the policy."""
 
     def __init__(self, module: Any, world: DistributedContext, config: dict[str, Any] | None, *, bf16: bool) -> None:
         self.module, self._world, self._bf16 = module, world, bf16

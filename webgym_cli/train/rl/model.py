@@ -1,4 +1,4 @@
-"""The policy that is trained, and what every network here is made of; the critics stand in `critics.py`.
+"""The policy network, and what all networks share; the critics are in `critics.py`.
 
 The policy's logits never exist as a whole: its output layer is called with the tokens that followed, and returns their
 log-probs and entropies (`logprobs.py`). It is a call of the layer itself, so that what DeepSpeed does around each layer

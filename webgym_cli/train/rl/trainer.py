@@ -28,11 +28,11 @@ from webgym_cli.train.rl.trainer_log import TrainerLog
 
 
 class BatchTargets(Protocol):
-    """What a batch teaches."""
+    """Training targets of a batch."""
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the logs say about the batch."""
+        """Metrics of the batch."""
 
 
 L = TypeVar("L", bound=BatchTargets)
@@ -160,7 +160,7 @@ class Trainer(ABC, Generic[L]):
 
     @property
     def epochs(self) -> int:
-        """Times that the batch is worked through."""
+        """Number of passes over the batch."""
         return self.options.actor.ppo_epochs
 
     @abstractmethod
@@ -181,11 +181,11 @@ class Trainer(ABC, Generic[L]):
 
     @abstractmethod
     def step(self, runner: BatchRunner, targets: L | None, number: int) -> StepResult:
-        """Make an optimizer step, counted from 0; the first `early` ones know no lessons."""
+        """Make an optimizer step, counted from 0; the first `early` ones run before the targets are computed."""
 
     @abstractmethod
     def state_facts(self, targets: L) -> dict[str, Any]:
-        """Return what the finished model's `trainer_state.json` says of the lessons."""
+        """Return the facts about the targets for the finished model's `trainer_state.json`."""
 
 
 def check_lengths(rows: Sequence[TrainRow], most: int) -> None:

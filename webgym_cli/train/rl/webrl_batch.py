@@ -1,4 +1,4 @@
-"""What each action of a batch is to teach WebRL's actor, once its critic has learned; and shares of both's losses."""
+"""Training targets of a batch's actions for WebRL's actor, and the loss terms of actor and critic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webgym_cli.train.rl.webrl_states import require_transition
 
 @dataclass(frozen=True, slots=True)
 class ActionTargets:
-    """Of n actions, in the order of the batch's rows."""
+    """Training targets of n actions, in the order of the batch's rows."""
 
     reference: torch.Tensor
     """[n] float32: summed log-probs under the actor as the phase began."""
