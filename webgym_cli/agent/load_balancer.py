@@ -90,7 +90,6 @@ class BalancedPolicy:
         """
         failed: list[_Server] = []
         while True:
-            # Choice and request form one step: an await between them would let others pick the same idle server.
             server = await self._choose_server(failed, prompt)
             try:
                 return await self._ask(server, prompt)

@@ -23,7 +23,7 @@ from pathlib import Path
 # Options of prctl(2), which the standard library does not name.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-# Seconds between two checks of the child; bounds the delay of noticing its end.
+# Seconds between two checks of the child.
 POLL_SECONDS = 0.1
 
 
