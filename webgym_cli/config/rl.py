@@ -26,8 +26,7 @@ class RlDataSettings(ConfigSection):
     """The rows of a policy-gradient batch."""
 
     last_n_iterations: int = Field(default=1, ge=1)
-    """Number of iterations in the batch, including the current one. Above 1 the batch contains off-policy episodes of
-    older policy versions, which each trajectory records."""
+    """Number of iterations in the batch, including the current one. Above 1 the batch contains off-policy episodes."""
     group_by: GroupBy | None = None
     """Group of episodes whose rewards are compared, always within one iteration. `chain`: the episodes of one draw of a
     task: `agent.num_chains` in a row, each on its own seed, and the one of `agent.greedy_chain` (on MiniWoB and the
@@ -49,8 +48,7 @@ class ReplaySettings(ConfigSection):
     """The replay of earlier episodes in the batch of `train.algorithm=webrl`."""
 
     experience: tuple[str, ...] = ()
-    """Run folders whose training episodes may be replayed beside this run's own earlier iterations, such as WebRL's
-    demonstrations."""
+    """Run folders whose training episodes may be replayed beside this run's own earlier iterations, such as demonstrations."""
     window: tuple[Perplexity, Perplexity | None] = (1 / 0.95, 1 / 0.5)
     """Range of the perplexity of a replayed action under the current policy, without its stop token: lower bound
     inclusive, upper bound exclusive (null: unbounded). The default is a mean token probability above 0.5 and up to
@@ -268,8 +266,7 @@ class WebRLSettings(ConfigSection):
     gamma: float = Field(default=0.9, ge=0, le=1)
     """Discount factor per step of the released code's Monte Carlo return; the paper has no discount."""
     heads: Literal[1, 2] = 2
-    """Number of value heads of the critic, trained independently; the minimum of their values is used. The paper
-    describes one."""
+    """Number of independent value heads of the critic; the minimum of their values is used. The paper has one."""
     critic_epochs: int = Field(default=1, ge=1)
     """Number of passes of the critic over the batch, before the `rl.actor.ppo_epochs` passes of the actor."""
 
