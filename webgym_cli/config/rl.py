@@ -48,7 +48,7 @@ class ReplaySettings(ConfigSection):
     """The replay of earlier episodes in the batch of `train.algorithm=webrl`."""
 
     experience: tuple[str, ...] = ()
-    """Run folders whose training episodes may be replayed beside this run's own earlier iterations, such as demonstrations."""
+    """Run folders whose training episodes may be replayed beside this run's own iterations, such as demonstrations."""
     window: tuple[Perplexity, Perplexity | None] = (1 / 0.95, 1 / 0.5)
     """Range of the perplexity of a replayed action under the current policy, without its stop token: lower bound
     inclusive, upper bound exclusive (null: unbounded). The default is a mean token probability above 0.5 and up to
