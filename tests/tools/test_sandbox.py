@@ -375,7 +375,8 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs_are_bounded(host, bomb):
     began = time.monotonic()
-    printed, status = host.run(textwrap.dedent(BOMBS[bomb]), cpu_seconds=1)
+    # A thread that gets no memory to begin with may leave its starter waiting: the deadline ends that.
+    printed, status = host.run(textwrap.dedent(BOMBS[bomb]), cpu_seconds=1, seconds=20)
     assert time.monotonic() - began < 50
     assert status != 0 or "bounded True" in printed
 
@@ -445,6 +446,11 @@ FUZZ = """
 """
 
 
+def own_children():
+    """Return the processes below this one: other tests' servers may be among them."""
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
 @pytest.mark.parametrize("without", [(), ("namespaces",), ("landlock",)])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_system_calls_harm_nobody_else(host, seed, without):
@@ -453,11 +459,10 @@ def test_random_system_calls_harm_nobody_else(host, seed, without):
     numbers = [*syscall_filter.syscall_numbers(every, COLUMN).values()]
     seed = seed * 1000 + random.randrange(1000)
     before = {path: path.stat().st_mtime_ns for path in (Path(os.__file__), Path("/usr/lib"))}
+    children = own_children()
     code = textwrap.dedent(FUZZ).format(seed=seed, victim=host.victim, numbers=numbers, ends=ends)
     _, status = host.run(code, without=without, cpu_seconds=3, seconds=20)
     host.check()
     assert {path: path.stat().st_mtime_ns for path in before} == before, seed
     assert status is not None
-    assert not psutil.Process().children(recursive=True) or {
-        child.pid for child in psutil.Process().children(recursive=True)
-    } == {host.victim}
+    assert own_children() <= children
