@@ -142,7 +142,10 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
             for table, files in fragments.items():
                 _view(connection, table, files)
             connection.execute(_TRAJECTORIES)
-            _lock(connection, {file.parent for files in fragments.values() for file in files})
+            folders = {file.parent for files in fragments.values() for file in files}
+            # A temporary index links to the run's own, and DuckDB asks where a link leads.
+            own = RunDir(run.root).index.resolve()
+            _lock(connection, folders | {own / folder.relative_to(run.index) for folder in folders})
             yield Index(run, connection)
         finally:
             connection.close()
