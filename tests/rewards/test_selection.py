@@ -11,7 +11,7 @@ from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.load import load
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Split, Task
 from webgym_cli.rewards.judge.judge import compute_settings_digest
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, load_pending, plan_scoring
@@ -33,7 +33,12 @@ def run(tmp_path):
     for number, name in enumerate(NAMES):
         changes = {"outcome": kinds[name]} if name in kinds else {}
         found = answered(number, id=name, **changes)
-        append(made, trajectory(number, id=name, steps=0, outcome=UNSOLVED) if name == "miniwob" else found)
+        append(
+            made,
+            trajectory(number, id=name, steps=0, outcome=UNSOLVED, task=Task(id="click-test"))
+            if name == "miniwob"
+            else found,
+        )
     append(made, answered(0, id="later", iteration=1))
     append(made, answered(0, id="held-out", split=Split.TEST))
     for name, changes in {
