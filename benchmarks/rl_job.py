@@ -44,18 +44,18 @@ def update(job: dict[str, Any]) -> dict[str, Any]:
     """Train, and measure the optimizer steps."""
     meter = Meter(job["steps"])
     gradient = Path(job["gradient"]) if job.get("gradient") else None
-    trainer.Worker = measured(BatchRunner, meter, gradient)  # type: ignore[attr-defined]
+    trainer.BatchRunner = measured(BatchRunner, meter, gradient)  # type: ignore[attr-defined]
     training = PolicyGradientTrainer(read_options(Path(job["config"])), init(grouped=False))
     try:
         training.run()
     except Enough:
         about = {name: training.metrics[f"timing_s/{name}"] for name in ("old_log_prob", "adv")}
-        return {**meter.told(), **about, "attention": training.workshop.attention}
+        return {**meter.told(), **about, "attention": training.factory.attention}
     raise TrainingError(f"{job['config']}: it ended before {job['steps']} steps were measured")
 
 
 def measured(worker: Any, meter: Meter, gradient: Path | None) -> Any:
-    """Return the trainer's worker with its steps on a meter."""
+    """Return the batch runner with its steps on a meter."""
 
     class Measured(worker):  # type: ignore[misc]
         def step(self, engines: Any, *given: Any) -> Any:

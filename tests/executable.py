@@ -21,7 +21,7 @@ from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.errors import VenvError
 
 ARGV = (sys.executable, "-m", "webgym_cli")
-PATIENCE = 300.0
+PATIENCE = 900.0
 """Seconds that a command may take on a busy machine."""
 GONE_WITHIN = 40.0
 """Seconds within which nothing of a killed command may be left: vLLM and the trainer get a grace period."""

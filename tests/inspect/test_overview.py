@@ -54,7 +54,7 @@ def test_the_tables(run):
     assert counted(found["by_iteration"])["train 0"] == (4, 2, 1)
     assert counted(found["by_task"]) == {"click-test": (3, 2, 1), "hard": (3, 2, 2)}
     assert counted(found["by_difficulty"]) == {"easy": (3, 2, 1), "hard": (3, 2, 2)}
-    assert counted(found["by_site"]) == {"a": (3, 2, 1), "example.co.uk": (3, 2, 2)}
+    assert counted(found["by_site"]) == {"miniwob": (3, 2, 1), "example.co.uk": (3, 2, 2)}
     assert counted(found["by_environment"]) == {"miniwob": (3, 2, 1), "web": (3, 2, 2)}
     assert counted(found["by_policy"]) == {"oracle": (5, 3, 2), "model": (1, 1, 1)}
     assert found["by_task"]["hard"]["success_by_iteration"] == {"0": None, "1": 1.0}

@@ -74,7 +74,7 @@ def trajectory(
         "episode": name,
         "split": split,
         "iteration": iteration,
-        "task": Task(id="click-test", start_url="http://a/"),
+        "task": Task(id="click-test"),
         "instruction": "Click the button.",
         "seed": number,
         "policy": "oracle",

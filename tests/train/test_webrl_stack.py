@@ -44,7 +44,9 @@ def first(train_python, tiny_model_dir, tmp_path_factory) -> Trained:
 @pytest.fixture(scope="module")
 def second(first) -> Trained:
     """The phase after it, whose trainer is killed after its second step and started again."""
-    run, settings = first.run, first.settings
+    run = first.run
+    actor = first.settings.rl.actor.model_copy(update={"ppo_mini_batch_size": 1})  # enough steps to be killed between
+    settings = first.settings.model_copy(update={"rl": first.settings.rl.model_copy(update={"actor": actor})})
     tokens = ModelTokens(str(policy_path(run, settings)))
     write_plan(run, *(episode(number, iteration=2) for number in (8, 9)))
     now = [served(talk(8, policy=first.checkpoint.name), tokens)]

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from webgym_cli.records.events import Event
 from webgym_cli.util.text import escape_control, replace_control
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from webgym_cli.cli.live_view import LiveView
+    from webgym_cli.records.events import Event
 
 # Drawings of the live bars a second.
 _REFRESH = 2

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from webgym_cli.cli.output import Output
-from webgym_cli.records.events import Event
 
 if TYPE_CHECKING:
+    from webgym_cli.records.events import Event
     from webgym_cli.store.index.query import Index
     from webgym_cli.store.run import RunDir
 
