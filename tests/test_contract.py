@@ -1,4 +1,4 @@
-"""What the source promises of itself: who imports whom, who prints, what the README must name."""
+"""What the source promises of itself: who imports whom, who prints, what the pages must name."""
 
 from __future__ import annotations
 
@@ -239,13 +239,14 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_the_readme_names_every_command(command):
-    assert f"webgym {command}" in (ROOT / "README.md").read_text()
+def test_the_pages_name_every_command(command):
+    for page in ("README.md", "docs/commands.md"):
+        assert f"webgym {command}" in (ROOT / page).read_text()
 
 
 @pytest.mark.parametrize("code", EXIT_CODES)
-def test_the_readme_names_every_exit_code(code):
-    lines = (ROOT / "README.md").read_text().splitlines()
+def test_the_shell_page_names_every_exit_code(code):
+    lines = (ROOT / "docs/shell.md").read_text().splitlines()
     assert any(str(code) in line.replace("|", " ").replace("`", " ").split() for line in lines)
 
 
