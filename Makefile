@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-web test test-fast bench check format clean
+.PHONY: help setup demo demo-web test test-fast test-gpu bench check format clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -38,6 +38,16 @@ test: setup  ## Run all tests, those of the real stack too
 
 test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory
 	$(BIN)/python -m pytest -m "not stack"
+
+# The trainer's tests need an interpreter with torch, transformers, pydantic and DeepSpeed, and nothing else: on a machine
+# without a network, name it with TRAIN_PYTHON=python3. What is missing in it skips the tests that need it.
+ifdef TRAIN_PYTHON
+test-gpu:  ## Run the tests that need a GPU (TRAIN_PYTHON=python3: those of the trainer, by that interpreter)
+	$(TRAIN_PYTHON) tests/train/rl/runner.py webgym_cli/train/rl/launch.py tests/train/rl/role_device.py
+else
+test-gpu: $(STAMP)
+	$(BIN)/python -m pytest -m gpu
+endif
 
 bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within minutes; PEERS=1: BrowserGym, too)
 	$(BIN)/webgym setup --role browser --role train

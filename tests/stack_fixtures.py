@@ -10,7 +10,7 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.errors import VenvError
 from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model
-from webgym_cli.venvs.locate import device, role_python
+from webgym_cli.venvs.locate import device, driver_answers, role_python
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,13 @@ def needs(role: str) -> Path:
         return role_python(load(), role)
     except VenvError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def gpu():
+    """Skips the test where there is no GPU."""
+    if not driver_answers():
+        pytest.skip("no GPU: no NVIDIA driver answers")
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
 """Runs tests of this folder in a role's interpreter, which has torch but neither pytest nor webgym.
 
     python runner.py LAUNCH
+    python runner.py LAUNCH FILE.py
 
 LAUNCH is the room's `launch.py`. Each line of stdin names a test: `FILE.py FUNCTION`. For each it writes a line to
-stdout, as JSON: "" for passed, "skipped: ..." or a traceback.
+stdout, as JSON: "" for passed, "skipped: ..." or a traceback. With a FILE, it runs all of that file's tests on the GPU,
+for people: torch, transformers, pydantic and DeepSpeed are all that the interpreter must have.
 """
 
 import functools
@@ -12,6 +14,7 @@ import json
 import os
 import runpy
 import sys
+import time
 import traceback
 import unittest
 from pathlib import Path
@@ -40,7 +43,28 @@ def run(file: str, name: str) -> str:
     return ""
 
 
-def main(launch: str) -> None:
+def run_file(file: str) -> int:
+    """Run a file's tests on the GPU and tell of each; return the exit status."""
+    import torch
+
+    if not torch.cuda.is_available():
+        sys.stdout.write(f"{file}: skipped: torch {torch.__version__} sees no GPU\n")
+        return 0
+    os.environ["TEST_DEVICE"] = "cuda"
+    sys.stdout.write(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
+    failed = 0
+    for name in (name for name in vars(load(Path(file))) if name.startswith("test_")):
+        began = time.monotonic()
+        what = run(file, name)
+        failed += bool(what) and not what.startswith("skipped: ")
+        sys.stdout.write(f"{name}: {what or 'passed'} ({time.monotonic() - began:.1f} s)\n")
+    return 1 if failed else 0
+
+
+def main(launch: str, file: str | None = None) -> int:
+    if file:
+        runpy.run_path(launch)["make_importable"]()
+        return run_file(file)
     # what the tests print must not come between the outcomes
     outcomes = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -51,7 +75,8 @@ def main(launch: str) -> None:
     for line in sys.stdin:
         outcomes.write(json.dumps(run(*line.rstrip("\n").rsplit(" ", 1))) + "\n")
         outcomes.flush()
+    return 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

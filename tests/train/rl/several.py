@@ -3,7 +3,8 @@
     python several.py LAUNCH FOLDER PID
 
 FOLDER gets a file `0`, `1`, ... for each request: a line for each training, CONFIG[@STEP]: as the settings in CONFIG
-say, stopped before STEP as by a crash. Each process writes `0.RANK` when that is done. They end with the process PID.
+say, stopped before STEP as by a crash. When all processes are done there is a file `0.done`. They end with the process
+PID.
 """
 
 import runpy
@@ -57,7 +58,9 @@ def main(launch, folder, pid):
                 kind(options, world).run()
             except Stopped:
                 world.wait()
-        Path(f"{file}.{world.rank}").touch()
+        world.wait()
+        if world.is_main_process:
+            Path(f"{file}.done").touch()
     shutdown()
 
 

@@ -15,8 +15,6 @@ from tests.stack_fixtures import needs
 from webgym_cli.errors import JobError
 from webgym_cli.venvs.locate import own_environ
 
-pytestmark = pytest.mark.stack
-
 HERE = Path(__file__).resolve().parent
 LAUNCH = Path(webgym_cli.__file__).parent / "train/rl/launch.py"
 
@@ -26,6 +24,7 @@ def functions(file: Path) -> list[str]:
     return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
 
 
+ON_GPU = HERE / "role_device.py"
 FILES = sorted([*HERE.glob("role_*.py"), *HERE.glob("serve_*.py")])
 CASES = [(file, name) for file in FILES for name in functions(file)]
 
@@ -46,10 +45,10 @@ def variables() -> dict[str, str]:
 class Interpreter:
     """A role's interpreter that runs the tests that it is given, one after another."""
 
-    def __init__(self, role: str, log: Path, further: Path | None = None) -> None:
+    def __init__(self, role: str, log: Path, **environment: str) -> None:
         self._log = log
         command = [str(needs(role)), str(HERE / "runner.py"), str(LAUNCH)]
-        env = variables() | ({"PYTHONPATH": str(further)} if further else {})
+        env = variables() | environment
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=env
@@ -88,7 +87,8 @@ def outcome(tmp_path_factory):
         role = "serve" if file.name.startswith("serve") else "train"
         if role not in started or started[role].ended:
             log = tmp_path_factory.mktemp("role") / "log"
-            started[role] = Interpreter(role, log, packages() if role == "train" else None)
+            further = packages() if role == "train" else None
+            started[role] = Interpreter(role, log, **({"PYTHONPATH": str(further)} if further else {}))
         return started[role].outcome(file, name)
 
     yield run
@@ -96,13 +96,30 @@ def outcome(tmp_path_factory):
         interpreter.close()
 
 
-@pytest.mark.parametrize(("file", "name"), CASES, ids=[f"{file.stem}-{name[5:]}" for file, name in CASES])
-def test_in_its_role(outcome, file, name):
-    what = outcome(file, name)
+def report(what: str) -> None:
     if what.startswith("skipped: "):
         pytest.skip(what.removeprefix("skipped: "))
     if what:
         pytest.fail(what, pytrace=False)
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(("file", "name"), CASES, ids=[f"{file.stem}-{name[5:]}" for file, name in CASES])
+def test_in_its_role(outcome, file, name):
+    report(outcome(file, name))
+
+
+@pytest.fixture(scope="module")
+def on_gpu(gpu, tmp_path_factory):
+    interpreter = Interpreter("train", tmp_path_factory.mktemp("role") / "log", TEST_DEVICE="cuda")
+    yield interpreter
+    interpreter.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", functions(ON_GPU))
+def test_on_a_gpu(on_gpu, name):
+    report(on_gpu.outcome(ON_GPU, name))
 
 
 def launch(*arguments: object) -> subprocess.CompletedProcess:
@@ -110,11 +127,23 @@ def launch(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables())
 
 
+@pytest.mark.stack
 def test_the_start_runs_a_module_of_the_room():
     done = launch("webgym_cli.train.rl.advantages")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.stack
+def test_without_a_gpu_a_file_of_tests_says_so_in_a_line():
+    command = [needs("train"), HERE / "runner.py", LAUNCH, ON_GPU]
+    env = variables() | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    assert "sees no GPU" in done.stdout
+
+
+@pytest.mark.stack
 def test_the_start_names_what_it_wants():
     done = launch()
     assert done.returncode == 1

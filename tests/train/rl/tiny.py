@@ -23,7 +23,11 @@ from webgym_cli.train.rl.step import BatchRunner
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parents[2] / "configs" / "deepspeed"
-ALONE = DistributedContext(0, 1, torch.device("cpu"))
+CPU = DistributedContext(0, 1, torch.device("cpu"))
+DEVICE = torch.device(os.environ.get("TEST_DEVICE", "cpu"))
+ALONE = DistributedContext(0, 1, DEVICE)
+# read by CUDA's matrix library when it starts: without it, torch promises no equal bits
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 V = 64
 PATIENCE = 500
 """Seconds that two processes may take on a busy machine."""
@@ -39,21 +43,21 @@ def scratch():
         yield Path(folder)
 
 
-def text_model(folder, seed=1, dtype=torch.float32, tied=False):
-    """Write a Qwen2 of two layers with random weights."""
+def text_model(folder, seed=1, dtype=torch.float32, tied=False, **sizes):
+    """Write a Qwen2 with random weights, of two layers unless told otherwise."""
     from transformers import AutoModelForCausalLM, Qwen2Config
 
-    config = Qwen2Config(
-        vocab_size=V,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=tied,
-        initializer_range=0.2,
-    )
+    given = {
+        "vocab_size": V,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "initializer_range": 0.2,
+    }
     torch.manual_seed(seed)
+    config = Qwen2Config(tie_word_embeddings=tied, **(given | sizes))
     AutoModelForCausalLM.from_config(config, dtype=dtype).save_pretrained(folder)
     return folder
 
@@ -133,19 +137,19 @@ def options(place, **sections) -> TrainerOptions:
     return parse_options(json.dumps(values(place, **sections)), "test")
 
 
-def train(place, **sections):
+def train(place, world=ALONE, **sections):
     """Train in this process; return the finished model's folder."""
     given = options(place, **sections)
-    return trainer_class(given)(given, ALONE).run()
+    return trainer_class(given)(given, world).run()
 
 
-def scores(place, folder, **sections):
+def scores(place, folder, world=ALONE, **sections):
     """Return the log-probs [K] that the trainer gives a batch under a model."""
     given = options(place, **{**sections, "model": {**sections.get("model", {}), "path": str(folder)}})
     batch = read_batch(Path(given.data))
-    factory = ModelFactory(given, ALONE, batch)
+    factory = ModelFactory(given, world, batch)
     actor = factory.actor(Path(folder))
-    return BatchRunner(given, ALONE, batch, factory.collator(Path(folder), actor.module.network)).score(actor)
+    return BatchRunner(given, world, batch, factory.collator(Path(folder), actor.module.network)).score(actor)
 
 
 def log_of(place, name="out"):
@@ -169,9 +173,10 @@ def assert_same(one, other, **tolerance):
 
 
 def started(*arguments, errors):
-    """Start a script of Python in two processes; what they say goes into a file."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    """Start a script of Python in two processes, or one where there is one GPU; what they say goes into a file."""
+    count = 2 if DEVICE.type == "cpu" else min(2, torch.cuda.device_count())
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}"]
+    env = os.environ | {"OMP_NUM_THREADS": "1"} | ({"CUDA_VISIBLE_DEVICES": ""} if DEVICE.type == "cpu" else {})
     with errors.open("wb") as file:
         return subprocess.Popen([*command, *map(str, arguments)], stdout=file, stderr=file, env=env)
 
@@ -204,7 +209,7 @@ class Pair:
         request = self._folder / f"{number}.new"
         request.write_text("\n".join(map(str, configs)))
         request.rename(self._folder / str(number))
-        while not all((self._folder / f"{number}.{rank}").exists() for rank in range(2)):
+        while not (self._folder / f"{number}.done").exists():
             if not self.runs or time.monotonic() > deadline:
                 self._processes.kill()
                 raise AssertionError(self._errors.read_text()[said:][-6000:])
