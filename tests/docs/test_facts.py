@@ -13,7 +13,7 @@ from webgym_cli.config.shipped import shipped_root
 from webgym_cli.tasks.format import parse_task
 
 TROUBLESHOOTING = ROOT / "docs/troubleshooting.md"
-RECIPE = table_rows(ROOT / "docs/webgym-recipe.md", "## Hyper-parameters")
+RECIPE = table_rows(ROOT / "docs/recipes/webgym.md", "## Hyper-parameters")
 GAP = "…"
 
 
@@ -78,7 +78,7 @@ def test_the_thinking_model_stays_one():
 
 @pytest.mark.parametrize("file", sorted(shipped_root().glob("*.yaml")), ids=lambda file: file.stem)
 def test_a_shipped_file_is_named_in_the_pages(file):
-    pages = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    pages = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
     assert re.search(rf"-c {file.stem}\b", pages)
 
 

@@ -116,6 +116,11 @@ async def test_every_nth_policy_and_the_last_are_evaluated(run, every, evaluated
     assert [event["iteration"] for event in evaluations] == evaluated
 
 
+def test_the_untrained_model_can_be_left_out(run):
+    settings = load(overrides=["loop.val_before_train=false"])
+    assert plan_loop(run, settings, iterations=4, eval_every=2).evaluations == (2, 4)
+
+
 async def test_the_rollout_phase_neither_prepares_nor_trains(run):
     stages, _, _ = await ran(run, phase=Phase.ROLLOUT, iterations=3)
     assert stages.calls == [("test", 0, "vllm", None), ("train", 0, "oracle", 4)]

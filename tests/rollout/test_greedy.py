@@ -119,19 +119,19 @@ def test_demonstrations_come_once_and_leave_the_groups_as_they_were(world, repea
 # --- what is asked and stored
 
 
-async def rolled(tmp_path, host, acts, *overrides):
-    """Roll two groups of questions out; `acts`: what `rollout.policy` says, given the host."""
+async def rolled(tmp_path, host, acts, *overrides, split=Split.TRAIN):
+    """Roll six questions out; `acts`: what `rollout.policy` says, given the host."""
     overrides = ["rollout.concurrency=4", "agent.num_chains=2", *overrides]
     run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], overrides)
     create_or_open(run, settings)
     await host.start()
     try:
         async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-            await pipeline.rollout(Split.TRAIN, acts(host), 6)
+            await pipeline.rollout(split, acts(host), 6)
     finally:
         await host.stop()
-    greedy = {episode.id: episode.greedy for episode in read_plan(run, Split.TRAIN, 0)}
-    return {found.id: (greedy[found.id], found) for found in scan(run, Split.TRAIN, 0)}
+    greedy = {episode.id: episode.greedy for episode in read_plan(run, split, 0)}
+    return {found.id: (greedy[found.id], found) for found in scan(run, split, 0)}
 
 
 class Plain(Solver):
@@ -151,6 +151,18 @@ async def test_greedy_episodes_are_asked_at_temperature_0_and_say_so(tmp_path):
     assert told == {(False, Sampling(temperature=0.7, top_k=5, top_p=0.9)): 4, (True, Sampling(temperature=0.0)): 2}
     asked = Counter((body["temperature"], body["top_k"], body["top_p"]) for body in host.requests)
     assert asked == {(0.7, 5, 0.9): 4, (0.0, -1, 1.0): 2}
+
+
+async def test_test_episodes_are_sampled_as_they_are_told_and_training_episodes_as_ever(tmp_path):
+    own = ("rollout.test_sampling.temperature=0", "rollout.test_sampling.top_k=-1")
+    for split, sampling in (
+        (Split.TEST, Sampling(temperature=0.0, top_p=0.9)),
+        (Split.TRAIN, Sampling(temperature=0.7, top_k=5, top_p=0.9)),
+    ):
+        stored = await rolled(tmp_path / split, host := Plain(), lambda host: host.url, *LIMITS, *own, split=split)
+        assert {found.sampling for _, found in stored.values()} == {sampling}
+        asked = {(body["temperature"], body["top_k"], body["top_p"]) for body in host.requests}
+        assert asked == {(sampling.temperature, sampling.top_k, sampling.top_p)}
 
 
 @pytest.mark.parametrize(

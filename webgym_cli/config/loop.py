@@ -22,3 +22,5 @@ class LoopSettings(ConfigSection):
     eval_every: int = Field(default=1, ge=0)
     """Evaluation interval on the test split, in policy versions, starting with the base model (version 0); the last
     version is always evaluated. 1: each version, 0: no evaluation."""
+    val_before_train: bool = True
+    """Evaluates version 0, the model before its first training."""

@@ -20,6 +20,19 @@ class MaxSteps(ConfigSection):
     """Step limit of a task with 7 or more facts."""
 
 
+class TestSampling(ConfigSection):
+    """The sampling parameters of test episodes; null: as in training episodes."""
+
+    temperature: float | None = Field(default=None, ge=0)
+    """Sampling temperature; 0: greedy decoding; null: `policy_config.temperature`."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Nucleus sampling; null: `policy_config.top_p`."""
+    top_k: int | None = Field(default=None, ge=-1)
+    """Number of most likely tokens that are sampled from; -1 or 0: all; null: `policy_config.top_k`."""
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    """Minimum probability relative to the most likely token; null: `policy_config.min_p`."""
+
+
 class RolloutSettings(ConfigSection):
     """The execution of episodes."""
 
@@ -38,6 +51,8 @@ class RolloutSettings(ConfigSection):
     """Step limits of training episodes."""
     test_max_steps: MaxSteps = MaxSteps(easy=30, medium=50, hard=70)
     """Step limits of test episodes."""
+    test_sampling: TestSampling = TestSampling()
+    """Sampling of test episodes; training episodes keep `policy_config`'s."""
     policy_timeout: float = Field(default=240.0, gt=0)
     """Time limit of one policy request, in seconds."""
     policy_retries: int = Field(default=2, ge=0)

@@ -101,7 +101,8 @@ def plan_loop(
             hint="add --eval-every 1, without --phase update",
         )
     last = wanted if phase is Phase.BOTH else start
-    due = [number for number in range(start, max(start, last) + 1) if _is_due(number, every, max(start, last))]
+    numbers = range(start if start or settings.loop.val_before_train else 1, max(start, last) + 1)
+    due = [number for number in numbers if _is_due(number, every, max(start, last))]
     known = {event["iteration"] for event in read_events(run, "evaluation")}
     evaluations = () if phase is Phase.UPDATE else tuple(number for number in due if number not in known)
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going)

@@ -32,7 +32,7 @@ from webgym_cli.rewards.judge.scripted import judge_settings
 from webgym_cli.rewards.selection import ScoringPlan, ScoringQuery, plan_scoring
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
-from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, policy_urls
+from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, apply_test_sampling, policy_urls
 from webgym_cli.rollout.runner import EpisodeRunner, open_runner
 from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
@@ -159,10 +159,10 @@ class Pipeline:
     @asynccontextmanager
     async def _open_runner(self, plan: RolloutPlan, policy: str) -> AsyncIterator[EpisodeRunner]:
         """Yield what runs the episodes: this process, or the nodes of a Ray cluster."""
-        environment = require_one_environment(plan)
+        environment, settings = require_one_environment(plan), apply_test_sampling(self.settings, plan.split)
         if not plan.owed or self.settings.rollout.executor != "ray":
             acting = await self._acting(policy)
-            async with open_runner(self.run, self.settings, acting, environment) as local:
+            async with open_runner(self.run, settings, acting, environment) as local:
                 yield local
             return
         from webgym_cli.jobs.ray_cluster import open_cluster
@@ -175,7 +175,7 @@ class Pipeline:
             if policy == VLLM:
                 urls = tuple(external_url(url, self.settings.serve.host, cluster.here) for url in acting.base_urls)
                 acting = acting.model_copy(update={"base_urls": urls})
-            remote = open_ray_runner(self.run, self.settings, cluster, acting, environment, self.sink)
+            remote = open_ray_runner(self.run, settings, cluster, acting, environment, self.sink)
             async with remote as runner:
                 yield runner
 

@@ -14,6 +14,7 @@ from webgym_cli.environments.registry import make_pool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Logprobs
+from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -72,6 +73,15 @@ def _server_key(url: str, *, alone: bool) -> str:
     if not parts.hostname:
         raise UsageError(f"rollout.policy: {hide_passwords(url)!r} is no address: it names no host", hint=_CHOICES)
     return f"{parts.hostname}:{port}{parts.path.rstrip('/')}"
+
+
+def apply_test_sampling(settings: Settings, split: Split) -> Settings:
+    """Return the settings with the sampling parameters of a split's episodes in `policy_config`."""
+    if split is not Split.TEST:
+        return settings
+    changes = settings.rollout.test_sampling.model_dump(exclude_none=True)
+    policy = settings.policy_config.model_copy(update=changes)
+    return settings.model_copy(update={"policy_config": policy})
 
 
 @asynccontextmanager

@@ -1,0 +1,58 @@
+"""The recipes' pages: the source's values, ours as the shipped file sets them, and a reason for each difference."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, table_rows
+from webgym_cli.config.load import flatten, load
+
+# Each name and value of the source script or paper, by the page's table.
+SOURCES = json.loads(Path(__file__).with_name("recipe_sources.json").read_text())
+TABLES = [
+    ("gsm8k", "Numbers", ("gsm8k",)),
+    ("webrl", "Phase 0: imitation", ("webrl",)),
+    ("webrl", "Phases: critic and actor", ("webrl",)),
+    ("webrl", "Rollouts, new tasks, evaluation", ("webrl",)),
+    ("webrl", "Outcome reward model", ("webrl", "orm")),
+]
+
+
+def rows(page, heading):
+    found = table_rows(ROOT / f"docs/recipes/{page}.md", f"## {heading}")
+    return [
+        (theirs.strip("`"), value.strip("`"), key.strip("`"), ours.strip("`"), why)
+        for theirs, value, key, ours, why in found
+    ]
+
+
+def setting(files, key):
+    settings = load(list(files))
+    if key.startswith("train.extra."):  # LLaMA-Factory's own arguments
+        return settings.train.extra[key.removeprefix("train.extra.")]
+    return flatten(settings.model_dump(mode="json"))[key]
+
+
+@pytest.mark.parametrize(("page", "heading", "files"), TABLES, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_table_has_the_files_values_and_says_why_they_differ(page, heading, files):
+    for theirs, value, key, ours, why in rows(page, heading):
+        assert json.loads(ours) == setting(files, key), key
+        assert (json.loads(value) == json.loads(ours)) == (why == ""), theirs
+
+
+@pytest.mark.parametrize("page", SOURCES)
+def test_a_page_has_all_names_of_its_source_with_their_values(page):
+    several = sum(one == page for one, _, _ in TABLES) > 1
+    found = {
+        f"{heading}: {theirs}" if several else theirs: json.loads(value)
+        for one, heading, _ in TABLES
+        if one == page
+        for theirs, value, _, _, _ in rows(page, heading)
+    }
+    assert found == SOURCES[page]
+
+
+def test_an_iteration_of_gsm8k_makes_eight_optimizer_steps_as_in_the_example():
+    settings = load(["gsm8k"])
+    assert settings.rollout.episodes / settings.rl.actor.ppo_mini_batch_size == 8
