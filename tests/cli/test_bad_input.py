@@ -70,6 +70,21 @@ def test_settings_and_options(tmp_path, run, arguments, said):
     assert not (run / "train_trajectories").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("self.yaml", "rollout: &a {episodes: *a}"),
+        ("list.yaml", "rollout: &a [*a]"),
+        ("deep.yaml", f"rollout: {'[' * 3000}{']' * 3000}"),
+        ("deep.json", f'{{"rollout": {"[" * 100_000}{"]" * 100_000}}}'),
+    ],
+)
+def test_settings_without_a_floor(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    message, _ = refused(2, "config", "show", "-c", name, cwd=tmp_path)
+    assert message == f"webgym: {name}: nested too deeply, or in itself"
+
+
 def test_commands_on_a_run_that_is_not_there(tmp_path, run):
     for command in ("prepare", "train", "inspect-buffer", "export-sharegpt", "resume"):
         message, hint = refused(3, command, run, cwd=tmp_path)

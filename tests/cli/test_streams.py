@@ -42,6 +42,18 @@ PLAIN = {
     "config show": ["config", "show"],
     "help": ["rollout", "--help"],
 }
+OTHERS = {
+    "version": ["--version"],
+    "page": ["--help"],
+    "config schema": ["config", "schema"],
+    "config reference": ["config", "reference"],
+    "tasks check": ["tasks", "check", "tasks.jsonl"],
+    "tools list": ["tools", "list"],
+    "completion": ["--show-completion", "bash"],
+    **{name: [name, "run", "--dry-run"] for name in ("rollout", "loop", "serve", "track", "resume")},
+    "setup": ["setup", "--dry-run"],
+    "init-model": ["init-model", "tiny", "new", "--dry-run"],
+}
 TERMINALS = {"plain": {}, "dumb": {"TERM": "dumb"}, "no colour": {"NO_COLOR": "1"}, "wide": {"TERM": "xterm-256color"}}
 
 
@@ -49,6 +61,7 @@ TERMINALS = {"plain": {}, "dumb": {"TERM": "dumb"}, "no colour": {"NO_COLOR": "1
 def place(tmp_path):
     filled(tmp_path)
     agentlab_episode(tmp_path / "lab", "noop()", pictures=True)
+    (tmp_path / "tasks.jsonl").write_text('{"id": "ä", "start_url": "click-test.html"}\n')
     return tmp_path
 
 
@@ -60,6 +73,44 @@ def test_every_line_is_one_object(place, name):
     assert lines
     assert all(isinstance(json.loads(line), dict) for line in lines)
     assert ESCAPE not in said.stderr
+
+
+@pytest.mark.parametrize("name", [*JSON, *PLAIN, *OTHERS])
+def test_a_stream_that_is_closed_full_or_not_utf8_ends_in_no_traceback(place, name):
+    command = {**JSON, **PLAIN, **OTHERS}[name]
+    right = (0, 1) if name == "doctor" else (0,)
+    full = webgym(*command, cwd=place, streams={1: "/dev/full"})
+    if name != "resume":  # it has nothing to say on stdout
+        assert full.returncode == 1
+        assert "No space left on device" in full.stderr.splitlines()[-2]
+        assert full.stderr.splitlines()[-1].startswith("  next: ")
+    closed = webgym(*command, cwd=place, streams={1: "-"})
+    plain = webgym(*command, cwd=place, PYTHONIOENCODING="latin-1")
+    assert closed.returncode in right
+    assert plain.returncode in right
+    for without in ("-", "/dev/full"):
+        said = webgym(*command, cwd=place, streams={2: without})
+        assert said.returncode in right
+        assert bool(said.stdout) is (name != "resume")
+    assert "Traceback" not in full.stderr + closed.stderr + plain.stderr
+
+
+def test_json_keeps_its_value_where_the_stream_is_not_utf8(place):
+    """As JSON escapes them: neither the letters that a terminal obeys nor those that latin-1 lacks are lost."""
+    value = "\x9b31m ≥ 😀"
+    question = ["inspect-buffer", "run", "--sql", f"select '{value}' as a", "--json"]
+    for coding in ("utf-8", "latin-1", "ascii"):
+        said = webgym(*question, cwd=place, PYTHONIOENCODING=coding)
+        assert "\x9b" not in said.stdout
+        assert json.loads(said.stdout) == {"a": value}, said.stderr
+
+
+def test_a_moment_with_a_time_zone_needs_no_other_package(place):
+    question = "select now() as a, 1 as a, [now()] as b, {'at': now()} as c -- with a comment"
+    said = webgym("inspect-buffer", "run", "--sql", question, "--json", cwd=place)
+    row = json.loads(said.stdout)
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:", row["c"]["at"])
+    assert row["b"] == [row["c"]["at"]]
 
 
 @pytest.mark.parametrize("terminal", TERMINALS)

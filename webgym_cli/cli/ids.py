@@ -35,7 +35,7 @@ def _read_stdin() -> Iterator[str]:
         if line.startswith("{"):
             try:
                 yield str(json.loads(line).get("id"))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UsageError(f"stdin: neither an id nor JSON: {error}") from None
         elif line:
             yield line

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from webgym_cli.cli.output import Output, discard_stdout, fail
-from webgym_cli.errors import Terminated, WebGymError
+from webgym_cli.cli.output import Output, discard, explain_os_error, fail, open_streams
+from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, WebGymError
 
 # The variable by which a shell asks what it may offer.
 COMPLETE = "_WEBGYM_COMPLETE"
 AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
+ROOM = "make room (df -h) or give access (ls -l), then the same command goes on where this stopped"
 
 
 def main() -> None:
@@ -23,24 +24,24 @@ def main() -> None:
     # Before anything is imported: a signal during the imports is answered like any other.
     signal.signal(signal.SIGTERM, _terminated)
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
+    open_streams()
     try:
         code = _run()
         sys.stdout.flush()
     except WebGymError as error:
-        fail(str(error), error.hint)
+        fail(str(error), error.hint or _default_hint(error))
         _leave(error.exit_code)
     except KeyboardInterrupt:
         _leave(_interrupted())
     except Terminated:
         fail("terminated; what was finished is stored", AGAIN)
         _leave(143)
-    except BrokenPipeError:  # `webgym ... | head`: the reader has seen enough
-        discard_stdout()
-        _leave(0)
+    except OSError as error:
+        _leave(_os_error(error))
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
             raise
-        discard_stdout()  # click caught it first
+        discard(sys.stdout)  # click caught it first
         _leave(0)
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         _leave(_click_error(error))
@@ -59,14 +60,39 @@ def _run() -> Any:
 
 
 def _click_error(error: Exception) -> int:
-    """Show one of click's errors as click would and return its code; anything else is a bug and is raised."""
-    show = getattr(error, "show", None)
-    if show is None:
+    """Show one of click's errors in our form and return its code; anything else is a bug and is raised."""
+    explain = getattr(error, "format_message", None)
+    if explain is None:
         if type(error).__name__ == "Abort":
             return _interrupted()
         raise error
-    show()
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
+        error.show()  # type: ignore[attr-defined]
+    else:
+        context = getattr(error, "ctx", None)
+        fail(" ".join(explain().split()), f"{context.command_path if context else 'webgym'} --help")
     return int(getattr(error, "exit_code", 1))
+
+
+def _os_error(error: OSError) -> int:
+    """Show what the system refused and return the code. What it has no number for is a bug of ours and is raised."""
+    if isinstance(error, BrokenPipeError):  # `webgym ... | head`: the reader has seen enough
+        discard(sys.stdout)
+        return 0
+    if error.errno is None:
+        raise error
+    fail(explain_os_error(error), ROOM)
+    return 1
+
+
+def _default_hint(error: WebGymError) -> str:
+    """Return what to type after an error that does not say it."""
+    if isinstance(error, UsageError):
+        words = sys.argv[1:3] if sys.argv[1:2] in (["config"], ["fixture"], ["tasks"], ["tools"]) else sys.argv[1:2]
+        return " ".join(["webgym", *words, "--help"])
+    if isinstance(error, StoreError):
+        return ROOM
+    return "webgym doctor" if isinstance(error, JobError) else AGAIN
 
 
 def _show_warning(usual: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:

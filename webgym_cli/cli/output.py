@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from webgym_cli.util.text import escape_control, replace_control
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 # Drawings of the live bars a second.
 _REFRESH = 2
+# What JSON leaves as it is and a terminal obeys.
+_CONTROL = re.compile("[\x7f-\x9f]")
 
 
 class Output:
@@ -42,7 +46,8 @@ class Output:
 
     def data(self, value: Any) -> None:
         """Write one record as a line of JSON on stdout."""
-        self.text(json.dumps(value, ensure_ascii=False))
+        line = json.dumps(value, ensure_ascii="utf" not in sys.stdout.encoding.lower())
+        self.text(_CONTROL.sub(lambda letter: f"\\u{ord(letter[0]):04x}", line))
 
     def text(self, line: str) -> None:
         """Write one line on stdout."""
@@ -75,7 +80,8 @@ class Output:
     def summary_table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a table for people on stderr: the closing words of a command whose stdout is events."""
         if not self.quiet:
-            self._print_table(_console(sys.stderr), title, columns, rows)
+            with _stderr():
+                self._print_table(_console(sys.stderr), title, columns, rows)
 
     @staticmethod
     def _print_table(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -93,7 +99,7 @@ class Output:
     def note(self, message: str) -> None:
         """Say something to a person on stderr."""
         if not self.quiet:
-            sys.stderr.write(f"{replace_control(message)}\n")
+            _tell(message)
 
     def next_step(self, command: str) -> None:
         """Name the command to type next."""
@@ -182,7 +188,7 @@ class ProgressBoard:
         if "total" in event:
             self._move(event, self._bars)
         elif message := event.get("message"):
-            self._bars.console.print(str(message), markup=False, highlight=False)
+            self._bars.console.print(replace_control(str(message)), markup=False, highlight=False)
 
     def _show(self, status: Event | None) -> None:
         """Draw the board of a status, or take it away."""
@@ -215,15 +221,52 @@ class ProgressBoard:
 
 def fail(message: str, hint: str = "") -> None:
     """Write an error, and what to type next, on stderr."""
-    sys.stderr.write(f"webgym: {message}\n")
+    _tell(f"webgym: {message}")
     if hint:
-        sys.stderr.write(f"  next: {hint}\n")
+        _tell(f"  next: {hint}")
 
 
-def discard_stdout() -> None:
-    """Send what is still to be written on stdout nowhere."""
-    # The interpreter flushes stdout at its end and would complain again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def open_streams() -> None:
+    """Open the standard streams that the process was started without, and let stdout take every character."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # `>&-`: the next file to be opened would stand in its place
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def explain_os_error(error: OSError) -> str:
+    """Return what the system refused, and drop what stdout can't take any more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        discard(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        return "the reader of the output is gone"
+    place = error.filename or "the output can't be written"
+    return f"{place}: {error.strerror}"
+
+
+def discard(stream: TextIO) -> None:
+    """Send what is still to be written on stdout or stderr nowhere."""
+    # The interpreter flushes both at its end and would complain again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _tell(line: str) -> None:
+    """Write a line on stderr. Where that is full or closed the work goes on."""
+    with _stderr():
+        sys.stderr.write(f"{replace_control(line)}\n")
+
+
+@contextmanager
+def _stderr() -> Iterator[None]:
+    """Write on stderr in the block, and nowhere once it takes no more."""
+    try:
+        yield
+    except OSError:
+        discard(sys.stderr)
 
 
 def _live(stream: Any) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.cli.output import Output, discard_stdout
+from webgym_cli.cli.output import Output, explain_os_error
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
@@ -76,9 +76,10 @@ def stage(
 
             try:
                 yield Stage(run, settings, logs, sink)
-            except BrokenPipeError:
-                discard_stdout()
+            except OSError as error:
+                if error.errno is None:  # a bug of ours
+                    raise
                 raise WebGymError(
-                    "the reader of the output is gone; what was finished is stored", hint=f"webgym resume {run.root}"
-                ) from None
+                    f"{explain_os_error(error)}; what was finished is stored", hint=f"webgym resume {run.root}"
+                ) from error
         finish(run)

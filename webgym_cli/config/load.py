@@ -106,10 +106,10 @@ def _layers(
     files: Sequence[str | Path], overrides: Sequence[str], run_config: Path | None
 ) -> Iterator[tuple[str, Flat]]:
     if run_config is not None and run_config.is_file():
-        yield f"run {run_config}", flatten(_read(run_config))
+        yield f"run {run_config}", _read(run_config)
     for file in files:
         path = find_config_file(file)
-        yield f"file {path}", flatten(_read(path))
+        yield f"file {path}", _read(path)
     yield "environment", flatten(_environment())
     for override in overrides:
         key, separator, text = override.partition("=")
@@ -137,11 +137,13 @@ def _environment() -> dict[str, Any]:
         raise SettingsError(f"environment: {error}") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Flat:
     try:
         if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
-            return dict(json.loads(path.read_text(encoding="utf-8")))
-        return YamlConfigSettingsSource(_Sources, yaml_file=path)()
+            return flatten(json.loads(path.read_text(encoding="utf-8")))
+        values = flatten(YamlConfigSettingsSource(_Sources, yaml_file=path)())
+        json.dumps(values, default=str, check_circular=False)  # an alias may stand for what it is a part of
+        return values
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: can't be read: {error}") from None
     except yaml.YAMLError as error:
@@ -149,16 +151,16 @@ def _read(path: Path) -> dict[str, Any]:
         line = f":{mark.line + 1}" if mark else ""
         raise SettingsError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
     except (TypeError, ValueError, AttributeError):
-        raise SettingsError(
-            f"{path}: the settings must be a mapping of sections", hint="webgym config schema"
-        ) from None
+        raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: nested too deeply, or in itself", hint="webgym config show") from None
 
 
 def _value(text: str) -> Any:
     """Read a value as JSON, else as the text that it is."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return text
 
 

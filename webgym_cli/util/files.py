@@ -58,8 +58,8 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
-    except ValueError as error:
-        raise StoreError(f"{path}: not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not JSON: {error}", hint=f"restore {path} from a copy") from error
 
 
 def append_line(path: Path, line: str) -> None:

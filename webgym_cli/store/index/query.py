@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for 
 
 # What DuckDB may hold; more goes to a temporary folder.
 _MEMORY = "192MB"
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 # Rows that are fetched at once.
 _ROWS = 1024
 
@@ -76,6 +77,9 @@ class Index:
             cursor = self._connection.cursor()
             found = cursor.execute(sql, list(parameters))
             names = [column[0] for column in found.description or ()]
+            types = [str(column[1]) for column in found.description or ()]
+            if any(_ZONED in kind for kind in types):
+                found = cursor.execute(_cast_zoned(sql, types), list(parameters))
             while batch := found.fetchmany(_ROWS):
                 yield from (dict(zip(names, values, strict=True)) for values in batch)
         except duckdb.Error as error:
@@ -158,6 +162,13 @@ def _lock(connection: DuckDBPyConnection, folders: Collection[Path]) -> None:
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")  # the last: it holds for the settings above too
+
+
+def _cast_zoned(sql: str, types: Sequence[str]) -> str:
+    """Return a query of types whose moments with a time zone come as text: DuckDB needs pytz for more."""
+    casts = (f"CAST(c{position} AS {kind.replace(_ZONED, 'VARCHAR')})" for position, kind in enumerate(types))
+    names = (f"c{position}" for position in range(len(types)))
+    return f"SELECT {', '.join(casts)} FROM ({sql.rstrip().rstrip(';')}\n) AS given({', '.join(names)})"
 
 
 def _quote(text: str) -> str:
