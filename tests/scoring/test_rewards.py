@@ -1,6 +1,13 @@
 import pytest
 
-from webgym_cli.scoring.math import math_equal_reward, math_equal_reward_tool, math_reward_string_equal
+from webgym_cli.records.task import Task
+from webgym_cli.scoring.math import (
+    math_equal_reward,
+    math_equal_reward_think,
+    math_equal_reward_tool,
+    math_reward_string_equal,
+    math_reward_thought_with_tool,
+)
 from webgym_cli.scoring.numbers import (
     answers_equal,
     extract_answer,
@@ -9,7 +16,19 @@ from webgym_cli.scoring.numbers import (
     matches_answer,
     parse_number,
 )
-from webgym_cli.scoring.text import f1_score, format_reward, normalise, qa_em_reward, qa_f1_reward
+from webgym_cli.scoring.registry import REWARDS, reward_fields
+from webgym_cli.scoring.text import (
+    f1_score,
+    format_reward,
+    infoseek_reward,
+    normalise,
+    ok_vqa_reward,
+    qa_em_format_reward,
+    qa_em_reward,
+    qa_em_reward_tool_call,
+    qa_f1_reward,
+    qa_f1_reward_tool,
+)
 
 TOOL = [{"role": "user"}, {"role": "assistant"}, {"role": "tool", "content": "72"}, {"role": "assistant"}]
 
@@ -25,7 +44,9 @@ TOOL = [{"role": "user"}, {"role": "assistant"}, {"role": "tool", "content": "72
         ("3.50", "3.5", True, 0.1),
         ("-5", "5", True, 1.0),
         ("72 clips in 2 months", "72", True, 0.1),
-        ("72", 72, True, 0.1),
+        ("72", 72, True, 1.0),
+        ("72", 72.0, True, 1.0),
+        ("1000", "10 * 100 = <<10*100=1000>>1000\n#### 1,000", True, 1.0),
         ("none", "72", True, 0.1),
     ],
 )
@@ -164,7 +185,7 @@ def test_exact_match_and_f1_take_the_best_of_several_answers():
     assert qa_em_reward("<answer>The Paris</answer>", ["London", "paris"]) == {"reward": 1.0, "em": 1.0}
     assert qa_em_reward("Paris, France", "Paris")["reward"] == 0.0
     found = qa_f1_reward("\\boxed{Paris France}", ["Paris", "Rome"])
-    assert found == {"reward": pytest.approx(2 / 3), "f1": pytest.approx(2 / 3), "em": 0.0}
+    assert (found["reward"], found["f1"], found["em"]) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 0.0)
     assert qa_f1_reward("x", [])["reward"] == 0.0
 
 
@@ -182,3 +203,64 @@ def test_exact_match_and_f1_take_the_best_of_several_answers():
 )
 def test_format(response, value):
     assert format_reward(response) == value
+
+
+def said(*contents, tools=1):
+    """An episode's messages: responses, each but the last followed by a tool's result."""
+    messages = [{"role": "user", "content": "?"}]
+    for number, content in enumerate(contents):
+        messages.append({"role": "assistant", "content": content})
+        if number < tools:
+            messages.append({"role": "tool", "content": "Paris"})
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("reward", "contents", "tools", "value"),
+    [
+        (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 1, 1.0),
+        (math_equal_reward_think, ("<think>a</think>", "b</think> 71"), 1, 0.1),
+        (math_equal_reward_think, ("<think>a</think>", "72"), 1, 0.0),
+        (math_equal_reward_think, ("<think>a</think>", "b</think> 72"), 0, 0.0),
+        (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 1, 1.0),
+        (math_reward_thought_with_tool, ("Thought: a", "thought: 71"), 1, 0.1),
+        (math_reward_thought_with_tool, ("Thought: a", "72"), 1, 0.0),
+        (math_reward_thought_with_tool, ("Thought: a", "thought: 72"), 0, 0.0),
+        (qa_em_format_reward, ("<think>a</think>", "<answer>72</answer>"), 1, 1.0),
+        (qa_em_format_reward, ("<think>a</think>", "<answer>71</answer>"), 1, 0.1),
+        (qa_em_format_reward, ("a", "<answer>72</answer>"), 1, 0.0),
+        (qa_em_format_reward, ("<think>a</think>", "72"), 1, 0.0),
+        (qa_f1_reward_tool, ("a", "b", "72"), 2, 1.0),
+        (qa_f1_reward_tool, ("a", "72"), 1, 0.0),
+    ],
+    ids=lambda part: part.name if hasattr(part, "name") else str(part),
+)
+def test_form_and_tools_are_graded_as_in_the_examples(reward, contents, tools, value):
+    assert reward(contents[-1], "72", said(*contents, tools=tools))["reward"] == value
+
+
+def test_the_answer_may_be_the_last_tools_result():
+    by_tool = qa_em_reward_tool_call("whatever", "paris", said("call", tools=1))
+    assert (by_tool["reward"], by_tool["has_tool_call_answer"]) == (1.0, 1.0)
+    in_words = qa_em_reward_tool_call("Paris", ["Rome", "paris"], said("Paris", tools=0))
+    assert (in_words["reward"], in_words["has_tool_call_answer"], in_words["has_tool_calling"]) == (1.0, 0.0, 0.0)
+
+
+def test_yes_and_no_are_right_whole_or_not_at_all():
+    assert f1_score("yes it is", "yes") == f1_score("no", "no way") == f1_score("noanswer", "yes") == 0.0
+    assert f1_score("Yes.", "yes") == 1.0
+
+
+def test_precision_and_recall_stand_beside_f1():
+    found = qa_f1_reward("red green", ["green blue white", "black"])  # one word of 2, of 3: f1 = 2 / (2 + 3)
+    assert found == {"reward": 0.4, "f1": 0.4, "precision": 0.5, "recall": pytest.approx(1 / 3), "em": 0.0}
+
+
+def test_the_best_of_several_answers_counts():
+    assert ok_vqa_reward("a red bus", ["car", "red bus"]) == 1.0
+    assert infoseek_reward("red bus", "car", ["red bus", {"range": [1, 2]}]) == 1.0
+
+
+def test_golden_answers_are_the_answer():
+    task = Task(id="q", instruction="Q", environment="tools", extra={"golden_answers": ["72", "73"]})
+    assert REWARDS.find("qa_em_reward").bound({**reward_fields(task), "final_response": "73"})["answer"] == ["72", "73"]

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webgym_cli.scoring.define import reward
-from webgym_cli.scoring.numbers import matches_answer
+from webgym_cli.scoring.numbers import extract_answer, matches_answer
+from webgym_cli.scoring.text import Messages, count_tool_results
 
 _DIGITS = re.compile(r"\d+")
 
 
 @reward
-def math_reward_string_equal(final_response: str, answer: Any, trajectory: Sequence[Mapping[str, Any]]) -> float:
+def math_reward_string_equal(final_response: str, answer: Any, trajectory: Messages) -> float:
     """0 without a tool's result; else 1 where the last run of digits is the answer, as a text, and 0.1 otherwise."""
-    if not _has_tool_result(trajectory):
+    if not count_tool_results(trajectory):
         return 0.0
     digits = _DIGITS.findall(final_response)
-    return 1.0 if digits and digits[-1] == answer else 0.1
+    return 1.0 if digits and digits[-1] == _final_text(answer) else 0.1
 
 
 @reward
@@ -29,13 +29,30 @@ def math_equal_reward(final_response: str, answer: Any) -> dict[str, float]:
 
 
 @reward
-def math_equal_reward_tool(
-    final_response: str, answer: Any, trajectory: Sequence[Mapping[str, Any]]
-) -> dict[str, float]:
+def math_equal_reward_tool(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
     """0 without a tool's result; else 1 where the answer is equal as a number or in LaTeX, and 0.1 otherwise."""
     right = _is_right(final_response, answer)
-    used = _has_tool_result(trajectory)
-    return {"reward": (1.0 if right else 0.1) if used else 0.0, "acc": float(right)}
+    return {"reward": _graded(right, count_tool_results(trajectory) > 0), "acc": float(right)}
+
+
+@reward
+def math_equal_reward_think(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
+    """`math_equal_reward_tool`, and 0 where a response has no `</think>`."""
+    thought = all("</think>" in content for content in _responses(trajectory))
+    right = thought and count_tool_results(trajectory) > 0 and _is_right(final_response, answer)
+    return {"reward": _graded(right, thought and count_tool_results(trajectory) > 0), "acc": float(right)}
+
+
+@reward
+def math_reward_thought_with_tool(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
+    """`math_equal_reward_tool`, and 0 where a response does not begin with `Thought`."""
+    thought = all(content.strip().lower().startswith("thought") for content in _responses(trajectory))
+    right = _is_right(final_response, answer)
+    return {"reward": _graded(right, thought and count_tool_results(trajectory) > 0), "acc": float(right)}
+
+
+def _graded(right: bool, well_formed: bool) -> float:
+    return (1.0 if right else 0.1) if well_formed else 0.0
 
 
 def _is_right(final_response: str, answer: Any) -> bool:
@@ -44,5 +61,11 @@ def _is_right(final_response: str, answer: Any) -> bool:
     return any(matches_answer(final_response, str(item)) for item in answers)
 
 
-def _has_tool_result(trajectory: Sequence[Mapping[str, Any]]) -> bool:
-    return any(message.get("role") == "tool" for message in trajectory)
+def _final_text(answer: Any) -> str:
+    """Return a record's answer as digits: a number, a text, or the end of a worked answer in GSM8K's form."""
+    text = str(int(answer) if isinstance(answer, float) and answer.is_integer() else answer)
+    return (extract_answer(text, reference=True) or text).replace(",", "")
+
+
+def _responses(trajectory: Messages) -> list[str]:
+    return [str(message.get("content") or "") for message in trajectory if message.get("role") == "assistant"]

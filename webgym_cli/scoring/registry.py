@@ -20,16 +20,29 @@ REWARDS: Registry[Reward] = Registry(
         "math_reward_string_equal": "webgym_cli.scoring.math:math_reward_string_equal",
         "math_equal_reward": "webgym_cli.scoring.math:math_equal_reward",
         "math_equal_reward_tool": "webgym_cli.scoring.math:math_equal_reward_tool",
+        "math_string_equal_reward_tool": "webgym_cli.scoring.math:math_reward_string_equal",
+        "math_equal_reward_think": "webgym_cli.scoring.math:math_equal_reward_think",
+        "math_reward_thought_with_tool": "webgym_cli.scoring.math:math_reward_thought_with_tool",
         "qa_em_reward": "webgym_cli.scoring.text:qa_em_reward",
         "qa_f1_reward": "webgym_cli.scoring.text:qa_f1_reward",
+        "qa_f1_reward_tool": "webgym_cli.scoring.text:qa_f1_reward_tool",
+        "qa_em_reward_tool_call": "webgym_cli.scoring.text:qa_em_reward_tool_call",
+        "qa_em_format_reward": "webgym_cli.scoring.text:qa_em_format_reward",
+        "ok_vqa_reward": "webgym_cli.scoring.text:ok_vqa_reward",
+        "infoseek_reward": "webgym_cli.scoring.text:infoseek_reward",
         "format_reward": "webgym_cli.scoring.text:format_reward",
     },
 )
 
 
 def reward_fields(task: Task) -> dict[str, object]:
-    """Return the fields of a task's record, as a reward function may ask for them by name."""
-    known = {} if task.reference_answer is None else {"answer": task.reference_answer}
+    """Return the fields of a task's record, as a reward function may ask for them by name.
+
+    A record's `golden_answers` is its `answer` too.
+    """
+    known: dict[str, object] = {} if task.reference_answer is None else {"answer": task.reference_answer}
+    if "golden_answers" in task.extra:
+        known = {"answer": task.extra["golden_answers"]}
     return {**known, **task.extra}
 
 

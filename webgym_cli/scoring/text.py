@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webgym_cli.scoring.define import reward
 from webgym_cli.scoring.numbers import extract_boxed
 
+Messages = Sequence[Mapping[str, Any]]
+"""An episode's messages in OpenAI's form."""
+
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = frozenset(string.punctuation)
+_CLOSED = frozenset({"yes", "no", "noanswer"})
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 
 
@@ -26,10 +31,50 @@ def qa_em_reward(final_response: str, answer: Any) -> dict[str, float]:
 @reward
 def qa_f1_reward(final_response: str, answer: Any) -> dict[str, float]:
     """Precision and recall over words as one number, after SQuAD's normalisation; of several answers the best."""
-    given = _extract_answer(final_response)
-    best = max((f1_score(given, wanted) for wanted in _to_list(answer)), default=0.0)
-    exact = float(any(normalise(wanted) == normalise(given) for wanted in _to_list(answer)))
-    return {"reward": best, "f1": best, "em": exact}
+    return _measures(_extract_answer(final_response), _to_list(answer))
+
+
+@reward
+def qa_f1_reward_tool(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
+    """The reward of `qa_f1_reward` where two tools or more were called, the last of them to answer; else 0."""
+    called = count_tool_results(trajectory) > 1
+    return _measures(_extract_answer(final_response) if called else "", _to_list(answer) if called else ())
+
+
+@reward
+def qa_em_reward_tool_call(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
+    """Exact match of the last tool's result or, where the last message is not a tool's, of the final response."""
+    last = trajectory[-1] if trajectory else {}
+    answered = last.get("role") == "tool"
+    given = str(last["content"]) if answered else final_response
+    found = _measures(given, _to_list(answer))
+    called = float(count_tool_results(trajectory) > 0)
+    return {**found, "reward": found["em"], "has_tool_calling": called, "has_tool_call_answer": float(answered)}
+
+
+@reward
+def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
+    """1 for an exact match, 0.1 for another answer, 0 without `<answer>` tags or `<think>` in all earlier responses."""
+    earlier = [str(message["content"]) for message in trajectory if message.get("role") == "assistant"][:-1]
+    thought = all("<think>" in content and "</think>" in content for content in earlier if content)
+    found = _measures(_extract_answer(final_response), _to_list(answer))
+    well_formed = thought and bool(_TAGGED.search(final_response))
+    reward = (1.0 if found["em"] else 0.1) if well_formed else 0.0
+    return {**found, "reward": reward, "fmt": float(well_formed), "fmt_think": float(thought)}
+
+
+@reward
+def ok_vqa_reward(final_response: str, answers: Sequence[str]) -> float:
+    """F1 over words; of several answers the best."""
+    return _measures(final_response, answers)["f1"]
+
+
+@reward
+def infoseek_reward(final_response: str, answer: Any, answer_eval: Sequence[Any] = ()) -> float:
+    """F1 over words; the best of the answers and of the texts in `answer_eval`."""
+    return _measures(final_response, [*_to_list(answer), *(item for item in answer_eval if isinstance(item, str))])[
+        "f1"
+    ]
 
 
 @reward
@@ -48,12 +93,38 @@ def normalise(text: str) -> str:
 
 def f1_score(given: str, wanted: str) -> float:
     """Return 2 p r / (p + r) over the words that both have; 1 where both have none, 0 where one has."""
-    ours, theirs = normalise(given).split(), normalise(wanted).split()
-    if not ours or not theirs:
-        return float(ours == theirs)
+    return _overlap(given, wanted)["f1"]
+
+
+def count_tool_results(trajectory: Messages) -> int:
+    """Return how many results of tools an episode has."""
+    return sum(message.get("role") == "tool" for message in trajectory)
+
+
+def _overlap(given: str, wanted: str) -> dict[str, float]:
+    """Return F1, precision and recall over words. `yes`, `no` and `noanswer` are right whole or not at all."""
+    ours, theirs = normalise(given), normalise(wanted)
+    if ours == theirs:
+        return dict.fromkeys(("f1", "precision", "recall"), 1.0)
+    if {ours, theirs} & _CLOSED or not ours or not theirs:
+        return dict.fromkeys(("f1", "precision", "recall"), 0.0)
+    words, wanted_words = ours.split(), theirs.split()
     # Words that occur twice count twice, as in SQuAD.
-    shared = sum((Counter(ours) & Counter(theirs)).values())
-    return 2 * shared / (len(ours) + len(theirs))
+    shared = sum((Counter(words) & Counter(wanted_words)).values())
+    return {
+        "f1": 2 * shared / (len(words) + len(wanted_words)),
+        "precision": shared / len(words),
+        "recall": shared / len(wanted_words),
+    }
+
+
+def _measures(given: str, answers: Sequence[str]) -> dict[str, float]:
+    """Return the measures against the best of the answers, F1 as the reward; all 0 without an answer."""
+    none = {"f1": 0.0, "precision": 0.0, "recall": 0.0}
+    best = max((_overlap(given, wanted) for wanted in answers), key=lambda found: found["f1"], default=none)
+    # F1 is 1 for the same words in another order too, and an exact match is not.
+    exact = float(any(normalise(wanted) == normalise(given) for wanted in answers))
+    return {"reward": best["f1"], **best, "em": exact}
 
 
 def _extract_answer(final_response: str) -> str:

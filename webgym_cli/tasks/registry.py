@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.util.registry import Registry
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.tasks.convert import ConversionResult
 
 
 class BadTaskError(ValueError):
@@ -54,6 +59,8 @@ class TaskSource:
     """Mends the fields of a record before they are validated."""
     check_task: Callable[[Task, TaskFields], None] | None = None
     """Refuses a task that the environment can't start."""
+    converters: Mapping[str, Callable[[Path, Settings, Sequence[str]], ConversionResult]] = field(default_factory=dict)
+    """Other systems' records: by the format's name, makes the tasks of a file; also given: `--site NAME=URL`."""
 
 
 # The environments that a task can name.
@@ -103,6 +110,14 @@ def find_prefix(prefix: str) -> TaskSource | None:
     """Return the environment whose tasks `PREFIX:...` names; None where that is no prefix."""
     sources = (source for source in all_sources() if source.list_tasks is not None)
     return next((source for source in sources if (source.prefix or source.name) == prefix), None)
+
+
+def find_converter(format_: str) -> Callable[[Path, Settings, Sequence[str]], ConversionResult]:
+    """Return what makes tasks of a format's records. Raises `UsageError` for a format that no environment has."""
+    known = {name: convert for source in all_sources() for name, convert in source.converters.items()}
+    if format_ not in known:
+        raise UsageError(f"--format: there is no format {format_!r}", hint=f"there are: {', '.join(sorted(known))}")
+    return known[format_]
 
 
 def select_named(names: str, known: Sequence[str], unknown_reason: str, example: str) -> Sequence[str]:

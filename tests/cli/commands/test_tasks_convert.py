@@ -4,6 +4,8 @@ import pytest
 
 from tests.environments.webarena.webarena_records import record
 from tests.forked import webgym
+from webgym_cli.environments.tools.oracle import calculations
+from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.tasks.source import open_tasks
 
 SITES = ["--site", "shopping=http://shop.test:7770"]
@@ -70,3 +72,42 @@ def test_wrong_usage_is_2_and_says_what(convert, arguments, reason):
     assert said.returncode == 2
     assert reason in said.stderr
     assert "Traceback" not in said.stderr
+
+
+# Two rows in the published form, made by hand.
+ROWS = [
+    {"question": "48 clips, then half as many?", "answer": "She sold 48/2 = <<48/2=24>>24.\nIn all 72.\n#### 72"},
+    {"question": "10 boxes of 100?", "answer": "10*100 = <<10*100=1000>>1,000\n#### 1,000"},
+]
+
+
+@pytest.mark.parametrize("form", ["lines", "array", "parquet"])
+def test_gsm8ks_published_rows_are_questions_with_their_number(convert, tmp_path, form):
+    raw = tmp_path / "rows"
+    if form == "parquet":
+        from pyarrow import Table, parquet
+
+        parquet.write_table(Table.from_pylist(ROWS), raw)
+    else:
+        raw.write_text(json.dumps(ROWS) if form == "array" else "\n".join(map(json.dumps, ROWS)))
+    said = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
+    assert (said.returncode, said.stderr) == (0, "2 tasks\n")
+    tasks = list((opened := open_tasks(str(tmp_path / "out.jsonl"))).read(range(len(opened))))
+    assert [(task.instruction, task.reference_answer) for task in tasks] == [
+        (ROWS[0]["question"], "72"),
+        (ROWS[1]["question"], "1000"),
+    ]
+    assert [calculations(task) for task in tasks] == [("48/2",), ("10*100",)]
+    for task in tasks:
+        reward = REWARDS.find("math_reward_string_equal")
+        offered = {**reward_fields(task), "trajectory": [{"role": "tool"}]}
+        given = {"final_response": f"It is {task.reference_answer}."}
+        assert reward.function(**reward.bound({**offered, **given})) == 1.0
+
+
+def test_a_row_without_a_final_number_is_bad(convert, tmp_path):
+    (tmp_path / "rows").write_text(json.dumps([*ROWS, {"question": "Q", "answer": "about 3"}]))
+    said = convert("rows", "--format", "gsm8k", "-o", "out.jsonl")
+    assert said.returncode == 2
+    assert "rows:3: answer: it does not end with #### and a number" in said.stderr
+    assert not (tmp_path / "out.jsonl").exists()

@@ -35,6 +35,36 @@ def test_a_record_without_an_id_has_one_of_its_content():
 @pytest.mark.parametrize(
     "record",
     [
+        {"prompt": "How many?", "answer": "72"},
+        {"problem": "How many?", "answer": "72"},
+        {"messages": [{"role": "user", "content": "How many?"}], "answer": "72"},
+        {"prompt": [{"role": "user", "content": [{"type": "text", "text": "How many?"}]}], "answer": "72"},
+    ],
+    ids=str,
+)
+def test_the_question_may_have_another_name_or_be_a_message(record):
+    task = read_task(record)
+    assert (task.instruction, task.environment, task.extra) == ("How many?", "tools", {"answer": "72"})
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}],
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}],
+        [{"role": "user", "content": ""}],
+    ],
+    ids=str,
+)
+def test_messages_that_would_be_asked_otherwise_are_refused(messages):
+    with pytest.raises(BadTaskError, match="messages: "):
+        read_task({"messages": messages, "answer": "1"})
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
         {"id": "a", "question": "Q", "instruction": "I", "environment": "tools"},
         {"question": "Q", "task_name": "T", "website": "https://a.com"},
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Literal
@@ -20,7 +20,6 @@ from webgym_cli.records.groups import DifficultyBand
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
-    from webgym_cli.records.webarena import WebArenaSite
     from webgym_cli.tasks.check import FileReport
 
 app = typer.Typer(
@@ -58,14 +57,19 @@ SiteOpt = Annotated[
 RawArg = Annotated[
     Path, typer.Argument(metavar="RAW", help="A JSON file: a list, one record, or one a line; or a folder of such.")
 ]
-FormatOpt = Annotated[Literal["webarena"], typer.Option("--format", help="Whose records they are.")]
+FormatOpt = Annotated[
+    str,
+    typer.Option(
+        "--format", metavar="webarena|gsm8k|...", help="Whose records they are; an environment of yours has others."
+    ),
+]
 OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write (else: stdout).")]
 AddressOpt = Annotated[
     list[str] | None,
     typer.Option(
         "--site",
         metavar="NAME=URL",
-        help="Where a site is, like shopping=http://host:7770; else: as the settings say. Repeatable.",
+        help="Where a site of WebArena is, like shopping=http://host:7770; else: as the settings say. Repeatable.",
     ),
 ]
 
@@ -165,26 +169,27 @@ def convert(
     config: ConfigOpt = None,
     set_: SetOpt = None,
 ) -> None:
-    """Make a task file of WebArena's or WebRL's records.
+    """Make a task file of other systems' records.
 
-    That is WebArena's configurations, WebArena-Lite's among them, and WebRL's generated instructions. Placeholders of
-    sites (`__SHOPPING__`, ...) become their addresses, those of --site or of the settings (webarena). Every field is
-    kept. A record that can't be scored as it is written is bad: each is told with its number, and then nothing is
-    written.
+    webarena: WebArena's configurations, WebArena-Lite's among them, and WebRL's generated instructions. Placeholders of
+    sites (`__SHOPPING__`, ...) become their addresses, those of --site or of the settings (webarena). gsm8k: GSM8K's
+    published rows, as JSON Lines or Parquet; the number after `####` becomes the answer. Every field is kept. A record
+    that can't be scored as it is written is bad: each is told with its number, and then nothing is written.
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
       webgym tasks convert config_files --format webarena -c webarena.yaml > all.jsonl
+      webgym tasks convert train.jsonl --format gsm8k -o gsm8k_train.jsonl
 
     See also: webgym tasks check, webgym tasks sample, webgym login.
     """
     from webgym_cli.config.load import load
-    from webgym_cli.environments.webarena.convert import CONVERTERS
     from webgym_cli.store.run import refuse_output_in_run
+    from webgym_cli.tasks.registry import find_converter
     from webgym_cli.util.files import write_atomic
 
-    addresses = {**load(config or (), set_ or ()).webarena.addresses(), **_addresses(site or ())}
-    output, converted = Output(), CONVERTERS[format_](raw, addresses)
+    settings = load(config or (), set_ or ())
+    output, converted = Output(), find_converter(format_)(raw, settings, site or ())
     for bad in converted.bad:
         output.note(f"{bad.file}:{bad.line}: {bad.reason}")
     if number := len(converted.bad):
@@ -199,8 +204,9 @@ def convert(
     else:
         refuse_output_in_run(out)
         write_atomic(out, "".join(f"{line}\n" for line in lines))
-    generated = sum(task.extra["generated"] for task in converted.tasks)
-    output.note(f"{len(lines)} tasks, {generated} of them generated: only a reward model can score those")
+    generated = sum(bool(task.extra.get("generated")) for task in converted.tasks)
+    unscored = f", {generated} of them generated: only a reward model can score those" if generated else ""
+    output.note(f"{len(lines)} tasks{unscored}")
 
 
 app.command(cls=Manual)(generate)
@@ -267,16 +273,3 @@ def _site(text: str) -> str:
     if not site:
         raise UsageError(f"--exclude-site: {text!r} is no site", hint="--exclude-site example.com")
     return site
-
-
-def _addresses(given: Sequence[str]) -> dict[WebArenaSite, str]:
-    from webgym_cli.records.webarena import WebArenaSite
-
-    addresses: dict[WebArenaSite, str] = {}
-    for text in given:
-        name, _, url = text.partition("=")
-        if name not in list(WebArenaSite) or not url.startswith(("http://", "https://")):
-            hint = f"--site shopping=http://host:7770; there are: {', '.join(WebArenaSite)}"
-            raise UsageError(f"--site: {text!r} is no site with its address", hint=hint)
-        addresses[WebArenaSite(name)] = url
-    return addresses

@@ -1,7 +1,8 @@
 """An expert for questions whose record tells its calculations: it makes them with the calculator, then answers. Pure.
 
 The record's field `expression` holds the calculations, a text or a list of texts, and `answer` the answer. Without the
-field, the annotations within a worked answer are read, as GSM8K's files have them: `48/2 = <<48/2=24>>24 #### 24`.
+field, the annotations within a worked answer (`solution`, else `answer`) are read, as GSM8K's files have them:
+`48/2 = <<48/2=24>>24 #### 24`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _calculates(tool: Tool) -> bool:
 
 def _annotated(task: Task) -> tuple[str, ...]:
     """Return the annotated calculations of a worked answer; those that are no arithmetic (`2x=10`) are passed over."""
-    answer = str(reward_fields(task).get("answer"))
+    answer = str(task.extra.get("solution") or reward_fields(task).get("answer"))
     found = tuple(item.strip() for item in _ANNOTATION.findall(answer) if _has_value(item))
     if not found or extract_answer(answer, reference=True) is None:
         raise UsageError(

@@ -1,4 +1,7 @@
-"""Reads question/answer records: `question` is asked, every other field goes to the reward function by its name."""
+"""Reads question/answer records: `question` is asked, every other field goes to the reward function by its name.
+
+The question's field may also be `prompt`, `problem` or `messages`, the first that there is: a text, or chat messages.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from webgym_cli.tasks.registry import BadTaskError
 # Fields that make a record a task of another kind, in which `question` is an unknown field like any other.
 _OF_OTHERS = frozenset({"instruction", "task_name", "start_url", "website"})
 _SHOWN = (str, int, float)
+# The names of the question's field in datasets of the field, the most telling one first.
+_QUESTIONS = ("question", "prompt", "problem", "messages")
 
 
 def read_question(value: Mapping[str, Any]) -> Task | None:
@@ -20,15 +25,14 @@ def read_question(value: Mapping[str, Any]) -> Task | None:
 
     Without an `id` it has a hash of the whole record. An answer that is a text or a number is the reference answer too.
     """
-    if "question" not in value or _OF_OTHERS & value.keys():
+    name = next((name for name in _QUESTIONS if name in value), "")
+    if not name or _OF_OTHERS & value.keys():
         return None
-    question = value["question"]
-    if not isinstance(question, str) or not question.strip():
-        raise BadTaskError("question: a text that is not empty is needed")
+    question = _read_text(name, value[name])
     given = value.get("id")
     if given is not None and (isinstance(given, bool) or not isinstance(given, str | int) or given == ""):
         raise BadTaskError("id: a text or a whole number is needed")
-    fields = {name: item for name, item in value.items() if name not in ("question", "id", "environment")}
+    fields = {key: item for key, item in value.items() if key not in (name, "id", "environment")}
     answer = fields.get("answer")
     try:
         content = json.dumps(dict(value), sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
@@ -41,3 +45,23 @@ def read_question(value: Mapping[str, Any]) -> Task | None:
         reference_answer=str(answer) if isinstance(answer, _SHOWN) and not isinstance(answer, bool) else None,
         extra=fields,
     )
+
+
+def _read_text(name: str, given: Any) -> str:
+    """Return the question: a text, or that of the one message. Raises `BadTaskError`."""
+    if isinstance(given, list):
+        message = given[0] if len(given) == 1 and isinstance(given[0], Mapping) else {}
+        if message.get("role") != "user":
+            advice = "a system message is the setting agent.system_prompt"
+            raise BadTaskError(f"{name}: a text, or one message by the user, is needed", advice)
+        given = message.get("content")
+        if isinstance(given, list):  # parts: text only
+            texts = [part.get("text") for part in given if isinstance(part, Mapping) and part.get("type") == "text"]
+            if len(texts) != len(given):
+                raise BadTaskError(
+                    f"{name}: a message with text only is needed; pictures in questions are not supported"
+                )
+            given = "\n".join(map(str, texts))
+    if not isinstance(given, str) or not given.strip():
+        raise BadTaskError(f"{name}: a text that is not empty is needed")
+    return given

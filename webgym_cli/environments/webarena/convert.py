@@ -1,115 +1,47 @@
-"""Makes tasks of other systems' files: every bad record with its number, and no two tasks with one name."""
+"""Makes tasks of WebArena's and WebRL's records."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.config.model import Settings
 from webgym_cli.environments.webarena.tasks import is_verified, read_config
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
-from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
-from webgym_cli.tasks.check import BadLine
-from webgym_cli.tasks.format import load_object, parse_object
-from webgym_cli.tasks.registry import BadTaskError
-from webgym_cli.tasks.source import iter_numbered_lines
-
-_RECORDS = "*.json"
-_NUMBERS = re.compile(r"(\d+)")
+from webgym_cli.tasks.convert import ConversionResult, convert_records
 
 
-@dataclass(slots=True)
-class ConversionResult:
-    """What came of some files."""
+def convert_configurations(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
+    """Return the tasks of WebArena's records; `sites` (`NAME=URL`) go before the settings' addresses.
 
-    tasks: list[Task] = field(default_factory=list)
-    bad: list[BadLine] = field(default_factory=list)
+    Raises `UsageError` for an address that is none, and for what `convert_webarena` refuses.
+    """
+    return convert_webarena(path, {**settings.webarena.addresses(), **_read_addresses(sites)})
 
 
 def convert_webarena(path: Path, sites: Mapping[WebArenaSite, str]) -> ConversionResult:
-    """Return the tasks of a file (an array, one record, or one a line) or of a folder of such files (`*.json`).
+    """Return the tasks of a file or of a folder of files. Raises `UsageError` for tasks of webarena-verified too."""
 
-    Raises `UsageError` where there is nothing to read, and for tasks of webarena-verified.
-    """
-    found, named = ConversionResult(), dict[str, str]()
-    for file in _files(path):
-        for number, read in _records(_content(file)):
-            place = f"{file}:{number}"
-            try:
-                value = read()
-                _require_original(place, value)
-                task = read_config(value, sites)
-                if task.id in named:
-                    raise BadTaskError(f"task_id: {task.id} is the one of {named[task.id]} too")
-            except BadTaskError as error:
-                advice = f" ({error.advice})" if error.advice else ""
-                found.bad.append(BadLine(str(file), number, f"{error}{advice}"))
-                continue
-            named[task.id] = place
-            found.tasks.append(task)
-    if not found.tasks and not found.bad:
-        raise UsageError(f"{path}: no record in the file", hint="name a file with records, or a folder of such files")
-    return found
+    def read(value: Mapping[str, Any], place: str) -> Task:
+        if is_verified(value):
+            raise UsageError(
+                f"{place}: a task of webarena-verified, which is scored by the requests that an agent sent",
+                hint="convert WebArena's own tasks; webarena-verified has them too, as assets/dataset/test.raw.json",
+            )
+        return read_config(value, sites)
+
+    return convert_records(path, read)
 
 
-def _require_original(place: str, value: Mapping[str, Any]) -> None:
-    if is_verified(value):
-        raise UsageError(
-            f"{place}: a task of webarena-verified, which is scored by the requests that an agent sent",
-            hint="convert WebArena's own tasks; webarena-verified has them too, as assets/dataset/test.raw.json",
-        )
-
-
-def _files(path: Path) -> list[Path]:
-    """Return a folder's files in the order of the numbers in their names; of anything else itself."""
-    if not path.is_dir():
-        return [path]
-    files = sorted(path.glob(_RECORDS), key=_by_number)
-    if not files:
-        raise UsageError(f"{path}: there is no {_RECORDS} in the folder", hint="name the folder with the records")
-    return files
-
-
-def _by_number(path: Path) -> list[tuple[bool, int, str]]:
-    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in _NUMBERS.split(path.name)]
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: can't be read: {error.strerror}", hint="name a file that is there") from None
-
-
-def _records(content: bytes) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
-    """Yield the number of each record, from 1, and what reads it or raises `BadTaskError`."""
-    if is_array_start(content):
-        try:
-            for number, value in read_array(content):
-                yield number, partial(load_object, value)
-        except BadArrayError as error:
-            yield 1, partial(_refuse, str(error))
-        return
-    lines = [(number, line) for number, _, line in iter_numbered_lines(content.splitlines(keepends=True))]
-    try:
-        whole = parse_object(content.removeprefix(b"\xef\xbb\xbf")) if len(lines) > 1 else None
-    except BadTaskError:
-        whole = None
-    if whole is not None:
-        yield 1, partial(load_object, whole)
-        return
-    for number, line in lines:
-        yield number, partial(parse_object, line)
-
-
-def _refuse(reason: str) -> dict[str, Any]:
-    raise BadTaskError(reason)
-
-
-# By the format's name.
-CONVERTERS: dict[str, Callable[[Path, Mapping[WebArenaSite, str]], ConversionResult]] = {"webarena": convert_webarena}
+def _read_addresses(given: Sequence[str]) -> dict[WebArenaSite, str]:
+    addresses: dict[WebArenaSite, str] = {}
+    for text in given:
+        name, _, url = text.partition("=")
+        if name not in list(WebArenaSite) or not url.startswith(("http://", "https://")):
+            hint = f"--site shopping=http://host:7770; there are: {', '.join(WebArenaSite)}"
+            raise UsageError(f"--site: {text!r} is no site with its address", hint=hint)
+        addresses[WebArenaSite(name)] = url
+    return addresses

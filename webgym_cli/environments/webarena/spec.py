@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
@@ -11,6 +12,9 @@ from webgym_cli.environments.registry import EnvironmentSpec, ExclusiveResources
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.tasks.registry import select_named
+
+if TYPE_CHECKING:
+    from webgym_cli.tasks.convert import ConversionResult
 
 # WebArena's format wants an evaluation; this one is known as none, so that only a reward model scores the task.
 _NO_EVALUATION = {
@@ -90,9 +94,16 @@ def _group_name(task: Task) -> str:
     return "+".join(sorted(map(str, sites))) if isinstance(sites, list) else ""
 
 
+def _convert(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
+    from webgym_cli.environments.webarena.convert import convert_configurations
+
+    return convert_configurations(path, settings, sites)
+
+
 SPEC = EnvironmentSpec(
     name="webarena",
     list_tasks=_list_tasks,
+    converters={"webarena": _convert},
     make_pool=_make_pool,
     action_sets=(PromptVersion.WEBRL,),
     require_expert=_require_expert,

@@ -1,0 +1,116 @@
+"""Makes tasks of other systems' records: every bad record with its number, and no two tasks with one id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
+from webgym_cli.tasks.check import BadLine
+from webgym_cli.tasks.format import load_object, parse_object
+from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.tasks.source import iter_numbered_lines
+
+_RECORDS = "*.json"
+_NUMBERS = re.compile(r"(\d+)")
+_PARQUET = b"PAR1"
+
+
+@dataclass(slots=True)
+class ConversionResult:
+    """What came of some files."""
+
+    tasks: list[Task] = field(default_factory=list)
+    bad: list[BadLine] = field(default_factory=list)
+
+
+def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) -> ConversionResult:
+    """Return the tasks of a file (an array, one record, one a line, or Parquet) or of a folder of `*.json` files.
+
+    `read` makes the task of a record at a place (`FILE:NUMBER`), or raises `BadTaskError`. Raises `UsageError` where there is nothing to read.
+    """
+    found, named = ConversionResult(), dict[str, str]()
+    for file in _files(path):
+        for number, record in _records(_content(file)):
+            place = f"{file}:{number}"
+            try:
+                task = read(record(), place)
+                if task.id in named:
+                    raise BadTaskError(f"task_id: {task.id} is the one of {named[task.id]} too")
+            except BadTaskError as error:
+                advice = f" ({error.advice})" if error.advice else ""
+                found.bad.append(BadLine(str(file), number, f"{error}{advice}"))
+                continue
+            named[task.id] = place
+            found.tasks.append(task)
+    if not found.tasks and not found.bad:
+        raise UsageError(f"{path}: no record in the file", hint="name a file with records, or a folder of such files")
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    """Return a folder's files in the order of the numbers in their names; of anything else itself."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.glob(_RECORDS), key=_by_number)
+    if not files:
+        raise UsageError(f"{path}: there is no {_RECORDS} in the folder", hint="name the folder with the records")
+    return files
+
+
+def _by_number(path: Path) -> list[tuple[bool, int, str]]:
+    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in _NUMBERS.split(path.name)]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror}", hint="name a file that is there") from None
+
+
+def _records(content: bytes) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
+    """Yield the number of each record, from 1, and what reads it or raises `BadTaskError`."""
+    if content.startswith(_PARQUET):
+        yield from _parquet_records(content)
+        return
+    if is_array_start(content):
+        try:
+            for number, value in read_array(content):
+                yield number, partial(load_object, value)
+        except BadArrayError as error:
+            yield 1, partial(_refuse, str(error))
+        return
+    lines = [(number, line) for number, _, line in iter_numbered_lines(content.splitlines(keepends=True))]
+    try:
+        whole = parse_object(content.removeprefix(b"\xef\xbb\xbf")) if len(lines) > 1 else None
+    except BadTaskError:
+        whole = None
+    if whole is not None:
+        yield 1, partial(load_object, whole)
+        return
+    for number, line in lines:
+        yield number, partial(parse_object, line)
+
+
+def _parquet_records(content: bytes) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(pyarrow.BufferReader(content))
+    except (pyarrow.ArrowException, OSError) as error:
+        yield 1, partial(_refuse, f"not Parquet: {error}")
+        return
+    for number, value in enumerate(table.to_pylist(), 1):
+        yield number, partial(load_object, value)
+
+
+def _refuse(reason: str) -> dict[str, Any]:
+    raise BadTaskError(reason)
