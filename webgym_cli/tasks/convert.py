@@ -33,7 +33,8 @@ class ConversionResult:
 def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) -> ConversionResult:
     """Return the tasks of a file (an array, one record, one a line, or Parquet) or of a folder of `*.json` files.
 
-    `read` makes the task of a record at a place (`FILE:NUMBER`), or raises `BadTaskError`. Raises `UsageError` where there is nothing to read.
+    `read` makes the task of a record at a place (`FILE:NUMBER`), or raises `BadTaskError`. Raises `UsageError` where
+    there is nothing to read.
     """
     found, named = ConversionResult(), dict[str, str]()
     for file in _files(path):
