@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+
 import pytest
 
 from tests.forked import webgym
@@ -32,7 +35,7 @@ def refused(code, *arguments, cwd):
         ("", "tasks.jsonl: no task in the file"),
         (GOOD + '{"id": "t2", "start', "tasks.jsonl:2: not JSON"),
         (GOOD + "[1]\n", "tasks.jsonl:2: a task must be a JSON object"),
-        (GOOD + '{"start_url": "x"}\n', "tasks.jsonl:2: id: Field required"),
+        (GOOD + '{"start_url": "x"}\n', "tasks.jsonl:2: the field id is missing"),
         (GOOD + '{"id": "t2", "extra": 3}\n', "tasks.jsonl:2: extra"),
         (GOOD + '{"id": "t2", "environment": "mars"}\n', "tasks.jsonl:2: environment"),
         (
@@ -83,6 +86,51 @@ def test_settings_without_a_floor(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     message, _ = refused(2, "config", "show", "-c", name, cwd=tmp_path)
     assert message == f"webgym: {name}: nested too deeply, or in itself"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "wanted"),
+    [
+        (("rollout", "run", "-s", "tasks.train=miniwob:clik-test"), {}, "did you mean click-test?"),
+        (("rollout", "run", "-s", "tasks.train=sites:shop-chepest"), {}, "did you mean shop-cheapest?"),
+        (("rollout", "run", "-s", "tasks.train=arithmetic:tain"), {}, "did you mean train?"),
+        (("rollout", "run", *ORACLE, "-s", "tasks.train=miniwob:click-tab-2"), {}, "did you mean click-tab?"),
+        (("rollout", "run", "-c", "dmeo"), {}, "a path, or a shipped name: did you mean demo?"),
+        (("train", "run", "-s", "train.algorithm=grop"), {}, "did you mean grpo?"),
+        (("config", "show"), {"WEBGYM_ROLLOUT_EPISODES": "4"}, "WEBGYM_ROLLOUT__EPISODES: two underscores"),
+        (("config", "show", "-s", "rollout.episodes=-3"), {}, "webgym config reference | grep -F rollout.episodes"),
+        (("rollout", "run", "--no-such-option"), {}, "webgym rollout --help"),
+        (("tasks", "chek"), {}, "webgym tasks --help"),
+        (("import", "agentlab", "nowhere", "run"), {}, "webgym import --help"),
+    ],
+)
+def test_the_hint_is_what_to_type_next(tmp_path, arguments, variables, wanted):
+    said = webgym(*arguments, cwd=tmp_path, **variables)
+    assert said.returncode == 2
+    message, hint = said.stderr.splitlines()[-2:]
+    assert message.startswith("webgym: ")
+    assert hint.startswith(f"  next: {wanted}")
+    assert len(hint) < 300
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"task_nam": "Find it.", "website": "https://a.example"}, "did you mean 'task_name' by 'task_nam'?"),
+        ({"id": "t", "start_ur": "click-test.html"}, "did you mean 'start_url' by 'start_ur'?"),
+    ],
+)
+def test_a_misspelt_field_of_a_task_is_named(tmp_path, record, words):
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(record))
+    message, _ = refused(2, "rollout", "run", *ORACLE, "-s", "tasks.train=tasks.jsonl", cwd=tmp_path)
+    assert words in message
+
+
+def test_a_command_to_type_next_can_be_pasted(tmp_path):
+    name = "my rün $(1)"
+    for command in ("prepare", "train", "resume"):
+        _, hint = refused(3, command, name, cwd=tmp_path)
+        assert shlex.split(hint.partition(",")[0].partition(":")[0])[2] in (name, str(tmp_path / name))
 
 
 def test_commands_on_a_run_that_is_not_there(tmp_path, run):

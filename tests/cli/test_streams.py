@@ -158,7 +158,7 @@ def test_a_dumb_terminal_gets_no_bars_and_no_colours(place):
         (["status", "--wach", "run"], "(Possible options: --watch)"),
         (["rollout", "run", "--split", "tset"], "'train'"),
         (["rollout", "run", "-s", "rollout.episode=5"], "did you mean 'rollout.episodes'?"),
-        (["rollout", "run", "-c", "dmeo"], "or one of the shipped names: "),
+        (["rollout", "run", "-c", "dmeo"], "did you mean demo?"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )

@@ -130,6 +130,12 @@ def test_the_reason_is_looked_for_in_the_last_step(tmp_path):
     assert reason(tmp_path / "none") == "it could not be started"
 
 
+def test_a_set_up_without_a_network_says_so(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("WARNING: Retrying: NewConnectionError('Network is unreachable')\nERROR: No matching distribution\n")
+    assert reason(log).startswith("no network")
+
+
 def test_an_environment_of_ones_own_is_left_alone(tmp_path):
     runner, told = Runner(), []
     execute_setup(plan("train", train=str(tmp_path)), told.append, runner)

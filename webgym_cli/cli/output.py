@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ class Output:
 
     def next_step(self, command: str) -> None:
         """Name the command to type next."""
-        self.note(f"next: {command}")
+        self.note(f"next: {_quote_arguments(command)}")
 
     def event(self, event: Event) -> None:
         """Write an event: JSON on stdout, else one plain line on stderr for those that are meant for people."""
@@ -223,7 +224,7 @@ def fail(message: str, hint: str = "") -> None:
     """Write an error, and what to type next, on stderr."""
     _tell(f"webgym: {message}")
     if hint:
-        _tell(f"  next: {hint}")
+        _tell(f"  next: {_quote_arguments(hint)}")
 
 
 def open_streams() -> None:
@@ -252,6 +253,16 @@ def discard(stream: TextIO) -> None:
     """Send what is still to be written on stdout or stderr nowhere."""
     # The interpreter flushes both at its end and would complain again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _quote_arguments(hint: str) -> str:
+    """Return a hint with what was typed in this command, and the shell would split or expand, in quotes."""
+    typed = {text for word in sys.argv[1:] for text in (word, word.partition("=")[2]) if text[1:]}
+    paths = {os.path.abspath(text) for text in typed}  # noqa: PTH100 - links stay as they are
+    special = sorted((text for text in typed | paths if shlex.quote(text) != text), key=len, reverse=True)
+    if not special:
+        return hint
+    return re.sub("|".join(map(re.escape, special)), lambda found: shlex.quote(found[0]), hint)
 
 
 def _tell(line: str) -> None:

@@ -194,7 +194,12 @@ def _refuse_unknown(key: str, source: str) -> None:
     # Free-form mappings have keys of their own.
     if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
         return
-    raise SettingsError(f"{source}: unknown setting {key!r}{suggest(key, keys)}", hint="webgym config show")
+    near = suggest(key, keys)
+    hint = "webgym config show"
+    if near and source.startswith(f"environment {PREFIX}"):
+        variable = near.split("'")[1].upper().replace(".", "__")
+        hint = f"{PREFIX}{variable}: two underscores stand where the key has a dot"
+    raise SettingsError(f"{source}: unknown setting {key!r}{near}", hint=hint)
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsError:
@@ -202,4 +207,4 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsErro
     source = next((sources[name] for name in sources if f"{key}.".startswith(f"{name}.")), "")
     where = f"{source}: " if source and source != "default" else ""
     what = f"{key}: " if key else ""
-    return SettingsError(f"{where}{what}{words}", hint="webgym config schema")
+    return SettingsError(f"{where}{what}{words}", hint=f"webgym config reference | grep -F {key or 'KEY'}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from webgym_cli.errors import SettingsError
+from webgym_cli.util.registry import suggest_name
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -25,8 +26,10 @@ def find_config_file(name: str | Path) -> Path:
     # A path with a folder is never a shipped name, so that a typing error is told.
     if path.name == str(path) and shipped.is_file():
         return shipped
-    known = ", ".join(sorted(file.stem for file in shipped_root().glob("*.yaml")))
-    raise SettingsError(f"{path}: no such settings file", hint=f"give a path, or one of the shipped names: {known}")
+    known = sorted(file.stem for file in shipped_root().glob("*.yaml"))
+    raise SettingsError(
+        f"{path}: no such settings file", hint=f"a path, or a shipped name: {suggest_name(str(path), known)}"
+    )
 
 
 def find_deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_config_filename") -> Path:
@@ -39,8 +42,8 @@ def find_deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_co
     shipped = shipped_root() / "deepspeed" / shared
     if shipped.is_file():
         return shipped
-    known = ", ".join(sorted(file.name for file in shipped_root().glob("deepspeed/*.json")))
-    raise SettingsError(f"{setting}: no file {name!r}", hint=f"shipped: {known}")
+    known = sorted(file.name for file in shipped_root().glob("deepspeed/*.json"))
+    raise SettingsError(f"{setting}: no file {name!r}", hint=f"a path, or a shipped name: {suggest_name(name, known)}")
 
 
 def requirements_file(role: str, device: str) -> Path:

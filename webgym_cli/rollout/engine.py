@@ -22,6 +22,7 @@ from webgym_cli.rollout.monitoring.heartbeat import Heartbeat
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor, tally
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, LocalQueue
+from webgym_cli.rollout.resources import POLICY_KEY
 from webgym_cli.rollout.runner import EpisodeRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, scan
@@ -218,7 +219,7 @@ class RolloutEngine:
     def _failure_error(self, last: Outcome) -> WebGymError:
         return WebGymError(
             f"{self._consecutive_failures} episodes in a row failed: {last.failure}: {last.failure_detail}",
-            hint="webgym doctor, then run the same command again: what is stored stays",
+            hint=_advise(last.failure),
         )
 
     @property
@@ -234,18 +235,22 @@ def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, jud
             f"the judge does not answer: {judge_down}", hint=f"webgym judge {run.root} once it does: all is stored"
         )
     rolled_out = (None, FailureKind.JUDGE_FAILED)
-    collected = [
-        trajectory for trajectory in scan(run, plan.split, plan.iteration) if trajectory.outcome.failure in rolled_out
-    ]
+    all_stored = list(scan(run, plan.split, plan.iteration))
+    collected = [trajectory for trajectory in all_stored if trajectory.outcome.failure in rolled_out]
     stored = [trajectory for trajectory in collected if trajectory.outcome.failure is None]
     if collected and not stored:
         raise WebGymError(
             f"none of the {len(collected)} collected episodes could be judged: {collected[-1].outcome.failure_detail}",
-            hint=f"check judge.base_url and judge.model, then webgym judge {run.root}: all is stored",
+            hint=f"check judge.base_url (a password in it is not saved), judge.model and the key in the variable that "
+            f"judge.api_key_env_var names, then webgym judge {run.root}: all is stored",
         )
     if not collected and not monitor.skipped_by_site:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
-        raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}", hint="webgym doctor")
+        last = all_stored[-1].outcome if all_stored else Outcome()
+        cause = f"; the last one: {last.failure_detail}" if last.failure_detail else ""
+        raise WebGymError(
+            f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=_advise(last.failure)
+        )
     return {
         "event": "rollout",
         "split": plan.split,
@@ -255,6 +260,16 @@ def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, jud
         "owed": len(plan.episodes) - len({trajectory.episode for trajectory in collected}),
         **monitor.summary(),
     }
+
+
+def _advise(failure: FailureKind | None) -> str:
+    """Return what to look at after episodes that all failed in one way."""
+    if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
+        return (
+            f"look at the policy server, then the same command again; its key is taken from {POLICY_KEY}, "
+            "and a password in --policy http://USER:PASSWORD@HOST/v1 is not saved: give it again"
+        )
+    return "webgym doctor, then run the same command again: what is stored stays"
 
 
 async def _watch(watch: Awaitable[None]) -> None:

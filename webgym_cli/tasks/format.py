@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
@@ -67,10 +68,12 @@ def read_task(value: dict[str, Any]) -> Task:
         _take_webgym(fields, record.spelling)
     try:
         task = Task.model_validate({**fields, "extra": record.extra})
+        if source.check_task is not None:
+            source.check_task(task, record)
     except ValidationError as error:
-        raise BadTaskError(_first(error, record.spelling)) from None
-    if source.check_task is not None:
-        source.check_task(task, record)
+        raise BadTaskError(f"{_first(error, record.spelling)}{_guess_misspelt(record)}") from None
+    except BadTaskError as error:
+        raise BadTaskError(f"{error}{_guess_misspelt(record)}", error.advice) from None
     return task
 
 
@@ -136,4 +139,13 @@ def _take_webgym(fields: dict[str, Any], spelling: Mapping[str, str]) -> None:
 def _first(error: ValidationError, spelling: Mapping[str, str]) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     field, *below = (str(part) for part in first["loc"])
+    if first["type"] == "missing" and not below:
+        return f"the field {spelling.get(field, field)} is missing"
     return f"{'.'.join((spelling.get(field, field), *below))}: {first['msg']}"
+
+
+def _guess_misspelt(record: TaskFields) -> str:
+    """Return the question whether a field that nobody knows is one that the record lacks; empty where none is near."""
+    lacking = [name for name in (*_OURS, *WEBGYM) if WEBGYM.get(name, name) not in record.fields]
+    near = {name: get_close_matches(name, lacking, n=1, cutoff=0.8) for name in record.extra}
+    return "".join(f"; did you mean {known[0]!r} by {name!r}?" for name, known in near.items() if known)

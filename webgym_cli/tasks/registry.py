@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.util.registry import Registry
+from webgym_cli.util.registry import Registry, suggest_name
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -91,7 +91,7 @@ def find_source(name: str) -> TaskSource:
 def _load(name: str) -> TaskSource:
     # Not `module:attribute` as for settings: a task file is data, and must not name code that is imported.
     if name not in (names := ENVIRONMENTS.names()):
-        hint = f"there are: {', '.join(names)}; one of yours: name its file in the setting plugins"
+        hint = f"{suggest_name(name, names)} (one of yours: name its file in the setting plugins)"
         raise UsageError(f"there is no environment {name!r}", hint=hint)
     return ENVIRONMENTS.find(name)
 
@@ -126,7 +126,7 @@ def select_named(names: str, known: Sequence[str], unknown_reason: str, example:
         return known
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if unknown := [name for name in wanted if name not in known]:
-        raise UsageError(f"tasks: {unknown_reason} {unknown[0]!r}", hint=f"there are: {', '.join(known)}")
+        raise UsageError(f"tasks: {unknown_reason} {unknown[0]!r}", hint=suggest_name(unknown[0], known))
     if not wanted:
         raise UsageError("tasks: no task is named", hint=example)
     return wanted

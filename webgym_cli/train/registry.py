@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.rl.estimators import ESTIMATORS
-from webgym_cli.util.registry import Registry
+from webgym_cli.util.registry import Registry, suggest_name
 
 # The backends by the algorithm that they serve; one more serves every advantage estimator (`find_backend`).
 BACKENDS: Registry[TrainingBackend] = Registry(
@@ -36,10 +34,9 @@ def find_backend(name: str) -> TrainingBackend:
     if ":" in name or name in BACKENDS.names():
         return BACKENDS.find(name)
     known = sorted({*BACKENDS.names(), *ESTIMATORS.names()})
-    near = difflib.get_close_matches(name, known, 1)
     raise SettingsError(
         f"train.algorithm: there is no training backend or advantage estimator {name!r}",
-        hint=f"did you mean {near[0]}? " * bool(near) + f"there are: {', '.join(known)}; `plugins` adds your own",
+        hint=f"{suggest_name(name, known)} (the setting plugins adds your own)",
     )
 
 

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,8 @@ Item = TypeVar("Item")
 
 # Characters of a foreign exception's words that are kept.
 _REASON = 300
+# Names that a message lists.
+_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,8 @@ class Registry(Generic[Item]):
             raise UsageError(f"{self.setting}: several packages bring a {self.noun} {name}: {packages}")
         if not points:
             word = self.noun.replace(" ", "_")
-            hint = f"there are: {', '.join(self.names())}; your own: my_module:my_{word} or path/to/file.py:my_{word}"
+            own = f"my_module:my_{word} or path/to/file.py:my_{word}"
+            hint = f"{suggest_name(name, self.names())} (your own: {own})"
             raise UsageError(f"{self.setting}: there is no {self.noun} {name!r}", hint=hint)
         return self._load(name, points[0].value)
 
@@ -190,3 +194,11 @@ def _module_of_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is nearest to a wrong one, as a question; the first ones where none is near."""
+    names = list(known)
+    if near := get_close_matches(name, names, n=1):
+        return f"did you mean {near[0]}?"
+    return f"there are: {', '.join(names[:_NAMES])}{', ...' if len(names) > _NAMES else ''}"

@@ -7,6 +7,7 @@ that a run is using. The marker file is written last: what an interrupted set-up
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,11 @@ Report = Callable[[str], None]
 Runner = Callable[[Sequence[str], Path], int]
 
 PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
+
+# What pip and Playwright write where they reach no index.
+_OFFLINE = re.compile(
+    "NewConnectionError|NameResolutionError|ConnectTimeoutError|Network is unreachable|ENOTFOUND|EAI_AGAIN"
+)
 
 # What must be importable in a finished environment.
 CHECKS = {
@@ -150,7 +156,8 @@ def reason(log: Path, start: int = 0) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "error:"))]
     told = [line for line in lines if not line.startswith("WARNING")]
-    return (errors or told or ["it said nothing"])[-1][:300]
+    why = (errors or told or ["it said nothing"])[-1][:300]
+    return f"no network, or the package index can't be reached: {why}" if _OFFLINE.search(text) else why
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def test_only_tasks_of_the_sites_are_started():
     server = SiteServer()
     with pytest.raises(UsageError, match="for the environment web"):
         server.start_episode(Task(id="shop-cart", environment="web"), 0)
-    with pytest.raises(UsageError, match=r"no task 'shop-nothing'; there are: shop-cheapest, "):
+    with pytest.raises(UsageError, match=r"no task 'shop-nothing'; "):
         server.start_episode(Task(id="shop-nothing", environment="sites"), 0)
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from webgym_cli.environments.fixture_sites.task_template import SiteTask
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.util.registry import suggest_name
 
 
 def list_site_tasks() -> tuple[Task, ...]:
@@ -19,7 +20,7 @@ def find_task(task_id: str) -> SiteTask:
     found = _by_id().get(task_id)
     if found is None:
         raise UsageError(
-            f"the sites have no task {task_id!r}; there are: {', '.join(_by_id())}",
+            f"the sites have no task {task_id!r}; {suggest_name(task_id, _by_id())}",
             hint="webgym tasks sample sites:all -n 10",
         )
     return found

@@ -15,6 +15,7 @@ from webgym_cli.environments.browser.observe import ElementSnapshot
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.util.registry import suggest_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ def require_expert(page: str) -> Rule:
     rule = _RULES.get(page)
     if rule is None:
         raise UsageError(
-            f"there is no expert for {page!r}; it solves {', '.join(list_expert_tasks())}",
-            hint="name one of these pages in tasks.train",
+            f"there is no expert for {page!r}, only for {len(_RULES)} pages",
+            hint=f"{suggest_name(page, list_expert_tasks())} (or another policy: --policy vllm)",
         )
     return rule
 

@@ -13,6 +13,7 @@ from webgym_cli.environments.tools.question_answer import read_question
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.format import read_task
+from webgym_cli.util.registry import suggest_name
 
 if TYPE_CHECKING:
     from webgym_cli.tasks.convert import ConversionResult
@@ -23,7 +24,7 @@ def _list_tasks(name: str) -> list[Task]:
 
     sets = question_sets()
     if name not in sets:
-        raise UsageError(f"tasks: there is no set arithmetic:{name}", hint=f"there are: {', '.join(sets)}")
+        raise UsageError(f"tasks: there is no set arithmetic:{name}", hint=suggest_name(name, sets))
     return [read_task(dict(record)) for record in sets[name]]
 
 
