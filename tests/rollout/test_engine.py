@@ -142,7 +142,7 @@ async def test_scattered_failures_do_not(world):
 
 
 async def test_a_rollout_that_collects_nothing_is_an_error(world):
-    with pytest.raises(WebGymError, match="no episode could be collected: 3 x page_timeout; the last one: ."):
+    with pytest.raises(WebGymError, match="no episode could be collected: 3 x page_timeout; the last one: "):
         await world.roll(1, on_reset=failing(FailureKind.PAGE_TIMEOUT))
 
 
