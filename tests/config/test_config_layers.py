@@ -5,7 +5,15 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from webgym_cli.config.load import flatten, known_keys, load, load_with_sources, parse_saved
+from webgym_cli.config.load import (
+    changed_frozen_keys,
+    flatten,
+    known_keys,
+    list_unused_variables,
+    load,
+    load_with_sources,
+    parse_saved,
+)
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.config.renamed import RENAMED, RenamedSettingWarning, current_name
@@ -282,3 +290,41 @@ def test_the_note_comes_once_and_on_stderr():
     done = subprocess.run([*told, "-s", "roles.device=cpu"], capture_output=True, text=True, check=True)
     assert done.stderr == "note: -s roles.device: roles.device is called venvs.device now (the old name still works)\n"
     assert '"venvs.device", "value": "cpu"' in done.stdout
+
+
+def test_a_variable_is_for_new_runs(written, monkeypatch):
+    run = written("config.json", json.dumps({"policy_config": {"base_model": "org/mine"}, "rollout": {"episodes": 1}}))
+    monkeypatch.setenv("WEBGYM_POLICY_CONFIG__BASE_MODEL", "org/other")
+    monkeypatch.setenv("WEBGYM_SEED", "3")
+    monkeypatch.setenv("WEBGYM_ROLLOUT__EPISODES", "4")
+    settings, sources = load_with_sources(run_config=run)
+    assert (settings.policy_config.base_model, settings.rollout.episodes, load().seed) == ("org/mine", 4, 3)
+    assert sources["policy_config.base_model"] == f"run {run}"
+    (line, other) = sorted(list_unused_variables(run))
+    assert "WEBGYM_POLICY_CONFIG__BASE_MODEL=org/other" in line
+    assert "policy_config.base_model=org/mine" in line
+    assert "WEBGYM_SEED=3" in other
+    assert load(overrides=["seed=5"], run_config=run).seed == 5
+
+
+def test_the_path_of_a_model_means_the_same_from_every_folder(tmp_path, monkeypatch):
+    (tmp_path / "models/tiny").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    given = load(overrides=["policy_config.base_model=models/tiny"])
+    assert given.policy_config.base_model == str(tmp_path / "models/tiny")
+    assert load(overrides=["policy_config.base_model=org/name"]).policy_config.base_model == "org/name"
+    (tmp_path / "link").symlink_to("models")
+    linked = load(overrides=["policy_config.base_model=link/tiny"])
+    older = given.model_copy(
+        update={"policy_config": given.policy_config.model_copy(update={"base_model": "models/tiny"})}
+    )
+    assert changed_frozen_keys(given, linked) == changed_frozen_keys(older, given) == []
+    monkeypatch.chdir("/")
+    assert changed_frozen_keys(older, given) == []
+
+
+def test_what_followed_from_the_model_before_follows_from_the_next(written):
+    saved = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Thinking"])
+    run = written("config.json", json.dumps(saved.model_dump(mode="json")))
+    found = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"], run_config=run)
+    assert found == load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"])

@@ -5,13 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from webgym_cli.cli.stage import resolve
 from webgym_cli.config.algorithm_config import AlgorithmSettings
-from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load
+from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load, load_with_sources
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_file, shipped_root
-from webgym_cli.errors import MissingStageError, SettingsError
-from webgym_cli.store.run import RunDir, create_or_open, open_run
+from webgym_cli.errors import MissingStageError, SettingsError, StoreError
+from webgym_cli.records.task import Split
+from webgym_cli.store.run import RunDir, create_or_open, open_run, refuse_changes
+from webgym_cli.util.files import write_atomic
 
 SEED_DOCUMENT = {
     "model_output_name": "model.pt",
@@ -154,9 +157,36 @@ def test_a_run_refuses_changes_by_name(tmp_path):
     run = RunDir(tmp_path / "run")
     create_or_open(run, load())
     before = run.config.read_bytes()
-    with pytest.raises(SettingsError, match=r"keeps these settings: seed, context_config\.history_window$"):
-        create_or_open(run, load(overrides=["seed=1", "context_config.history_window=2", "rollout.episodes=3"]))
+    settings, sources = load_with_sources((), ["seed=1", "context_config.history_window=2", "rollout.episodes=3"])
+    with pytest.raises(SettingsError, match=r"seed \(0, not 1 as in -s seed\), context_config\.history_window \("):
+        refuse_changes(run, settings, sources)
+    with pytest.raises(SettingsError, match=r"keeps these settings: seed .*, context_config\.history_window "):
+        create_or_open(run, settings)
     assert run.config.read_bytes() == before
+
+
+def test_a_model_can_be_corrected_before_the_first_episode(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load(overrides=["policy_config.base_model=org/mistyped"]))
+    (tmp_path / "model").mkdir()
+    right = load(overrides=[f"policy_config.base_model={tmp_path / 'model'}"], run_config=run.config)
+    create_or_open(run, right)
+    write_atomic(run.part(Split.TRAIN, 0), "")
+    other = load(overrides=["policy_config.base_model=org/other"], run_config=run.config)
+    with pytest.raises(SettingsError, match=r"policy_config\.base_model .*, not org/other"):
+        create_or_open(run, other)
+    (tmp_path / "model").rename(tmp_path / "moved")  # the run would be lost without it
+    create_or_open(run, load(overrides=[f"policy_config.base_model={tmp_path / 'moved'}"], run_config=run.config))
+
+
+def test_settings_that_were_lost_are_named(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load(overrides=["seed=4"]))
+    run.config.unlink()
+    with pytest.raises(StoreError, match=r"config\.json: is missing"):
+        open_run(run.root)
+    with pytest.raises(StoreError, match=r"config\.json: is missing"):
+        resolve(run.root, None, None)
 
 
 def test_a_run_takes_other_changes_and_keeps_its_provenance(tmp_path):

@@ -11,7 +11,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.store import checkpoints, metrics, state
 from webgym_cli.store.lock import locked
-from webgym_cli.store.run import RunDir, new_attempt, replace_link
+from webgym_cli.store.run import RunDir, new_attempt
+from webgym_cli.util.files import replace_link
 
 HOLDER = """
 import sys

@@ -1,6 +1,8 @@
 """Settings for a tiny model on CPU, and a tiny dataset with images as `webgym prepare` writes it."""
 
+import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -54,13 +56,17 @@ def rows(folder: Path, count: int, start: int = 0) -> list[dict]:
 
 
 def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, digest: str = "d0") -> None:
-    """Write what `webgym prepare` writes, as far as training reads it."""
+    """Write what `webgym prepare` writes, as far as training reads it. `digest`: another one means other samples."""
     shutil.rmtree(run.dataset, ignore_errors=True)
     run.dataset.mkdir(parents=True)
     columns = {"messages": "conversations", "system": "system", "images": "images"}
     info = {"webgym_training": {"file_name": "finetune_train.json", "formatting": "sharegpt", "columns": columns}}
     (run.dataset / "dataset_info.json").write_text(json.dumps(info))
-    (run.dataset / "finetune_train.json").write_text(json.dumps(samples))
+    beside = [
+        sample | {"images": [os.path.relpath(image, run.dataset) for image in sample["images"]]} for sample in samples
+    ]
+    content = json.dumps(beside) + f"\n{' ' * int(digest[1:])}"
+    (run.dataset / "finetune_train.json").write_text(content)
     shipped = settings.algorithm_config.deepspeed_config_filename
     deepspeed = run.dataset / "deepspeed.json" if shipped else None
     if deepspeed:
@@ -80,7 +86,7 @@ def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, dig
     newest = checkpoints.current(run)
     prepared = {
         "iteration": newest.version if newest else 0,
-        "data_digest": digest,
+        "data_digest": hashlib.sha256(content.encode()).hexdigest(),
         "model_name": name,
         "train_samples": len(samples),
         "val_samples": 0,

@@ -222,8 +222,11 @@ def _find_model_folder(model: str) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(model, allow_patterns=list(FILES)))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise SettingsError(f"policy_config.base_model: {model} can't be fetched: {reason}") from error
+        reason = str(error).partition("\n")[0]
+        raise SettingsError(
+            f"policy_config.base_model: there is no folder {model}, and it can't be fetched from the hub: {reason}",
+            hint="run the command in the folder where the run was made, or name the model by an absolute path",
+        ) from error
 
 
 def _split_content(message: Message) -> str | list[dict[str, str]]:

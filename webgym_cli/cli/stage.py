@@ -10,18 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.cli.output import Output, explain_os_error
-from webgym_cli.config.load import load
+from webgym_cli.config.load import list_unused_variables, load_with_sources
 from webgym_cli.config.model import Settings
+from webgym_cli.config.policy_config import PolicySettings
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
+from webgym_cli.rollout.resources import ORACLE, VLLM
+from webgym_cli.serve.weights import require_model
 from webgym_cli.store.lock import locked
-from webgym_cli.store.run import RunDir, create_or_open, new_attempt, now, refuse_changes
+from webgym_cli.store.run import (
+    RunDir,
+    create_or_open,
+    new_attempt,
+    now,
+    refuse_changes,
+    refuse_lost_config,
+    saved_settings,
+)
 from webgym_cli.store.state import begin, finish
 from webgym_cli.train.nodes.shared_peers import coordinate
 from webgym_cli.train.registry import check_algorithm
 
 # The commands that several nodes run together.
 _MULTI_NODE = ("train", "loop", "curriculum")
+# Those that serve the policy where `rollout.policy` says so.
+_SERVING = ("rollout", "loop", "curriculum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +52,9 @@ class Stage:
 def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tuple[RunDir, Settings]:
     """Return the run and the settings that a command would use, checked against those that it keeps; writes nothing."""
     directory = RunDir(run)
-    settings = load(config or (), set_ or (), run_config=directory.config)
-    refuse_changes(directory, settings)
+    refuse_lost_config(directory)
+    settings, sources = load_with_sources(config or (), set_ or (), run_config=directory.config)
+    refuse_changes(directory, settings, sources)
     check_algorithm(settings)
     return directory, settings
 
@@ -50,11 +64,26 @@ def _coordinate_nodes(command: str, run: RunDir, settings: Settings) -> Abstract
     return coordinate(run, settings, f"{command} {run.root}") if command in _MULTI_NODE else nullcontext()
 
 
+def _check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:
+    """Raise `SettingsError` for a mistyped base model, before anything is saved of it."""
+    policy = options.get("policy") or settings.rollout.policy
+    model = settings.policy_config.base_model
+    if run.exists and saved_settings(run).policy_config.base_model == model:
+        return
+    served = command in _SERVING and policy == VLLM
+    if served or (policy in (VLLM, ORACLE) and model != PolicySettings().base_model):
+        require_model(model, served=served)
+
+
 @contextmanager
 def stage(
     command: str, run: RunDir, settings: Settings, output: Output, options: dict[str, Any] | None = None
 ) -> Iterator[Stage]:
     """Hold the run while the block works; `resume` takes the command up again unless the block ends well."""
+    if run.exists:
+        for line in list_unused_variables(run.config):
+            output.note(line)
+    _check_model(command, run, settings, options or {})
     with locked(run, f"{command} {run.root}"):
         create_or_open(run, settings)
         logs = new_attempt(run)

@@ -1,4 +1,7 @@
-"""Resolves the settings: defaults < run < `-c` files < `WEBGYM_SECTION__KEY` < `-s section.key=value`."""
+"""Resolves the settings: defaults < run < `-c` files < `WEBGYM_SECTION__KEY` < `-s section.key=value`.
+
+A variable of the environment is for whichever run comes next: it changes nothing that an existing run keeps.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ from webgym_cli.util.registry import import_plugins
 PREFIX = "WEBGYM_"
 # Variables with our prefix that are not settings.
 RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
+BASE_MODEL = "policy_config.base_model"
 
+# The source of what variables say.
+ENVIRONMENT = "environment"
 # Dotted key -> value.
 Flat = dict[str, Any]
 
@@ -50,11 +56,19 @@ def load_with_sources(
     layers = list(_layers(files, overrides, run_config))
     merged = Settings().model_dump(mode="json")  # a nested section that is set in part keeps its other defaults
     sources = dict.fromkeys(flatten(Settings().model_dump(mode="json")), "default")
+    kept: Flat = {}
     for source, layer in layers:
         for key, value in rename_keys(layer, source).items():
             _refuse_unknown(key, source)
-            _put(merged, key, value)
+            if source == ENVIRONMENT and key in kept and is_frozen(key):
+                continue
+            _put(merged, key, value if source.startswith("run ") else _absolute_model(key, value))
             sources[key] = source
+        kept = layer if source.startswith("run ") else kept
+    if kept and not is_same_model(kept.get(BASE_MODEL), merged["policy_config"]["base_model"]):
+        for key in MODEL_DEPENDENT:  # what the run knew followed from the model before
+            if sources[key].startswith("run "):
+                _put(merged, key, known_keys()[key].default)
     try:
         given = Settings.model_validate(merged)
     except ValidationError as error:
@@ -92,8 +106,36 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Flat:
 def changed_frozen_keys(before: Settings, after: Settings) -> list[str]:
     """Return the dotted keys that a run may not change and that differ."""
     old, new = flatten(before.model_dump(mode="json")), flatten(after.model_dump(mode="json"))
-    frozen = [key for key in new if any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)]
-    return [key for key in frozen if old.get(key) != new[key]]
+    changed = [key for key in new if is_frozen(key) and old.get(key) != new[key]]
+    return [key for key in changed if key != BASE_MODEL or not is_same_model(old[key], new[key])]
+
+
+def is_frozen(key: str) -> bool:
+    """Whether a run keeps a setting."""
+    return any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)
+
+
+def is_same_model(one: Any, other: Any) -> bool:
+    """Whether two names are those of one model: the same text, or two paths of one folder.
+
+    A relative path of an older version's run, which means nothing here, is the same as an absolute one that ends so.
+    """
+    if one == other or not (one and isinstance(one, str) and isinstance(other, str)):
+        return bool(one == other)
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):
+        return not Path(one).is_absolute() and Path(other).is_absolute() and f"/{other}".endswith(f"/{one}")
+
+
+def list_unused_variables(run_config: Path) -> list[str]:
+    """Return in words which variables of the environment a run does not follow, for it keeps these settings."""
+    kept = flatten(parse_saved(_read(run_config)).model_dump(mode="json"))
+    return [
+        f"{PREFIX}{key.replace('.', '__').upper()}={value} is not used: the run keeps {key}={kept[key]}"
+        for key, value in rename_keys(flatten(_environment())).items()
+        if key in kept and is_frozen(key) and str(value) != str(kept[key]) and not is_same_model(value, kept[key])
+    ]
 
 
 class _Sources(BaseSettings, Settings):
@@ -110,7 +152,7 @@ def _layers(
     for file in files:
         path = find_config_file(file)
         yield f"file {path}", _read(path)
-    yield "environment", flatten(_environment())
+    yield ENVIRONMENT, flatten(_environment())
     for override in overrides:
         key, separator, text = override.partition("=")
         if not separator or not key.strip():
@@ -154,6 +196,12 @@ def _read(path: Path) -> Flat:
         raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
     except RecursionError:
         raise SettingsError(f"{path}: nested too deeply, or in itself", hint="webgym config show") from None
+
+
+def _absolute_model(key: str, value: Any) -> Any:
+    """Return a value; the path of a model's folder as it means the same from every folder."""
+    local = key == BASE_MODEL and isinstance(value, str) and os.path.isdir(value)  # noqa: PTH112 - a name is no path
+    return str(Path(value).absolute()) if local else value
 
 
 def _value(text: str) -> Any:

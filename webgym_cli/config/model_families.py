@@ -89,7 +89,7 @@ def detect_model(model: str) -> DetectedModel | None:
 
     None for a model of no known family. Never asks the network.
     """
-    folder = _find_folder(model)
+    folder = find_model_folder(model)
     config = _read_object(folder / "config.json") if folder else {}
     family = _find_by_type(config, model) if config else _find_by_name(model)
     return DetectedModel(family, _detect_thinking(model, folder)) if family else None
@@ -128,7 +128,7 @@ def _detect_thinking(model: str, folder: Path | None) -> bool | None:
     return False if _INSTRUCT_NAME.search(name) else None
 
 
-def _find_folder(model: str) -> Path | None:
+def find_model_folder(model: str) -> Path | None:
     """Return where a model's files are on this machine: its folder, or the hub's cache."""
     if os.path.isdir(model):  # noqa: PTH112 - a name too long for a path is none, no error
         return Path(model)

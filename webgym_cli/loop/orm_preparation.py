@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from webgym_cli.config.load import load
+from webgym_cli.config.load import load, load_with_sources
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO
 from webgym_cli.config.shipped import shipped_root
@@ -28,8 +28,8 @@ def orm_settings(run: RunDir, config: Sequence[str], overrides: Sequence[str]) -
     Raises `SettingsError`, also for settings that it must keep.
     """
     if run.orm.exists:
-        settings = load(config, overrides, run_config=run.orm.config)
-        refuse_changes(run.orm, settings)
+        settings, sources = load_with_sources(config, overrides, run_config=run.orm.config)
+        refuse_changes(run.orm, settings, sources)
         return settings
     settings = load([shipped_root() / RECIPE, *config], overrides, run_config=run.config)
     mine, policy = settings.policy_config, saved_settings(run).policy_config

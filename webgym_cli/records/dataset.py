@@ -6,6 +6,8 @@ from webgym_cli.records.base import Record
 
 # The datasets' names in `dataset_info.json`.
 TRAIN, VALIDATION = "webgym_training", "webgym_validation"
+# The samples, a JSON array each.
+TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
 # The files by which `prepare` tells `train` what to do.
 TRAIN_CONFIG, WANDB_ENV, DEEPSPEED, PREPARED = "train_config.yaml", "wandb_env.sh", "deepspeed.json", "prepared.json"
 

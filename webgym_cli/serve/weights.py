@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.errors import SettingsError
 from webgym_cli.store.weights import read_header
 
@@ -15,6 +17,8 @@ WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 HUB = "hub:"
 # Files that are read at once.
 READERS = 4
+# Seconds.
+HUB_TIMEOUT = 5.0
 
 
 def check_model(model: str) -> str:
@@ -34,6 +38,49 @@ def check_model(model: str) -> str:
     if not weight_files(folder):
         raise SettingsError(f"{model}: not a model folder: it has no weights (*.safetensors)")
     return str(folder.absolute())
+
+
+def require_model(model: str, *, served: bool) -> None:
+    """Raise `SettingsError` for a name that is no model's, as far as can be told within seconds.
+
+    `served`: it is needed at once, so that a hub that can't be reached is an error too.
+    """
+    if Path(model).is_dir():
+        if served:
+            check_model(model)
+    elif looks_local(model):
+        raise _no_model(model, "")
+    elif find_model_folder(model) is None:
+        known = _is_on_hub(model)
+        if known is False:
+            raise _no_model(model, ", and no such model on the hub")
+        # A name below a folder of this machine is a path: a hub is not asked for it in vain.
+        if known is None and (served or (Path(model).parent != Path() and Path(model).parent.is_dir())):
+            raise _no_model(model, " nor in the hub's cache, and the hub can't be reached")
+
+
+def _is_on_hub(model: str) -> bool | None:
+    """Whether the hub has a model; None where it can't be asked."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(model, timeout=HUB_TIMEOUT)
+    except GatedRepoError:
+        return True
+    except (RepositoryNotFoundError, HFValidationError):
+        return False
+    except Exception:  # noqa: BLE001 - its clients raise what their HTTP library raises, which changes with versions
+        return None
+    return True
+
+
+def _no_model(model: str, more: str) -> SettingsError:
+    folder = Path(model).parent
+    names = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    near = difflib.get_close_matches(model, names, n=1)
+    hint = f"-s policy_config.base_model={near[0]}" if near else "webgym init-model tiny DIR makes a small one"
+    return SettingsError(f"policy_config.base_model: no folder {model}{more}", hint=hint)
 
 
 def looks_local(model: str) -> bool:

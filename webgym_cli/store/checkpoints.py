@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.store.run import RunDir, replace_link
-from webgym_cli.util.files import read_json, write_json
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import read_json, replace_link, write_json
 
 RECORD = "checkpoint.json"
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import os
 import platform
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
 import webgym_cli
-from webgym_cli.config.load import changed_frozen_keys, load, parse_saved
+from webgym_cli.config.load import BASE_MODEL, changed_frozen_keys, flatten, load, parse_saved
 from webgym_cli.config.model import Settings
+from webgym_cli.config.model_defaults import MODEL_DEPENDENT
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
-from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.files import read_json, replace_link, write_json
 from webgym_cli.util.text import hide_passwords
 
 _ORM = "orm"
@@ -194,9 +195,19 @@ def refuse_output_in_run(path: Path) -> None:
 def open_run(path: Path) -> tuple[RunDir, Settings]:
     """Return an existing run and its settings. Raises `MissingStageError` without one."""
     run = RunDir(path)
+    refuse_lost_config(run)
     if not run.exists:
         raise MissingStageError(f"{path}: there is no run{_nearby(path)}", hint=f"webgym rollout {path}")
     return run, load(run_config=run.config)
+
+
+def refuse_lost_config(run: RunDir) -> None:
+    """Raise `StoreError` for a run without its settings: default ones would not be those of its data."""
+    if not run.exists and (run.provenance.exists() or _has_begun(run)):
+        raise StoreError(
+            f"{run.config}: is missing, though the rest of the run is there",
+            hint="restore it from a copy of the run, or move the folder away to begin anew",
+        )
 
 
 def _nearby(path: Path) -> str:
@@ -213,14 +224,36 @@ def saved_settings(run: RunDir) -> Settings:
     return parse_saved(read_json(run.config))
 
 
-def refuse_changes(run: RunDir, settings: Settings) -> None:
-    """Raise `SettingsError` where settings differ that a known run keeps."""
-    as_saved = parse_saved(hide_passwords(settings.model_dump(mode="json")))
-    if run.exists and (changed := changed_frozen_keys(saved_settings(run), as_saved)):
+def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] | None = None) -> None:
+    """Raise `SettingsError` where settings differ that a known run keeps. `sources`: where each value came from.
+
+    The base model may be corrected before the first episode, and where its folder is gone.
+    """
+    if not run.exists:
+        return
+    before, after = saved_settings(run), parse_saved(hide_passwords(settings.model_dump(mode="json")))
+    changed = changed_frozen_keys(before, after)
+    if BASE_MODEL in changed:
+        changed = [key for key in changed if key not in MODEL_DEPENDENT]
+        if not _has_begun(run) or _is_gone(before.policy_config.base_model):
+            changed.remove(BASE_MODEL)
+    if changed:
+        old, new = (flatten(values.model_dump(mode="json")) for values in (before, after))
+        sources = sources or {}
+        told = [f"{key} ({old[key]}, not {new[key]} as in {sources.get(key, 'this command')})" for key in changed]
         raise SettingsError(
-            f"{run.root}: a run keeps these settings: {', '.join(changed)}",
+            f"{run.root}: a run keeps these settings: {', '.join(told)}",
             hint="leave them as they are, or start another run in another folder",
         )
+
+
+def _has_begun(run: RunDir) -> bool:
+    """Whether something was made with a run's model."""
+    return any(path.exists() for path in (run.dataset, run.checkpoints, *map(run.trajectories, Split)))
+
+
+def _is_gone(model: str) -> bool:
+    return Path(model).is_absolute() and not Path(model).is_dir()
 
 
 def create_or_open(run: RunDir, settings: Settings) -> None:
@@ -254,16 +287,6 @@ def new_attempt(run: RunDir) -> Path:
     except OSError as error:
         raise StoreError(f"{folder}: can't be made: {error.strerror}") from error
     return folder
-
-
-def replace_link(link: Path, target: Path) -> None:
-    """Point a link at a sibling or descendant folder by one rename. Moves a real folder in its place aside."""
-    if link.is_dir() and not link.is_symlink():
-        link.rename(link.with_name(f"{link.name}.before-{datetime.now(UTC):%Y%m%d_%H%M%S}"))
-    temporary = link.with_name(f".{link.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(os.path.relpath(target, link.parent))
-    temporary.replace(link)
 
 
 def _provenance() -> dict[str, object]:

@@ -65,6 +65,10 @@ class ScreenshotStore:
         webp = not os.path.exists(f"{stem}.png") and os.path.exists(f"{stem}.webp")  # noqa: PTH110
         return f"{stem}.webp" if webp else f"{stem}.png"
 
+    def locate_beside(self, sha256: str) -> str:
+        """Return the same as seen from a folder beside the store: what names it so can be copied along with it."""
+        return f"..{self.locate(sha256).removeprefix(str(self.root.parent))}"
+
     def put(self, png: bytes) -> Screenshot:
         """Store an image unless it is there, and return its reference. Raises `StoreError`."""
         width, height = png_size(png)

@@ -91,7 +91,9 @@ def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
         if not webrl:
             fault = f"was prepared for train.algorithm=webrl, not for {kind}"
         raise MissingStageError(f"{run.rl_data}: the batch {fault}", hint=f"{hint} -s train.algorithm={kind}")
-    return batch
+    # Where the policy is now: the run may have been moved or copied since.
+    policy = checkpoints.policy_path(run, settings)
+    return batch.model_copy(update={"model": str(policy.resolve() if policy.is_dir() else policy)})
 
 
 def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str, str], *, webrl: bool) -> TrainPlan:

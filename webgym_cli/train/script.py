@@ -92,8 +92,8 @@ def _prepared(inputs: PlanInputs, data: PreparedData) -> _Data:
     run, settings = inputs.run, inputs.settings
     if data == "dataset":
         made: Prepared = dataset.read_prepared(run)
-        model = str(checkpoints.policy_path(run, settings))
-        return _Data(made.model_name, made.iteration, made.parent, model, run.dataset, made.data_digest)
+        digest, model = dataset.read_data_digest(run, made), str(checkpoints.policy_path(run, settings))
+        return _Data(made.model_name, made.iteration, made.parent, model, run.dataset, digest)
     batch = rl_backend.read_batch(run, settings, webrl=data == "transitions")
     return _Data(batch.model_name, batch.iteration, batch.policy, batch.model, run.rl_data, batch.digest)
 

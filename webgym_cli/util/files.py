@@ -11,6 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -199,3 +200,13 @@ def replace_folder(new: Path, final: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise StoreError(f"{final}: can't be replaced: {error.strerror}") from error
+
+
+def replace_link(link: Path, target: Path) -> None:
+    """Point a link at a sibling or descendant folder by one rename. Moves a real folder in its place aside."""
+    if link.is_dir() and not link.is_symlink():
+        link.rename(link.with_name(f"{link.name}.before-{datetime.now(UTC):%Y%m%d_%H%M%S}"))
+    temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(target, link.parent))
+    temporary.replace(link)

@@ -1,4 +1,6 @@
+import hashlib
 import json
+import shutil
 
 import pytest
 
@@ -6,11 +8,12 @@ from tests.train.fake_checkpoints import checkpoint, published, weights
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.jobs import devices
+from webgym_cli.store.run import RunDir
 from webgym_cli.train import process_env, working_dir
 from webgym_cli.train.llamafactory.dataset import total_steps
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.training_plan import without_states
-from webgym_cli.util.files import write_json
+from webgym_cli.util.files import read_json, write_json
 
 NAME = "model_20260109_000000"
 
@@ -88,6 +91,48 @@ def test_a_damaged_train_config_is_named(ready, run, text):
     ready()
     (run.dataset / "train_config.yaml").write_text(text)
     with pytest.raises(UsageError, match=r"train_config\.yaml"):
+        ready(again=False)
+
+
+def test_a_run_that_was_copied_trains_on_its_own_files(ready, run):
+    before = ready()
+    copy = RunDir(run.root.with_name("copy"))
+    shutil.copytree(run.root, copy.root)
+    found = plan_training(copy, settings_for(role=before.python.parent.parent), {})
+    assert (found.config["dataset_dir"], found.folder.parent) == (str(copy.dataset), copy.checkpoints)
+    assert str(run.root / "") not in json.dumps(found.to_json() | found.launch)
+    assert found.training == before.training
+
+
+def test_samples_of_an_older_version_that_name_another_folder(ready, run, tmp_path):
+    def write(image):
+        content = json.dumps([{"conversations": [], "images": [image]}])
+        (run.dataset / "finetune_train.json").write_text(content)
+        record = read_json(run.dataset / "prepared.json")
+        write_json(
+            run.dataset / "prepared.json", record | {"data_digest": hashlib.sha256(content.encode()).hexdigest()}
+        )
+
+    ready()
+    write(str(run.screenshots / "3f/3f.png"))
+    ready(again=False)
+    write(str(tmp_path / "elsewhere/3f.png"))
+    with pytest.raises(MissingStageError, match="moved or copied") as caught:
+        ready(again=False)
+    assert caught.value.hint == f"webgym prepare {run.root}"
+
+
+def test_samples_that_were_edited_are_noticed(ready, run):
+    plan = ready()
+    interrupt(plan)
+    assert ready(again=False).mode == "continued"
+    file = run.dataset / "finetune_train.json"
+    file.write_text(file.read_text().replace("find it", "find this"))
+    edited = ready(again=False)
+    assert (edited.mode, edited.training.data_digest == plan.training.data_digest) == ("fresh", False)
+    assert any("edited by hand" in note for note in edited.notes)
+    file.unlink()
+    with pytest.raises(MissingStageError, match=r"finetune_train\.json"):
         ready(again=False)
 
 

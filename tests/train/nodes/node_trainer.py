@@ -58,8 +58,8 @@ def require_images(config):
     """Every image that a sample names must be there."""
     info = json.loads((Path(config["dataset_dir"]) / "dataset_info.json").read_text())
     samples = json.loads((Path(config["dataset_dir"]) / info[config["dataset"]]["file_name"]).read_text())
-    images = [image for sample in samples for image in sample["images"]]
-    if not images or not all(Path(image).is_file() for image in images):
+    images = [Path(config["dataset_dir"]) / image for sample in samples for image in sample["images"]]
+    if not images or not all(image.is_file() for image in images):
         raise FileNotFoundError("an image is missing")
 
 

@@ -144,7 +144,7 @@ class _Batch:
     ) -> None:
         self._plan, self._run, self._tokens = plan, run, tokens
         self._rows, self._trajectories, self._sink = into, about, sink
-        self._store = ScreenshotStore(run.screenshots.resolve())
+        self._store = ScreenshotStore(run.screenshots)
         self._located = lru_cache(maxsize=REMEMBERED)(self._locate)
         self.tally = _Tally()
 
@@ -227,9 +227,9 @@ class _Batch:
         return [*(turn.prompt for turn in told[1:]), render_last_state(trajectory, self._tokens)]
 
     def _locate(self, sha256: str) -> str:
-        """Return the path of a picture that is what its name says. Raises `StoreError`."""
+        """Return the path, from the batch, of a picture that is what its name says. Raises `StoreError`."""
         self._store.get(sha256)  # reads and checks it: a trainer would fail on it hours later
-        return self._store.locate(sha256)
+        return self._store.locate_beside(sha256)
 
 
 def _line(member: BatchMember, reward: float | None) -> dict[str, Any]:

@@ -20,7 +20,15 @@ from webgym_cli.prepare.sft.sampler import SampleResult, StepSampler
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
 from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
-from webgym_cli.records.dataset import DEEPSPEED, PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
+from webgym_cli.records.dataset import (
+    DEEPSPEED,
+    PREPARED,
+    TRAIN_CONFIG,
+    TRAIN_FILE,
+    VALIDATION_FILE,
+    WANDB_ENV,
+    Prepared,
+)
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
 from webgym_cli.store.checkpoints import current, new_name, policy_path, version
@@ -29,8 +37,6 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import read_json, replace_folder, write_atomic, write_json
 from webgym_cli.util.gc_pause import rare_collections
 from webgym_cli.venvs.locate import resolve_device
-
-TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
 
 
 @rare_collections()
@@ -117,11 +123,11 @@ def write_dataset(
     """Write a dataset for the current iteration with its training's configuration. Raises `StoreError`."""
     folder = run.dataset.with_name(f".{run.dataset.name}.new")
     shutil.rmtree(folder, ignore_errors=True)
-    store = ScreenshotStore(run.screenshots.resolve())
+    store = ScreenshotStore(run.screenshots)
     files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
     digest = hashlib.sha256()
     for name, samples in files.items():
-        content = dump_json_array(to_sharegpt(sample, store.locate) for sample in samples)
+        content = dump_json_array(to_sharegpt(sample, store.locate_beside) for sample in samples)
         digest.update(content.encode())
         write_atomic(folder / name, content)
     newest = current(run)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from webgym_cli.records.dataset import TRAIN, VALIDATION
+from webgym_cli.records.dataset import TRAIN, TRAIN_FILE, VALIDATION, VALIDATION_FILE
 from webgym_cli.records.sample import IMAGE, Sample
 
 SPEAKERS = {"user": "human", "assistant": "gpt"}
@@ -42,7 +42,7 @@ def dump_json_array(records: Iterable[dict[str, Any]]) -> str:
 
 def build_dataset_info(*, validation: bool) -> dict[str, Any]:
     """Return LLaMA-Factory's registry of the datasets."""
-    files = {TRAIN: "finetune_train.json", **({VALIDATION: "finetune_val.json"} if validation else {})}
+    files = {TRAIN: TRAIN_FILE, **({VALIDATION: VALIDATION_FILE} if validation else {})}
     return {name: {"file_name": file, **FORMAT} for name, file in files.items()}
 
 

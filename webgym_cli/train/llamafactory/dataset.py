@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import shlex
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,12 +15,14 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError
 from webgym_cli.records.base import Record
-from webgym_cli.records.dataset import PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
+from webgym_cli.records.dataset import PREPARED, TRAIN_CONFIG, TRAIN_FILE, VALIDATION_FILE, WANDB_ENV, Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json
 
 R = TypeVar("R", bound=Record)
+# The first image of a sample, where it is an absolute path.
+_ABSOLUTE_IMAGE = re.compile(rb'"images": \[("/[^"]*")')
 # Keys that don't change what is learned: an interrupted training may go on after they changed.
 PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
 
@@ -48,6 +51,47 @@ def read_prepared(run: RunDir) -> Prepared:
     return prepared
 
 
+def read_data_digest(run: RunDir, prepared: Prepared) -> str:
+    """Return the SHA-256 of the samples as they are now: not `prepared`'s where a person edited them.
+
+    Raises `MissingStageError` where a file is missing, or names the images of another run.
+    """
+    hint, found = f"webgym prepare {run.root}", hashlib.sha256()
+    names = (TRAIN_FILE, VALIDATION_FILE) if prepared.val_samples else (TRAIN_FILE,)
+    contents = {}
+    for file in (run.dataset / name for name in names):
+        try:
+            contents[file] = file.read_bytes()
+        except OSError as error:
+            raise MissingStageError(f"{file}: can't be read: {error.strerror}", hint=hint) from None
+        found.update(contents[file])
+    if found.hexdigest() == prepared.data_digest:
+        for file, content in contents.items():
+            _refuse_foreign_images(run, file, content, hint)
+    return found.hexdigest()
+
+
+def _refuse_foreign_images(run: RunDir, file: Path, content: bytes, hint: str) -> None:
+    """Raise `MissingStageError` where samples of an older version, with absolute paths, were made in another folder."""
+    place = str(run.screenshots.resolve())
+    for named in _ABSOLUTE_IMAGE.findall(content):
+        image = json.loads(named)
+        if not image.startswith(place):
+            raise MissingStageError(
+                f"{file}: names {image}, which is not of this run: it was moved or copied", hint=hint
+            )
+
+
+def _in_this_run(config: dict[str, Any], run: RunDir) -> dict[str, Any]:
+    """Return a configuration whose paths in the run are where it is now: it may have been moved or copied."""
+    written = Path(str(config.get("dataset_dir")))
+    before, here = f"{written.parent}/", f"{run.dataset.resolve().parent}/"
+    if written.name != run.dataset.name or before == here:
+        return config
+    texts = {key: value for key, value in config.items() if isinstance(value, str) and value.startswith(before)}
+    return config | {key: here + value.removeprefix(before) for key, value in texts.items()}
+
+
 def read_record(file: Path, kind: type[R], hint: str) -> R:
     """Return the record that a file holds. Raises `UsageError` that names the file and the place."""
     try:
@@ -73,6 +117,7 @@ def read_train_config(run: RunDir, text: str | None = None) -> dict[str, Any]:
         raise UsageError(f"{file}{line}: not YAML: {getattr(error, 'problem', error)}", hint=hint) from None
     if not isinstance(config, dict) or not {"model_name_or_path", "dataset", "output_dir"} <= config.keys():
         raise UsageError(f"{file}: model_name_or_path, dataset or output_dir is missing", hint=hint)
+    config = _in_this_run(config, run)
     model = str(config["model_name_or_path"])
     if Path(model).is_absolute() and not Path(model).is_dir():
         raise MissingStageError(f"{file}: model_name_or_path: there is no folder {model}", hint=hint)

@@ -42,6 +42,9 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     if not cli.is_file():
         raise VenvError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     base = _base(run, settings, prepared, config, python, inputs.environ)
+    if base.training.data_digest != prepared.data_digest:
+        edited = f"{run.dataset}: the samples were edited by hand: trained as they stand"
+        base = replace(base, notes=(*base.notes, edited))
     plan = _continued(run, base) or _carried(run, settings, base)
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
     model = disk.model_tensors(plan.model) if plan.device == "cuda" else []
@@ -85,7 +88,7 @@ def _base(
     newest = checkpoints.current(run)
     parent = newest.name if newest else prepared.parent
     training = working_dir.TrainingIdentity(
-        data_digest=prepared.data_digest,
+        data_digest=dataset.read_data_digest(run, prepared),
         config_digest=dataset.config_digest(config),
         parent=parent,
         carried=False,

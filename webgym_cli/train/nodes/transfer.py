@@ -63,7 +63,9 @@ def build_manifest(plan: TrainPlan) -> TransferManifest:
     if isinstance(launch.get("deepspeed"), str):
         files.add(Path(launch["deepspeed"]))
     for dataset in datasets:
-        files |= {Path(image) for sample in read_json(dataset) for image in sample.get(_IMAGES) or ()}
+        files |= {
+            Path(_absolute(dataset, image)) for sample in read_json(dataset) for image in sample.get(_IMAGES) or ()
+        }
     return TransferManifest(
         entries=tuple(map(_entry, sorted(files))),
         launch=launch,
@@ -77,6 +79,11 @@ def _datasets(launch: dict[str, Any]) -> list[Path]:
     info = read_json(folder / "dataset_info.json")
     names = [name.strip() for key in ("dataset", "eval_dataset") for name in str(launch.get(key) or "").split(",")]
     return sorted({folder / info[name]["file_name"] for name in names if "file_name" in info.get(name, {})})
+
+
+def _absolute(dataset: Path, image: str) -> str:
+    """Return the path of a sample's image, which is relative to the dataset's folder."""
+    return os.path.normpath(dataset.parent / image)
 
 
 def _folder(name: object) -> Iterator[Path]:
@@ -148,7 +155,8 @@ class NodeCache:
         for dataset in manifest.datasets:
             place, samples = self.moved(dataset), read_json(self.moved(dataset))
             for sample in samples:
-                sample[_IMAGES] = [str(self.moved(image)) for image in sample.get(_IMAGES) or ()]
+                images = (_absolute(Path(dataset), image) for image in sample.get(_IMAGES) or ())
+                sample[_IMAGES] = [str(self.moved(image)) for image in images]
             write_atomic(place, json.dumps(samples, ensure_ascii=False))
         folder = self.moved(manifest.folder)
         folder.mkdir(parents=True, exist_ok=True)
