@@ -14,7 +14,7 @@ from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, req
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir, create_or_open, open_run, refuse_changes
-from webgym_cli.util.files import write_atomic
+from webgym_cli.util.files import read_json, write_atomic, write_json
 
 SEED_DOCUMENT = {
     "model_output_name": "model.pt",
@@ -177,6 +177,22 @@ def test_a_model_can_be_corrected_before_the_first_episode(tmp_path):
         create_or_open(run, other)
     (tmp_path / "model").rename(tmp_path / "moved")  # the run would be lost without it
     create_or_open(run, load(overrides=[f"policy_config.base_model={tmp_path / 'moved'}"], run_config=run.config))
+
+
+def test_a_run_of_a_newer_version_is_said_to_be_that(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load())
+    made = read_json(run.provenance)
+    write_json(run.provenance, made | {"webgym": "0.1.99"})
+    open_run(run.root)
+    write_json(run.provenance, made | {"webgym": "99.0.0"})
+    for opened in (lambda: open_run(run.root), lambda: resolve(run.root, None, None)):
+        with pytest.raises(StoreError, match=r"a run of webgym 99\.0\.0"):
+            opened()
+    run.provenance.write_text("{")  # older versions' runs have less, and damage there stops nothing
+    write_json(run.config, {"tasks": {"of_tomorrow": 1}})
+    with pytest.raises(SettingsError, match="a newer webgym wrote it"):
+        open_run(run.root)
 
 
 def test_settings_that_were_lost_are_named(tmp_path):

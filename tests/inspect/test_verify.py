@@ -16,6 +16,7 @@ from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.build import update
 from webgym_cli.store.index.fragments import Catalog
+from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -297,3 +298,30 @@ def test_more_findings_than_are_listed_are_counted_and_sent(run):
     found = checked(run)
     assert found["findings_by_kind"] == {"lone_judgement": LISTED + 5}
     assert len(found["findings"]) == LISTED
+
+
+def test_a_file_that_was_cut_or_deleted_is_named(run):
+    verify(run, lambda event: None)
+    cut, gone = run.part(TRAIN, 0), run.part(TRAIN, 1)
+    cut.write_bytes(b"".join(cut.read_bytes().splitlines(keepends=True)[:-1]))
+    gone.unlink()
+    found = checked(run)["findings"]
+    missing = [finding["file"] for finding in found if finding["kind"] == "lines_missing"]
+    assert missing == [str(cut), str(gone)]
+
+
+def test_lines_that_the_metrics_know_of_are_missed_after_the_index_followed(run):
+    append_event(run, {"event": "rollout", "split": "train", "iteration": 0, "episodes": 4})
+    append_event(run, {"event": "evaluation", "split": "test", "iteration": 0, "episodes": 1})
+    append_event(run, {"event": "rollout", "split": 3, "iteration": "x", "episodes": 9})
+    assert checked(run)["findings"] == []
+    part = run.part(TRAIN, 0)
+    part.write_bytes(b"".join(part.read_bytes().splitlines(keepends=True)[:-2]))
+    run.part(Split.TEST, 0).unlink()
+    update(run)
+    assert [
+        (finding["kind"], finding["file"]) for finding in checked(run)["findings"] if "recorded" in finding["detail"]
+    ] == [
+        ("lines_missing", str(run.part(Split.TEST, 0).parent)),
+        ("lines_missing", str(part.parent)),
+    ]

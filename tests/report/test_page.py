@@ -158,6 +158,8 @@ def test_settings_and_origin_are_told(tmp_path):
     assert "x" * 390 in text
     assert "x" * 400 not in text
     assert "<dt>webgym</dt>" in text
+    run.provenance.write_text("{")
+    assert "<dt>webgym</dt>" not in rendered(run).decode()
     run.provenance.unlink()
     assert "<dt>webgym</dt>" not in rendered(run).decode()
 

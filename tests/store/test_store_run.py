@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 from tests.records.made import checkpoint, published
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError
+from webgym_cli.records.events import EvaluationEvent
 from webgym_cli.store import checkpoints, metrics, state
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, new_attempt
@@ -196,7 +198,25 @@ def test_a_damaged_record_is_named(run):
         checkpoints.checkpoints(run)
 
 
+@pytest.mark.parametrize("content", ["", "{", '{"name": "x"}', "[]"])
+def test_a_damaged_record_of_an_older_policy_stops_nothing(run, content):
+    for number in (1, 2):
+        make(run, number)
+    (run.checkpoints / checkpoint(1).name / "checkpoint.json").write_text(content)
+    assert [found.version for found in checkpoints.checkpoints(run)] == [2]
+    assert checkpoints.version(run) == 2
+
+
 # --- state and metrics
+
+
+def test_a_damaged_line_of_the_metrics_is_skipped(run):
+    whole = {"event": "evaluation", "iteration": 1, "episodes": 2, "success_rate": 0.5, "interval": [0.1, 0.9], "x": 1}
+    damaged = [{"event": "evaluation"}, whole | {"iteration": "1"}, whole | {"interval": [0.1]}, [whole]]
+    run.root.mkdir(parents=True, exist_ok=True)
+    lines = [*map(json.dumps, damaged), "{", json.dumps(whole)]
+    run.metrics.write_bytes(b"\xff\n" + "".join(f"{line}\n" for line in lines).encode())
+    assert list(metrics.read_valid_events(run, EvaluationEvent)) == [whole]
 
 
 def test_a_command_is_under_way_until_it_is_finished(run):

@@ -24,7 +24,7 @@ from webgym_cli.store.run import (
     new_attempt,
     now,
     refuse_changes,
-    refuse_lost_config,
+    require_readable,
     saved_settings,
 )
 from webgym_cli.store.state import begin, finish
@@ -52,7 +52,7 @@ class Stage:
 def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tuple[RunDir, Settings]:
     """Return the run and the settings that a command would use, checked against those that it keeps; writes nothing."""
     directory = RunDir(run)
-    refuse_lost_config(directory)
+    require_readable(directory)
     settings, sources = load_with_sources(config or (), set_ or (), run_config=directory.config)
     refuse_changes(directory, settings, sources)
     check_algorithm(settings)

@@ -29,6 +29,7 @@ PREFIX = "WEBGYM_"
 # Variables with our prefix that are not settings.
 RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
 BASE_MODEL = "policy_config.base_model"
+UPGRADE = "pip install -U webgym"
 
 # The source of what variables say.
 ENVIRONMENT = "environment"
@@ -242,6 +243,8 @@ def _refuse_unknown(key: str, source: str) -> None:
     # Free-form mappings have keys of their own.
     if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
         return
+    if source.startswith("run "):
+        raise SettingsError(f"{source}: unknown setting {key!r}: a newer webgym wrote it", hint=UPGRADE)
     near = suggest(key, keys)
     hint = "webgym config show"
     if near and source.startswith(f"environment {PREFIX}"):

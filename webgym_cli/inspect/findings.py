@@ -19,6 +19,8 @@ class FindingKind(StrEnum):
 
     DAMAGED_LINE = "damaged_line"
     """A line of the truth can't be read: every command skips it."""
+    LINES_MISSING = "lines_missing"
+    """A file of the truth was cut, replaced or deleted: the index or the metrics know of more."""
     MISPLACED_LINE = "misplaced_line"
     """A trajectory stands in the file of another split or iteration."""
     DUPLICATE_ID = "duplicate_id"

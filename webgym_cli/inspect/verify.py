@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +14,15 @@ from webgym_cli.inspect.findings import FindingKind, Findings
 from webgym_cli.inspect.references import References
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import find_misplacement
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.build import add_line, table_of, update
+from webgym_cli.store.index.build import add_line, plan_index, table_of, update
 from webgym_cli.store.index.fragments import ByteRange, Catalog, SourceFile
 from webgym_cli.store.index.rows import Row
 from webgym_cli.store.index.schema import TABLES
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -35,9 +38,12 @@ def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:
     Reads what was whole when it began, so a rollout may go on writing. Raises `StoreError` when the index can't be
     written or a file can't be read.
     """
+    findings = Findings(run.root, sink)
+    _find_missing_lines(run, findings)  # before the index follows the files as they are now
     update(run, sink)
-    check = _Check(run, Findings(run.root, sink), fragments.list_sources(run), Catalog(run))
+    check = _Check(run, findings, fragments.list_sources(run), Catalog(run))
     check.truth()
+    check.compare_with_metrics()
     images = check_images(ScreenshotStore(run.screenshots), check.references, check.sources, check.findings)
     return {
         "run": str(run.root),
@@ -46,6 +52,18 @@ def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:
         "findings_by_kind": dict(sorted(check.findings.counts.items())),
         "findings": check.findings.first,
     }
+
+
+def _find_missing_lines(run: RunDir, findings: Findings) -> None:
+    """Find the files of the truth that have less, or other content, than the index was made of."""
+    plans = plan_index(run)
+    for path in (plan.source.path for plan in plans if plan.wrong):
+        findings.add(FindingKind.LINES_MISSING, path, "", "it was cut or replaced: the index was made of other content")
+    here = {plan.source.name for plan in plans}
+    for name in sorted({name for _, name, _, _ in Catalog(run).everything()} - here):
+        split, iteration, stem = name.split(".", 2)
+        path = run.part(Split(split), int(iteration)).with_name(f"{stem}.jsonl")
+        findings.add(FindingKind.LINES_MISSING, path, "", "it is gone: the index has lines of it")
 
 
 @dataclass(slots=True)
@@ -60,6 +78,8 @@ class _Check:
     counts: dict[str, int] = field(
         default_factory=lambda: {"trajectories": 0, "steps": 0, "judgements": 0, "unfinished_bytes": 0}
     )
+    lines: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Lines of trajectories by split and iteration, damaged ones too."""
     _ids: dict[str, str] = field(default_factory=dict)
     """Where each trajectory of the iteration stands that is being read."""
 
@@ -78,6 +98,21 @@ class _Check:
                 self.findings.sink({"event": "verify_progress", "bar": "lines", **progress})
             self.counts["unfinished_bytes"] += max(0, sizes[number] - (chain[-1].end if chain else 0))
 
+    def compare_with_metrics(self) -> None:
+        """Find the iterations that have fewer trajectories than their rollouts recorded."""
+        known: Counter[tuple[str, int]] = Counter()
+        for event in read_events(self.run, "rollout", "evaluation"):
+            split, iteration, episodes = (event.get(key) for key in ("split", "iteration", "episodes"))
+            if split in list(Split) and isinstance(iteration, int) and isinstance(episodes, int):
+                known[split, iteration] = max(known[split, iteration], episodes)
+        for (split, iteration), episodes in sorted(known.items()):
+            if self.lines[split, iteration] < episodes:
+                detail = (
+                    f"{self.lines[split, iteration]} trajectories, {episodes} were recorded in {self.run.metrics.name}"
+                )
+                folder = self.run.part(Split(split), iteration).parent
+                self.findings.add(FindingKind.LINES_MISSING, folder, "", detail)
+
     def _derive(self, number: int, source: SourceFile, span: ByteRange) -> dict[str, pa.Table]:
         """Return the rows that the index should have of a range of the truth."""
         tables: dict[str, list[pa.Table]] = {name: [TABLES[name].empty_table()] for name in source.tables}
@@ -91,6 +126,7 @@ class _Check:
 
     def _take(self, number: int, source: SourceFile, start: int, text: bytes, rows: dict[str, list[Row]]) -> None:
         record = add_line(self.run, source, text, start, rows)
+        self.lines[source.split.value, source.iteration] += source.main == "trajectories"
         if isinstance(record, Judgement):
             self._check_judgement(source, start, record)
         elif record is None:

@@ -16,12 +16,12 @@ from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import plan_current_rollout, require_success
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import EvaluationEvent, Event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.resources import ORACLE
 from webgym_cli.store.buffer import list_iterations as stored_iterations
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.metrics import read_events
+from webgym_cli.store.metrics import read_valid_events
 from webgym_cli.store.run import RunDir
 
 
@@ -103,7 +103,7 @@ def plan_loop(
     last = wanted if phase is Phase.BOTH else start
     numbers = range(start if start or settings.loop.val_before_train else 1, max(start, last) + 1)
     due = [number for number in numbers if _is_due(number, every, max(start, last))]
-    known = {event["iteration"] for event in read_events(run, "evaluation")}
+    known = {event["iteration"] for event in read_valid_events(run, EvaluationEvent)}
     evaluations = () if phase is Phase.UPDATE else tuple(number for number in due if number not in known)
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going)
     if evaluations:
@@ -222,8 +222,8 @@ class Loop:
 
     def _evaluation(self) -> Event | None:
         """Return the current policy's evaluation."""
-        found = (event for event in read_events(self.pipeline.run, "evaluation") if event["iteration"] == self._version)
-        return next(found, None)
+        found = read_valid_events(self.pipeline.run, EvaluationEvent)
+        return next((event for event in found if event["iteration"] == self._version), None)
 
     def _good_enough(self) -> bool:
         """Whether the current policy's evaluation reached what the loop was run for."""
@@ -232,7 +232,7 @@ class Loop:
 
     def _judged(self) -> list[Event]:
         """Return all evaluations, the last one good enough."""
-        evaluations = list(read_events(self.pipeline.run, "evaluation"))
+        evaluations = list(read_valid_events(self.pipeline.run, EvaluationEvent))
         if evaluations:
             require_success(evaluations[-1], self.plan.min_success)
         return evaluations

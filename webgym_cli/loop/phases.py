@@ -15,6 +15,7 @@ from webgym_cli.loop.generation import generate, sibling_path
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.events import PhaseEvent
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.orm.scorer import OrmScorer
@@ -23,7 +24,7 @@ from webgym_cli.rollout.plan import usual_episodes
 from webgym_cli.store.checkpoints import checkpoints, policy_path
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.lock import locked
-from webgym_cli.store.metrics import append_event, read_events
+from webgym_cli.store.metrics import append_event, read_valid_events
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.tasks.source import open_tasks
 from webgym_cli.util.files import read_lines
@@ -89,7 +90,7 @@ class Phases:
     def record_finished(self) -> None:
         """Record each phase whose training is done and that is not in the metrics yet."""
         run, settings = self.pipeline.run, self.pipeline.settings
-        noted = {event["phase"] for event in read_events(run, "phase")}
+        noted = {event["phase"] for event in read_valid_events(run, PhaseEvent)}
         for checkpoint in checkpoints(run):
             number = phase_of(settings, checkpoint.version - 1)
             if number and number not in noted:

@@ -208,7 +208,7 @@ class Pipeline:
 
     def _note_trainings(self) -> None:
         """Record each checkpoint whose training is not in the metrics yet."""
-        noted = {event["name"] for event in read_events(self.run, "train")}
+        noted = {event.get("name") for event in read_events(self.run, "train")}
         for checkpoint in checkpoints(self.run):
             if checkpoint.name not in noted:
                 self.record({**checkpoint.model_dump(mode="json"), "event": "train"})

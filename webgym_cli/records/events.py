@@ -84,6 +84,18 @@ class TrainingEvent(StoredEvent):
     created_at: str
 
 
+class EvaluationEvent(StoredEvent):
+    """A policy version was rolled out on the held-out episodes."""
+
+    name_of_event = "evaluation"
+    iteration: int
+    episodes: int
+    """Those whose reward is known."""
+    success_rate: float | None
+    interval: list[float] = Field(min_length=2, max_length=2)
+    """Of 95 %."""
+
+
 class PhaseEvent(StoredEvent):
     """The training of a curriculum's phase is done."""
 

@@ -107,7 +107,7 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
         "policy_version": newest.version if newest else 0,
         "policy": newest.name if newest else settings.policy_config.base_model,
         "base_model": settings.policy_config.base_model,
-        "provenance": _mapping(run.provenance) if run.provenance.is_file() else {},
+        "provenance": _mapping(run.provenance),
     }
 
 
@@ -126,13 +126,14 @@ def find_newest_test(facts: ReportFacts) -> SuccessPoint | None:
 
 def _samples(run: RunDir) -> dict[str, int]:
     """Return how many steps of each iteration are in the newest dataset, as `prepare` noted it; empty without one."""
-    file = run.dataset / "dropped.json"
-    found = _mapping(file).get("samples_by_iteration", {}) if file.is_file() else {}
+    found = _mapping(run.dataset / "dropped.json").get("samples_by_iteration", {})
     return {key: count for key, count in found.items() if isinstance(count, int)} if isinstance(found, dict) else {}
 
 
 def _mapping(file: Path) -> dict[str, Any]:
-    found = read_json(file)
-    if not isinstance(found, dict):
-        raise StoreError(f"{file}: no JSON object")
-    return found
+    """Return a file's object; empty where it is missing or damaged, which must not stop a report."""
+    try:
+        found = read_json(file)
+    except StoreError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -17,17 +17,34 @@ RECORD = "checkpoint.json"
 
 
 def checkpoints(run: RunDir) -> list[Checkpoint]:
-    """Return the complete checkpoints, oldest first. Raises `StoreError`."""
-    found = {file.parent.name: _read(file) for file in run.checkpoints.glob(f"model_*/{RECORD}")}
-    in_place = (checkpoint for name, checkpoint in found.items() if name == checkpoint.name)
-    return sorted(in_place, key=lambda checkpoint: checkpoint.version)
+    """Return the complete checkpoints, oldest first. One whose record is damaged is skipped.
+
+    Raises `StoreError` where that is the newest: nothing else tells which policy is the current one.
+    """
+    found: list[Checkpoint] = []
+    damaged = None
+    for file in sorted(run.checkpoints.glob(f"model_*/{RECORD}")):  # by their time
+        try:
+            checkpoint = _read(file)
+        except StoreError as error:
+            damaged = error
+            continue
+        if checkpoint.name == file.parent.name:
+            damaged = None
+            found.append(checkpoint)
+    if damaged:
+        raise damaged
+    return sorted(found, key=lambda checkpoint: checkpoint.version)
 
 
 def _read(file: Path) -> Checkpoint:
     try:
         return Checkpoint.model_validate(read_json(file))
     except ValidationError as error:
-        raise StoreError(f"{file}: not a checkpoint of this version: {error.errors()[0]['msg']}") from error
+        raise StoreError(
+            f"{file}: not a checkpoint of this version: {error.errors()[0]['msg']}",
+            hint="restore it from a copy of the run",
+        ) from error
 
 
 def current(run: RunDir) -> Checkpoint | None:

@@ -31,6 +31,14 @@ def read_events(run: RunDir, *names: str) -> Iterator[Event]:
                     yield event
 
 
+def read_valid_events(run: RunDir, record: type[StoredEvent]) -> Iterator[Event]:
+    """Yield the events of a kind with all their keys, oldest first; a damaged one, with others, is skipped."""
+    for event in read_events(run, record.name_of_event):
+        with contextlib.suppress(ValidationError):
+            record.model_validate(event)
+            yield event
+
+
 def read_records(run: RunDir, record: type[EventT]) -> Iterator[EventT]:
     """Yield the events of a kind as records, oldest first; one with other values than the record's is skipped."""
     for event in read_events(run, record.name_of_event):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,11 +11,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import webgym_cli
-from webgym_cli.config.load import BASE_MODEL, changed_frozen_keys, flatten, load, parse_saved
+from webgym_cli.config.load import BASE_MODEL, UPGRADE, changed_frozen_keys, flatten, load, parse_saved
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
+from webgym_cli.store.provenance import build_provenance, read_newer_version
 from webgym_cli.util.files import read_json, replace_link, write_json
 from webgym_cli.util.text import hide_passwords
 
@@ -195,19 +194,21 @@ def refuse_output_in_run(path: Path) -> None:
 def open_run(path: Path) -> tuple[RunDir, Settings]:
     """Return an existing run and its settings. Raises `MissingStageError` without one."""
     run = RunDir(path)
-    refuse_lost_config(run)
+    require_readable(run)
     if not run.exists:
         raise MissingStageError(f"{path}: there is no run{_nearby(path)}", hint=f"webgym rollout {path}")
     return run, load(run_config=run.config)
 
 
-def refuse_lost_config(run: RunDir) -> None:
-    """Raise `StoreError` for a run without its settings: default ones would not be those of its data."""
+def require_readable(run: RunDir) -> None:
+    """Raise `StoreError` for a run of a newer version, and for one whose settings are lost: it has no default ones."""
     if not run.exists and (run.provenance.exists() or _has_begun(run)):
         raise StoreError(
             f"{run.config}: is missing, though the rest of the run is there",
             hint="restore it from a copy of the run, or move the folder away to begin anew",
         )
+    if newer := read_newer_version(run.provenance):
+        raise StoreError(f"{run.root}: a run of webgym {newer}, this is webgym {webgym_cli.__version__}", hint=UPGRADE)
 
 
 def _nearby(path: Path) -> str:
@@ -263,7 +264,7 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
         return
     write_json(run.config, hide_passwords(settings.model_dump(mode="json")))
     if not run.provenance.exists():
-        write_json(run.provenance, hide_passwords(_provenance()))
+        write_json(run.provenance, hide_passwords(build_provenance(now())))
 
 
 def run_id(run: RunDir, settings: Settings) -> str:
@@ -287,13 +288,3 @@ def new_attempt(run: RunDir) -> Path:
     except OSError as error:
         raise StoreError(f"{folder}: can't be made: {error.strerror}") from error
     return folder
-
-
-def _provenance() -> dict[str, object]:
-    return {
-        "created_at": now(),
-        "argv": sys.argv,
-        "webgym": webgym_cli.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }

@@ -112,13 +112,12 @@ def test_without_a_run_an_earlier_stage_is_missing(arguments):
         call(*arguments)
 
 
-def test_a_page_that_cannot_be_written_and_a_damaged_note_are_named(run, tmp_path):
+def test_a_page_that_cannot_be_written_is_named_and_a_damaged_note_stops_nothing(run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="can't be written"):
         call("report", run.root, "--html", tmp_path / "file" / "page.html")
     run.provenance.write_text("[]")
-    with pytest.raises(StoreError, match=r"run\.json: no JSON object"):
-        call("report", run.root)
+    call("report", run.root)
 
 
 @pytest.mark.parametrize("price", ["nan", "inf", "-1", "much"])

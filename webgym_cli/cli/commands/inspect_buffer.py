@@ -93,6 +93,9 @@ def inspect_buffer(
     )
     _refuse_both(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=json, quiet=quiet)
+    if verify and not reindex:  # an index that was brought up to date would no longer tell of lines that are gone
+        _verify(directory, output)
+        return
     with open_run_index(directory, output, rebuilt=reindex) as index:
         if verify:
             _verify(directory, output)

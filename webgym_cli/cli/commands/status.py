@@ -86,12 +86,13 @@ def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iter
 
 def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> RunStatus:
     """Return what the run is doing now. Raises `StoreError`."""
+    from webgym_cli.records.events import EvaluationEvent, PhaseEvent
     from webgym_cli.store.checkpoints import current
-    from webgym_cli.store.metrics import read_events
+    from webgym_cli.store.metrics import read_valid_events
     from webgym_cli.store.status import read_lock_holder, read_status
 
     ranks, at_work, command = read_status(run), read_lock_holder(run), _read_running_command(run)
-    newest, told = current(run), list(read_events(run, "phase", "evaluation"))
+    newest = current(run)
     facts = {
         "event": "status",
         "run": str(run.root),
@@ -102,8 +103,8 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
         "rollout": _rollout(ranks),
         "ranks": [_rank(rank) for rank in ranks],
         "stored": counts.rows(),
-        "phases": [event for event in told if event["event"] == "phase"],
-        "evaluations": [event for event in told if event["event"] == "evaluation"],
+        "phases": list(read_valid_events(run, PhaseEvent)),
+        "evaluations": list(read_valid_events(run, EvaluationEvent)),
     }
     coming = bool(at_work and command and _begins(command, ranks))
     return RunStatus(facts, coming or any(rank.may_go_on() for rank in ranks))
