@@ -214,6 +214,17 @@ async def test_a_greedy_prompt_is_asked_at_temperature_0_whatever_the_settings_l
     assert policy.sampling(greedy=True) == Sampling(temperature=0.0, logprobs="raw")
 
 
+async def test_vllm_gets_the_seed_of_what_is_sampled_and_other_servers_none(connect, server):
+    seeded = replace(PROMPT, seed=2**48 - 1)
+    await connect().reply(seeded)
+    server.version = (200, {"version": "0.32.0"})
+    policy = connect()
+    for prompt in (seeded, replace(seeded, greedy=True), PROMPT):
+        await policy.reply(prompt)
+    await connect({"temperature": 0}).reply(seeded)
+    assert [request.get("seed") for request in server.requests] == [None, 2**48 - 1, None, None, None]
+
+
 @pytest.mark.parametrize("top_k", [0, -1])
 async def test_no_top_k_is_minus_one_for_vllm(ask, server, top_k):
     server.version = (200, {"version": "0.32.0"})

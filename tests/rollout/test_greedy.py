@@ -14,6 +14,7 @@ from webgym_cli.loop.serving import Serving
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import OracleAgent
+from webgym_cli.rollout.episode import sampling_seed
 from webgym_cli.rollout.plan import plan_rollout, read_plan
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.store.buffer import scan
@@ -151,6 +152,25 @@ async def test_greedy_episodes_are_asked_at_temperature_0_and_say_so(tmp_path):
     assert told == {(False, Sampling(temperature=0.7, top_k=5, top_p=0.9)): 4, (True, Sampling(temperature=0.0)): 2}
     asked = Counter((body["temperature"], body["top_k"], body["top_p"]) for body in host.requests)
     assert asked == {(0.7, 5, 0.9): 4, (0.0, -1, 1.0): 2}
+
+
+async def test_each_response_has_a_seed_that_another_run_of_the_same_seed_gives_it_too(tmp_path):
+    seeds = []
+    for name, more in (("one", ()), ("again", ()), ("other", ("seed=9",))):
+        await rolled(tmp_path / name, host := Plain(), lambda host: host.url, GREEDY, *LIMITS, *more)
+        seeds.append({body["seed"] for body in host.requests if body["temperature"]})
+        assert not any("seed" in body for body in host.requests if not body["temperature"])
+    one, again, other = seeds
+    assert one == again
+    assert len(one) == len(one | again) == 4
+    assert not one & other
+
+
+def test_the_seed_of_a_response_depends_on_run_attempt_and_step():
+    # sha256("7/train-0000-00001/0")[:6], by hand
+    assert sampling_seed(7, "train-0000-00001", 0) == 0x9307BBEA1EBA
+    others = {sampling_seed(*key) for key in ((8, "t-1", 0), (7, "t-1", 0), (7, "t-1.1", 0), (7, "t-1", 1))}
+    assert len(others) == 4
 
 
 async def test_test_episodes_are_sampled_as_they_are_told_and_training_episodes_as_ever(tmp_path):

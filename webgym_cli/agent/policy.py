@@ -72,7 +72,7 @@ class ChatPolicy:
         """Send the prompt; the reply has token ids and log-probabilities where the server gives them."""
         from openai.types.chat import ChatCompletion
 
-        body = build_request_body(prompt, self._images, await self._parameters(greedy=prompt.greedy))
+        body = build_request_body(prompt, self._images, await self._parameters(prompt))
         try:
             # The client's typed method would walk through the whole request again, at several times the cost.
             return _read_reply(await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body))
@@ -126,9 +126,9 @@ class ChatPolicy:
         astray = isinstance(error, openai.APIStatusError) and error.status_code in _MISCONFIGURED_STATUSES
         return (ServerMisconfiguredError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
 
-    async def _parameters(self, *, greedy: bool) -> dict[str, Any]:
+    async def _parameters(self, prompt: Prompt) -> dict[str, Any]:
         is_vllm = await self._knows_vllm()
-        sampling = self.sampling(greedy=greedy)
+        sampling = self.sampling(greedy=prompt.greedy)
         parameters: dict[str, Any] = {
             "model": self._model,
             "max_tokens": self._settings.max_new_tokens,
@@ -142,6 +142,8 @@ class ChatPolicy:
                 "min_p": sampling.min_p,
                 "return_token_ids": True,
             }
+            if prompt.seed is not None and sampling.temperature:
+                parameters["seed"] = prompt.seed
         return parameters
 
     async def _knows_vllm(self) -> bool:

@@ -34,6 +34,8 @@ class Prompt:
     """The episode that asks: several servers keep its requests together. Never sent; empty: nobody's."""
     greedy: bool = field(default=False, compare=False)
     """Whether the likeliest tokens are asked for, whatever the policy samples from otherwise."""
+    seed: int | None = field(default=None, compare=False)
+    """Seed of the sampling, where the server takes one; None: the server's own choice."""
 
     @property
     def digest(self) -> str:

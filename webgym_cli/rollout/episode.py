@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,12 @@ from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
+
+
+def sampling_seed(seed: int, trajectory: str, step: int) -> int:
+    """Return the seed of one response: the same whenever the same attempt at an episode comes to the same step."""
+    # 48 bits: any JSON parser keeps them, and two requests of a run hardly ever share a seed
+    return int.from_bytes(hashlib.sha256(f"{seed}/{trajectory}/{step}".encode()).digest()[:6])
 
 
 @dataclass(slots=True)
@@ -147,7 +154,12 @@ class EpisodeRun:
         with self._stage(EpisodeStage.OBSERVE):
             observation = await self._store_observation(view)
             prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
-            prompt = replace(prompt, episode=self.owed.episode.id, greedy=self.owed.episode.greedy)
+            prompt = replace(
+                prompt,
+                episode=self.owed.episode.id,
+                greedy=self.owed.episode.greedy,
+                seed=sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps)),
+            )
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
             reply = await self.agent.act(prompt, self.environment)
