@@ -175,6 +175,7 @@ def test_a_model_can_be_corrected_before_the_first_episode(tmp_path):
     other = load(overrides=["policy_config.base_model=org/other"], run_config=run.config)
     with pytest.raises(SettingsError, match=r"policy_config\.base_model .*, not org/other"):
         create_or_open(run, other)
+    run.dataset.mkdir()
     (tmp_path / "model").rename(tmp_path / "moved")  # the run would be lost without it
     create_or_open(run, load(overrides=[f"policy_config.base_model={tmp_path / 'moved'}"], run_config=run.config))
 

@@ -12,7 +12,6 @@ from typing import Any
 from webgym_cli.cli.output import Output, explain_os_error
 from webgym_cli.config.load import list_unused_variables, load_with_sources
 from webgym_cli.config.model import Settings
-from webgym_cli.config.policy_config import PolicySettings
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.rollout.resources import ORACLE, VLLM
@@ -70,8 +69,8 @@ def _check_model(command: str, run: RunDir, settings: Settings, options: dict[st
     model = settings.policy_config.base_model
     if run.exists and saved_settings(run).policy_config.base_model == model:
         return
-    served = command in _SERVING and policy == VLLM
-    if served or (policy in (VLLM, ORACLE) and model != PolicySettings().base_model):
+    served = command in _SERVING and policy == VLLM and options.get("phase") != "update"
+    if policy in (VLLM, ORACLE):
         require_model(model, served=served)
 
 

@@ -43,7 +43,7 @@ def check_model(model: str) -> str:
 def require_model(model: str, *, served: bool) -> None:
     """Raise `SettingsError` for a name that is no model's, as far as can be told within seconds.
 
-    `served`: it is needed at once, so that a hub that can't be reached is an error too.
+    `served`: it is needed at once, so that the hub is asked, and has to answer.
     """
     if Path(model).is_dir():
         if served:
@@ -51,12 +51,12 @@ def require_model(model: str, *, served: bool) -> None:
     elif looks_local(model):
         raise _no_model(model, "")
     elif find_model_folder(model) is None:
-        known = _is_on_hub(model)
-        if known is False:
-            raise _no_model(model, ", and no such model on the hub")
-        # A name below a folder of this machine is a path: a hub is not asked for it in vain.
-        if known is None and (served or (Path(model).parent != Path() and Path(model).parent.is_dir())):
-            raise _no_model(model, " nor in the hub's cache, and the hub can't be reached")
+        if not served:
+            if _nearest(model):
+                raise _no_model(model, "")
+        elif not (known := _is_on_hub(model)):
+            why = "the hub can't be reached" if known is None else "no such model is on the hub"
+            raise _no_model(model, f", and {why}")
 
 
 def _is_on_hub(model: str) -> bool | None:
@@ -76,11 +76,15 @@ def _is_on_hub(model: str) -> bool | None:
 
 
 def _no_model(model: str, more: str) -> SettingsError:
-    folder = Path(model).parent
-    names = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-    near = difflib.get_close_matches(model, names, n=1)
-    hint = f"-s policy_config.base_model={near[0]}" if near else "webgym init-model tiny DIR makes a small one"
+    near = _nearest(model)
+    hint = f"-s policy_config.base_model={near}" if near else "webgym init-model tiny DIR makes a small one"
     return SettingsError(f"policy_config.base_model: no folder {model}{more}", hint=hint)
+
+
+def _nearest(model: str) -> str:
+    """Return the model folder that was meant; empty where none has a name like it."""
+    models = (file.parent for file in Path(model).parent.glob("*/tokenizer*.json"))
+    return next(iter(difflib.get_close_matches(model, {str(path) for path in models}, n=1)), "")
 
 
 def looks_local(model: str) -> bool:

@@ -14,6 +14,7 @@ import webgym_cli
 from webgym_cli.config.load import BASE_MODEL, UPGRADE, changed_frozen_keys, flatten, load, parse_saved
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT
+from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
 from webgym_cli.store.provenance import build_provenance, read_newer_version
@@ -228,7 +229,7 @@ def saved_settings(run: RunDir) -> Settings:
 def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] | None = None) -> None:
     """Raise `SettingsError` where settings differ that a known run keeps. `sources`: where each value came from.
 
-    The base model may be corrected before the first episode, and where its folder is gone.
+    The base model may be corrected before the first episode, and where it is out of reach.
     """
     if not run.exists:
         return
@@ -236,7 +237,7 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
     changed = changed_frozen_keys(before, after)
     if BASE_MODEL in changed:
         changed = [key for key in changed if key not in MODEL_DEPENDENT]
-        if not _has_begun(run) or _is_gone(before.policy_config.base_model):
+        if not _has_begun(run) or _is_out_of_reach(run, before.policy_config.base_model):
             changed.remove(BASE_MODEL)
     if changed:
         old, new = (flatten(values.model_dump(mode="json")) for values in (before, after))
@@ -253,8 +254,10 @@ def _has_begun(run: RunDir) -> bool:
     return any(path.exists() for path in (run.dataset, run.checkpoints, *map(run.trajectories, Split)))
 
 
-def _is_gone(model: str) -> bool:
-    return Path(model).is_absolute() and not Path(model).is_dir()
+def _is_out_of_reach(run: RunDir, model: str) -> bool:
+    """Whether a model is a folder that is gone, or was never here and nothing is prepared or trained with it."""
+    unused = not run.dataset.exists() and not run.checkpoints.exists()
+    return find_model_folder(model) is None and (unused or Path(model).is_absolute())
 
 
 def create_or_open(run: RunDir, settings: Settings) -> None:
