@@ -28,10 +28,7 @@ def rows(page, heading):
 
 
 def setting(files, key):
-    settings = load(list(files))
-    if key.startswith("train.extra."):  # LLaMA-Factory's own arguments
-        return settings.train.extra[key.removeprefix("train.extra.")]
-    return flatten(settings.model_dump(mode="json"))[key]
+    return flatten(load(list(files)).model_dump(mode="json"))[key]
 
 
 @pytest.mark.parametrize(("page", "heading", "files"), TABLES, ids=lambda part: part if isinstance(part, str) else "")

@@ -60,6 +60,7 @@ def test_a_checkpoint(config, stage, wanted):
         ({"save_steps": 10, "save_total_limit": 3}, False, 4 * 110 + 10),
         ({"save_steps": 20, "save_total_limit": 9}, False, 3 * 110 + 10),
         ({"save_steps": 10}, False, 5 * 110 + 10),
+        ({"save_steps": 0.25}, False, 4 * 110 + 10),
         ({"save_strategy": "epoch", "num_train_epochs": 2, "save_total_limit": 5}, False, 2 * 110 + 10),
     ],
 )

@@ -34,7 +34,7 @@ class AlgorithmSettings(ConfigSection):
     """Exponent of the recency bias: a share or weight is proportional to (i+1)^power, where i counts from the oldest
     iteration read, or from the oldest eligible step; 0: no bias."""
     val_split_ratio: float = Field(default=0.05, ge=0, lt=1)
-    """Fraction of the trajectories held out into `finetune_val.json`."""
+    """Fraction of the trajectories held out into `finetune_val.json` when `do_eval` is set; else none is held out."""
     seed: int | None = None
     """Seed of the sampling; null: the run's seed."""
     finetuning_type: Literal["full", "lora"] = "full"
@@ -72,8 +72,9 @@ class AlgorithmSettings(ConfigSection):
     """AdamW's decoupled weight decay coefficient."""
     num_train_epochs: float = Field(default=2, gt=0)
     """Number of epochs of one training."""
-    warmup_steps: int = Field(default=30, ge=0)
-    """Number of warm-up steps of a new optimizer; a training that carries over the optimizer state has no warm-up."""
+    warmup_steps: int | float = Field(default=30, ge=0)
+    """Number of warm-up steps of a new optimizer; below 1: their fraction of the training's steps. A training that
+    carries over the optimizer state has no warm-up."""
     lr_scheduler_type: str = "constant_with_warmup"
     """Learning rate schedule, by its name in transformers (`constant_with_warmup`, `cosine`, `linear`, ...)."""
     logging_steps: int = Field(default=1, ge=1)
@@ -84,10 +85,14 @@ class AlgorithmSettings(ConfigSection):
     """Evaluate on the held-out trajectories during training."""
     eval_strategy: Literal["no", "steps", "epoch"] = "epoch"
     """Evaluation schedule when `do_eval` is set."""
+    eval_steps: int | float | None = Field(default=None, gt=0)
+    """Interval of evaluations with `eval_strategy=steps`, in optimizer steps; below 1: their fraction; null: as
+    `logging_steps`."""
     save_strategy: Literal["steps", "epoch"] = "steps"
     """Checkpoint schedule: every `save_steps`, or after each epoch."""
-    save_steps: int = Field(default=999999, ge=1)
-    """Interval of checkpoints within a training, in optimizer steps; the final checkpoint is always written."""
+    save_steps: int | float = Field(default=999999, gt=0)
+    """Interval of checkpoints within a training, in optimizer steps; below 1: their fraction of the training's. The
+    final checkpoint is always written."""
     save_total_limit: int = Field(default=1, ge=1)
     """Maximum number of checkpoints kept during a training; the newest are kept."""
     save_only_model: bool = False
@@ -103,10 +108,16 @@ class AlgorithmSettings(ConfigSection):
     min_token_length: int = Field(default=10, ge=0)
     """Minimum length of a response in tokens; samples with shorter ones are dropped."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, more time."""
+    """Recompute activations in the backward pass: less memory, more time. LLaMA-Factory by itself always does."""
     plot_loss: bool = False
     """Let LLaMA-Factory plot the loss into the checkpoint folder."""
     deepspeed_config_filename: str | None = "ds_config_b200_zero1.json"
     """DeepSpeed configuration: the name of a shipped one or a path; null: no DeepSpeed."""
-    report_to: Literal["wandb", "none"] = "wandb"
-    """Reporting integration of the trainer; without a key Weights & Biases logs offline."""
+    report_to: str | list[str] = "wandb"
+    """Reporting integrations of the trainer, by their names in transformers (`wandb`, `tensorboard`, `none`, ...);
+    without a key Weights & Biases logs offline."""
+
+    @property
+    def held_out_ratio(self) -> float:
+        """Fraction of the trajectories that are held out: none where no evaluation would read them."""
+        return self.val_split_ratio if self.do_eval else 0.0

@@ -75,7 +75,8 @@ def peak_bytes(found: CheckpointSizes, config: dict[str, Any], steps: int, *, ca
     if config.get("save_strategy") == "epoch":
         written = math.ceil(float(config.get("num_train_epochs") or 3))
     else:
-        written = math.ceil(steps / int(config.get("save_steps") or 500))
+        every = float(config.get("save_steps") or 500)  # below 1: a share of the steps
+        written = math.ceil(steps / every if every >= 1 else 1 / every)
     limit = config.get("save_total_limit")
     copies = written if limit is None else min(written, int(limit) + 1)
     once = found.weights + found.merged + (found.states if carried else 0)

@@ -65,13 +65,19 @@ def plan_reporting(
     settings: Settings, config: dict[str, Any], wandb_env: Mapping[str, str], environ: Mapping[str, str], python: Path
 ) -> tuple[dict[str, str], dict[str, Any], str]:
     """Return variables, overrides and a remark about where the training is reported to."""
-    if config.get("report_to") != "wandb":
+    wanted = config.get("report_to") or []
+    others = [name for name in ([wanted] if isinstance(wanted, str) else wanted) if name != "wandb"]
+    if "wandb" not in wanted:
         return {}, {}, ""
     mode, reason = wandb_mode(settings, environ)
     if mode == "disabled":
-        return {}, {"report_to": "none"}, f"{reason}: nothing is reported to Weights & Biases"
+        return {}, {"report_to": others or "none"}, f"{reason}: nothing is reported to Weights & Biases"
     if not _has_wandb(python):
-        return {}, {"report_to": "none"}, "wandb is not installed in the train environment: nothing is reported to it"
+        return (
+            {},
+            {"report_to": others or "none"},
+            "wandb is not installed in the train environment: nothing is reported to it",
+        )
     env = {**wandb_env, **wandb_environment(mode, environ)}
     env["WANDB_FINISH_TIMEOUT"] = f"{settings.log_config.wait_seconds:g}"
     return env, {}, "" if mode == "online" else f"{reason}: Weights & Biases is kept offline, in the logs"

@@ -78,7 +78,7 @@ def test_all_are_taken_where_balance_is_not_wanted_and_the_newest_iterations_onl
 def test_the_digest_tells_what_would_be_written(run):
     plan, settings = plan_orm_dataset(run, load()), load()
     assert plan.digest(settings) == plan_orm_dataset(run, load()).digest(load())
-    for other in ("algorithm_config.cutoff_len=99", "orm.system_prompt=Judge.", "algorithm_config.val_split_ratio=0.5"):
+    for other in ("algorithm_config.cutoff_len=99", "orm.system_prompt=Judge.", "algorithm_config.do_eval=true"):
         assert plan.digest(load(overrides=[other])) != plan.digest(settings)
 
 

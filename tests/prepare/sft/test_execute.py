@@ -58,6 +58,7 @@ def chosen(model, *overrides):
         "algorithm_config.deepspeed_config_filename=null",
         "algorithm_config.positive_samples_to_train=25",
         "algorithm_config.val_split_ratio=0.2",
+        "algorithm_config.do_eval=true",
         "venvs.device=cpu",
         *overrides,
     )

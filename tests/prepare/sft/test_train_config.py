@@ -68,6 +68,20 @@ def test_evaluates_only_when_asked_and_with_a_validation_set():
         assert "eval_dataset" not in made
 
 
+def test_checkpointing_is_switched_by_the_one_argument_that_llamafactory_reads():
+    for asked in (True, False):
+        made = config(algorithm_config={"gradient_checkpointing": asked})
+        assert made["disable_gradient_checkpointing"] is not asked
+
+
+def test_shares_and_other_integrations_reach_the_trainer():
+    asked = {"warmup_steps": 0.1, "save_steps": 0.5, "eval_steps": 0.25, "do_eval": True, "eval_strategy": "steps"}
+    made = config(validation=True, algorithm_config={**asked, "report_to": ["tensorboard", "wandb"]})
+    assert asked.items() <= made.items()
+    assert made["report_to"] == ["tensorboard", "wandb"]
+    assert "eval_steps" not in config(algorithm_config={"eval_steps": 3})
+
+
 def test_bf16_on_a_cpu_is_refused_with_the_way_out():
     with pytest.raises(SettingsError) as caught:
         config(device="cpu")

@@ -53,7 +53,7 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
         )
     seed = f"{resolve_seed(settings)}/{plan.iteration}"
     train, validation = split(
-        shuffle_by_seed(samples, f"{seed}/order"), settings.algorithm_config.val_split_ratio, f"{seed}/split"
+        shuffle_by_seed(samples, f"{seed}/order"), settings.algorithm_config.held_out_ratio, f"{seed}/split"
     )
     left_out = {**plan.to_json(), "dropped_trajectories": dict(dropped), "cut": cut, "samples": len(samples)}
     prepared = write_dataset(run.orm, settings, train, validation, left_out, plan.digest(settings))

@@ -74,7 +74,7 @@ class OrmDataPlan:
         algorithm = settings.algorithm_config
         shape = [
             resolve_seed(settings),
-            algorithm.val_split_ratio,
+            algorithm.held_out_ratio,
             algorithm.cutoff_len,
             compute_prompt_digest(settings.orm),
         ]

@@ -56,7 +56,7 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
         reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
     samples = shuffle_by_seed(drawn.samples, f"{seed}/{plan.iteration}/order")
-    train, validation = split(samples, settings.algorithm_config.val_split_ratio, f"{seed}/{plan.iteration}/split")
+    train, validation = split(samples, settings.algorithm_config.held_out_ratio, f"{seed}/{plan.iteration}/split")
     left_out = {**_left_out(plan, drawn), "over_cutoff_len": over_long}
     prepared = write_dataset(run, settings, train, validation, left_out, plan.digest(settings))
     sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_steps": drawn.dropped})

@@ -24,6 +24,7 @@ DRAW_KEYS = (
     "weighting",
     "recency_bias_power",
     "val_split_ratio",
+    "do_eval",
     "seed",
     "cutoff_len",
     "min_token_length",

@@ -117,7 +117,8 @@ def _optimisation(algorithm: AlgorithmSettings) -> dict[str, Any]:
         "lr_scheduler_type": algorithm.lr_scheduler_type,
         "logging_steps": algorithm.logging_steps,
         "bf16": algorithm.bf16,
-        "gradient_checkpointing": algorithm.gradient_checkpointing,
+        # LLaMA-Factory turns checkpointing on, whatever transformers' own argument says, but for this one
+        "disable_gradient_checkpointing": not algorithm.gradient_checkpointing,
         "plot_loss": algorithm.plot_loss,
     }
 
@@ -125,7 +126,8 @@ def _optimisation(algorithm: AlgorithmSettings) -> dict[str, Any]:
 def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any]:
     if not (algorithm.do_eval and validation):  # LLaMA-Factory refuses to evaluate without a dataset
         return {"do_eval": False, "eval_strategy": "no"}
-    return {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
+    asked = {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
+    return asked if algorithm.eval_steps is None else asked | {"eval_steps": algorithm.eval_steps}
 
 
 def _saving(algorithm: AlgorithmSettings) -> dict[str, Any]:
