@@ -200,20 +200,6 @@ async def test_an_image_is_answered_with_token_ids_and_logprobs(policy_server):
 
 
 @pytest.mark.stack
-async def test_a_swap_changes_the_answers_and_back_restores_them(policy_server, second_model_dir, monkeypatch):
-    events = []
-    monkeypatch.setattr(policy_server, "_sink", events.append)
-    first, pid = policy_server.model, policy_server.pid
-    before = said(await chat(policy_server))
-    await policy_server.swap(str(second_model_dir))
-    assert said(await chat(policy_server)) != before
-    await policy_server.swap(first)
-    assert said(await chat(policy_server)) == before
-    assert [event["how"] for event in events] == ["in_place", "in_place"]
-    assert policy_server.pid == pid
-
-
-@pytest.mark.stack
 async def test_a_swap_that_did_nothing_is_caught_and_made_good(policy_server, second_model_dir, monkeypatch):
     events, stops = [], []
     first, tree = policy_server.model, [policy_server.pid, *descendants(policy_server.pid)]

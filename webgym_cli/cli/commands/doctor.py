@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
 from webgym_cli.cli.output import Output
 
 
-def doctor(config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False) -> None:
+def doctor(
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Check the GPUs instead, by a round of serving and training: two minutes.")
+    ] = False,
+    config: ConfigOpt = None,
+    set_: SetOpt = None,
+    json: JsonOpt = False,
+) -> None:
     """Check what webgym runs on, part by part.
 
     Browser, its driver, the role environments, GPUs and disk, each with version, path and what mends it. Exits with 1
-    when something is missing.
+    when something is missing, and with --gpu with 2 where there is no GPU.
 
     Examples:
       webgym doctor
+      webgym doctor --gpu -c webgym
       webgym doctor --json | jq -r 'select(.status=="missing").fix'
 
     See also: webgym setup.
     """
+    from webgym_cli.cli.gpu_checks import check_gpus
     from webgym_cli.config.load import load
     from webgym_cli.environments.browser.executable import chromium_version, find_chromium
     from webgym_cli.venvs.doctor import diagnose
 
     settings = load(config or (), set_ or ())
-    parts = diagnose(settings, lambda: find_chromium(settings.browser), chromium_version)
+    if gpu:
+        parts = tuple(check_gpus(settings))
+    else:
+        parts = diagnose(settings, lambda: find_chromium(settings.browser), chromium_version)
     output = Output(as_json=json)
     if json:
         for part in parts:

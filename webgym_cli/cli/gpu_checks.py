@@ -1,0 +1,178 @@
+"""What `webgym doctor --gpu` checks: driver, both environments, NCCL, a round with a tiny model, memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.cli.gpu_round import run_round
+from webgym_cli.config.model import Settings
+from webgym_cli.config.shipped import find_deepspeed_file
+from webgym_cli.errors import JobError, VenvError, WebGymError
+from webgym_cli.jobs.process import last_lines
+from webgym_cli.prepare.sft.train_config import build_train_config
+from webgym_cli.train import disk
+from webgym_cli.train.memory import TrainingMemory, rl_memory, sft_memory
+from webgym_cli.train.model_shapes import Tensor
+from webgym_cli.train.registry import find_backend
+from webgym_cli.train.rl.estimators import ESTIMATORS
+from webgym_cli.venvs.doctor import DoctorCheck, Status
+from webgym_cli.venvs.locate import ROLES, Device, driver_answers, role_python, venv_environ
+
+# Not imported: it needs torch.
+SCRIPT = str(Path(__file__).resolve().parents[1] / "venvs" / "gpu_report.py")
+REPORT_SECONDS = 120.0
+# Above it, the trainer's importance weights leave what the policy gradient allows for.
+MISMATCH_LIMIT = 0.015
+GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHost:
+    """The machine that is checked. Tests check a CPU by the same means."""
+
+    device: Device = "cuda"
+    processes: int | None = None
+    """Of the all-reduce; None: one for each GPU."""
+
+
+def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[DoctorCheck]:
+    """Yield what was checked, part by part. Raises `VenvError` without a GPU."""
+    host = host or GpuHost()
+    if host.device == "cuda" and not driver_answers():
+        raise VenvError(
+            "no GPU: no NVIDIA driver answers",
+            hint="install the driver until nvidia-smi shows the GPU; without one: webgym doctor",
+        )
+    settings = settings.model_copy(update={"venvs": settings.venvs.model_copy(update={"device": host.device})})
+    reports: dict[str, dict[str, Any]] = {}
+    for role in ROLES:
+        try:
+            reports[role] = report_gpus(role_python(settings, role), 1, host.device)
+        except WebGymError as error:
+            yield _failed(f"{role} torch", error, f"webgym setup --role {role} --device {host.device}")
+            continue
+        yield _torch_check(role, reports[role], host.device)
+    gpus = reports.get("train", {}).get("gpus", [])
+    if "train" in reports:
+        yield _check_nccl(settings, host.processes or len(gpus), host.device)
+    if len(reports) == len(ROLES):
+        yield _check_round(settings, host.device)
+    yield check_memory(settings, min((gpu["bytes"] for gpu in gpus), default=0), max(1, len(gpus)))
+
+
+def report_gpus(python: Path, processes: int, device: Device) -> dict[str, Any]:
+    """Return what `gpu_report.py` says in a role's interpreter. Raises `JobError` with its last words."""
+    torchrun = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}")
+    command = [str(python), *(torchrun if processes > 1 else ()), SCRIPT]
+    # The script's folder must not hide the standard library's modules.
+    env = venv_environ(python) | {"PYTHONSAFEPATH": "1"} | ({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        try:
+            with log.open("wb") as errors:
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, timeout=REPORT_SECONDS, env=env)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise JobError(str(error)) from error
+        if done.returncode:
+            raise JobError((last_lines(log, 1) or ["it said nothing"])[0], returncode=done.returncode)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _torch_check(role: str, report: dict[str, Any], device: Device) -> DoctorCheck:
+    name, gpus = f"{role} torch", report["gpus"]
+    words = f"torch {report['torch']}, CUDA {report['cuda'] or 'none'}"
+    if device == "cuda" and not gpus:
+        fix = "the driver is older than torch's CUDA (see nvidia-smi), or CUDA_VISIBLE_DEVICES hides the GPUs"
+        return DoctorCheck(name, "missing", f"{words}: sees no GPU", fix=fix)
+    kinds = ", ".join(f"{gpu['name']} {gpu['bytes'] / GB:.0f} GB ({gpu['free'] / GB:.0f} free)" for gpu in gpus)
+    return DoctorCheck(name, "ok", f"{words}; {kinds}" if kinds else words)
+
+
+def _check_nccl(settings: Settings, processes: int, device: Device) -> DoctorCheck:
+    if processes < 2:
+        return DoctorCheck("nccl", "ok", "one GPU: nothing to connect")
+    try:
+        report = report_gpus(role_python(settings, "train"), processes, device)
+    except WebGymError as error:
+        return _failed("nccl", error, "NCCL_DEBUG=INFO tells more; NCCL_P2P_DISABLE=1 or NCCL_SHM_DISABLE=1 may help")
+    return DoctorCheck("nccl", "ok", f"{processes} processes, all-reduce {report['all_reduce'] / GB:.3g} GB/s")
+
+
+def _check_round(settings: Settings, device: Device) -> DoctorCheck:
+    with tempfile.TemporaryDirectory(prefix="webgym-doctor-") as folder:
+        try:
+            result = asyncio.run(run_round(settings, Path(folder), device))
+        except WebGymError as error:
+            return _failed("serve, train, swap", error, "webgym serve RUN, and the newest log under RUN/logs/")
+    status: Status
+    status, fix = "ok", ""
+    if result.how != "in_place":
+        status, fix = "warn", f"new weights need a restart of the server: {result.reason}"
+    if abs(result.mismatch_kl) > MISMATCH_LIMIT:
+        status, fix = (
+            "warn",
+            f"the mismatch KL is above {MISMATCH_LIMIT}: -s serve.dtype=bfloat16 is what training takes",
+        )
+    return DoctorCheck("serve, train, swap", status, str(result), fix=fix)
+
+
+def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorCheck:
+    """Return whether the configured model fits a GPU of so many bytes: served, and trained before activations."""
+    name, model = "memory", settings.policy_config.base_model
+    tensors = disk.model_tensors(model)
+    if not tensors:
+        return DoctorCheck(name, "warn", f"{model}: its size is not known", fix="download it, and name its folder")
+    training = training_memory(settings, tensors, processes)
+    served = 2 * sum(math.prod(shape) for _, _, shape in tensors) // settings.serve.tensor_parallel_size
+    words = f"training {training.gpu / GB:.1f} GB a GPU before activations, weights of the server {served / GB:.1f} GB"
+    if not capacity:
+        return DoctorCheck(name, "ok", words, model)
+    words = f"{words}, of {capacity / GB:.1f} GB"
+    if training.gpu >= capacity:
+        file = "ds_config_h200_zero3_offload.json"
+        key = _deepspeed_key(settings)
+        return DoctorCheck(name, "missing", words, model, f"-s {key}={file}, LoRA, or more GPUs (docs/gpu-host.md)")
+    if served >= settings.serve.gpu_memory_utilization * capacity:
+        return DoctorCheck(name, "missing", words, model, "-s serve.tensor_parallel_size=2 or more")
+    return DoctorCheck(name, "ok", words, model)
+
+
+def training_memory(settings: Settings, tensors: list[Tensor], processes: int) -> TrainingMemory:
+    """Return what a training of these settings holds on each of so many GPUs."""
+    name = _value(settings, _deepspeed_key(settings))
+    deepspeed = json.loads(find_deepspeed_file(name).read_text(encoding="utf-8")) if name else None
+    processes, kind = settings.train.nproc_per_node or processes, settings.train.algorithm
+    if find_backend(kind).data == "dataset":
+        here = Path()
+        config = build_train_config(
+            settings, dataset_dir=here, output_dir=here, model="", deepspeed=None, validation=False, device="cuda"
+        )
+        return sft_memory(tensors, config, deepspeed, processes)
+    told = settings.rl.model_dump(mode="json", exclude=set() if kind == "webrl" else {"webrl"})
+    critic = kind == "webrl" or ESTIMATORS.find(kind).needs_critic
+    return rl_memory(tensors, told, deepspeed, processes, critic=critic)
+
+
+def _deepspeed_key(settings: Settings) -> str:
+    trains_on_samples = find_backend(settings.train.algorithm).data == "dataset"
+    return "algorithm_config.deepspeed_config_filename" if trains_on_samples else "rl.trainer.deepspeed"
+
+
+def _value(settings: Settings, key: str) -> Any:
+    found: Any = settings
+    for name in key.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _failed(name: str, error: WebGymError, fix: str) -> DoctorCheck:
+    return DoctorCheck(name, "missing", str(error), fix=error.hint or fix)

@@ -1,0 +1,180 @@
+"""One round of serving, training and new weights with a tiny random model: shows that both environments use the GPU."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.load import load
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import JobError
+from webgym_cli.jobs.gpu import open_nvml
+from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.records.events import Event
+from webgym_cli.records.rl_data import ROWS, SUMMARY, TRAJECTORIES
+from webgym_cli.serve.client import IMAGE_SIDE, known_image
+from webgym_cli.serve.execute import PolicyServer
+from webgym_cli.serve.plan import plan_servers
+from webgym_cli.testing.tiny_model import build_tiny_model
+from webgym_cli.train.progress import TRAINER_LOG
+from webgym_cli.train.rl_backend import rl_command
+from webgym_cli.util.files import write_json
+from webgym_cli.venvs.locate import Device, role_python, venv_environ
+
+ANSWERS = 8
+# Seconds that the training of a few tokens may take, the start of torch included.
+TRAINING_SECONDS = 300.0
+# Small, and one server on one GPU, whatever the user's run will have.
+SERVING = (
+    "serve.port=0",
+    "serve.replicas=1",
+    "serve.max_model_len=2048",
+    "serve.max_num_seqs=8",
+    "serve.gpu_memory_utilization=0.3",
+    "policy_config.max_new_tokens=64",
+    "image.image_max_pixels=65536",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What a round took, and how near the trainer's log-probs are to the server's."""
+
+    seconds: dict[str, float]
+    """Of each part, by name."""
+    how: str
+    """How the new weights came into the server: `in_place` or `restart`."""
+    reason: str
+    """Why not in place."""
+    mismatch_kl: float
+    """Between the server's policy and the trainer's on the sampled tokens, in nats."""
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
+        return f"{parts}; weights {self.how.replace('_', ' ')}; mismatch KL {self.mismatch_kl:.2g}"
+
+
+async def run_round(settings: Settings, folder: Path, device: Device) -> RoundResult:
+    """Serve, sample with a picture, train on it, serve the result. Raises `WebGymError` for what does not work."""
+    own = load(overrides=SERVING)
+    own = own.model_copy(update={"venvs": settings.venvs.model_copy(update={"device": device})})
+    model = await asyncio.to_thread(build_tiny_model, folder / "model", own)
+    plan = plan_servers(own, str(model), role_python(own, "serve"), device, phases=True)[0]
+    events: list[Event] = []
+    server = PolicyServer(plan, folder, events.append, nvml=open_nvml() if device == "cuda" else None)
+    try:
+        await server.start()
+        log = await train_once(server, role_python(own, "train"), folder)
+    finally:
+        await server.stop()
+    return summarize(events, log)
+
+
+async def train_once(server: PolicyServer, python: Path, folder: Path) -> dict[str, Any]:
+    """Train on what a running server answers and have it serve the result.
+
+    Return the trainer's last log line, and its `seconds` with its start. `python`: the train role's interpreter. Raises
+    `WebGymError`.
+    """
+    model, cpu = server.model, server.plan.device == "cpu"
+    await _sample(server, folder / "data")
+    await server.release_gpus()
+    began = time.monotonic()
+    log = await _train(python, model, folder, cpu=cpu)
+    log["seconds"] = time.monotonic() - began
+    await server.serve(str(folder / "out" / "checkpoint-1"))
+    return log
+
+
+def summarize(events: Sequence[Event], log: Mapping[str, Any]) -> RoundResult:
+    """Return what the events of a round and the trainer's log tell."""
+    changed = [event for event in events if event["event"] in ("swap", "wake")]
+    return RoundResult(
+        {"training": float(log["seconds"])}
+        | {str(event["event"]): float(event["seconds"]) for event in events if "seconds" in event},
+        str(changed[-1]["how"]),
+        next((str(event["reason"]) for event in events if "reason" in event), ""),
+        float(log["rollout_corr/kl"]),
+    )
+
+
+async def _sample(server: PolicyServer, folder: Path) -> None:
+    """Sample answers to a picture and write them as a batch for the trainer; every other one counts as a success."""
+    import openai
+
+    picture = {"type": "image_url", "image_url": {"url": known_image()}}
+    parts: list[Any] = [picture, {"type": "text", "text": "Describe this."}]
+    async with openai.AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0, timeout=120) as client:
+        try:
+            answer = await client.chat.completions.create(
+                model=server.plan.served_name,
+                messages=[{"role": "user", "content": parts}],
+                n=ANSWERS,
+                max_tokens=16,
+                temperature=1,
+                logprobs=True,
+                extra_body={"return_token_ids": True},
+            )
+        except openai.OpenAIError as error:
+            raise JobError(f"the server does not answer: {error}; log: {server.log}") from error
+    told = answer.model_dump()
+    rows = [_row(told["prompt_token_ids"], choice, number) for number, choice in enumerate(told["choices"])]
+    _write_batch(folder, rows)
+
+
+def _row(prompt: list[int], choice: dict[str, Any], number: int) -> dict[str, Any]:
+    ids = choice["token_ids"]
+    return {
+        "number": number,
+        "step": 0,
+        "input_ids": [*prompt, *ids],
+        "mask": [0] * len(prompt) + [1] * len(ids),
+        "logprobs": [token["logprob"] for token in choice["logprobs"]["content"]],
+        "images": ["picture.png"],
+        "sizes": [[IMAGE_SIDE, IMAGE_SIDE]],
+    }
+
+
+def _write_batch(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows as `webgym prepare` does, all of one group."""
+    folder.mkdir()
+    (folder / "picture.png").write_bytes(base64.b64decode(known_image().partition(",")[2]))
+    content = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    (folder / ROWS).write_bytes(content)
+    told = [{"number": number, "group": 0, "reward": float(number % 2)} for number in range(len(rows))]
+    (folder / TRAJECTORIES).write_text("".join(f"{json.dumps(one)}\n" for one in told), encoding="utf-8")
+    head = {"schema": 1, "iteration": 0, "digest": hashlib.sha256(content).hexdigest(), "sampling": {"temperature": 1}}
+    write_json(folder / SUMMARY, head)
+
+
+async def _train(python: Path, model: str, folder: Path, *, cpu: bool) -> dict[str, Any]:
+    """Make one step on the batch; return the last line of the trainer's log. Raises `JobError`."""
+    config, log = folder / "launch.json", folder / "train.log"
+    told = {
+        "data": str(folder / "data"),
+        "model": {"path": model},
+        "trainer": {"output_dir": str(folder / "out")},
+        "actor": {"optim": {"lr": 1e-3}},
+    }
+    write_json(config, told)
+    env = venv_environ(python) | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} if cpu else {}
+    job = Job.spawn(rl_command(python, str(config), processes=1, nodes=1), env=env, log=log)
+    try:
+        code = await asyncio.wait_for(job.wait(), TRAINING_SECONDS)
+    except TimeoutError as error:
+        raise JobError(f"the training of {ANSWERS} answers took more than {TRAINING_SECONDS:.0f} s") from error
+    finally:
+        await asyncio.shield(job.stop())
+    if code != 0:
+        raise JobError(f"the training failed: {(last_lines(log, 1) or ['no message'])[0]}", returncode=code)
+    line: dict[str, Any] = json.loads((folder / "out" / TRAINER_LOG).read_text(encoding="utf-8").splitlines()[-1])
+    return line

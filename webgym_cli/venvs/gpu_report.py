@@ -1,0 +1,69 @@
+"""Describes the GPUs as a role's torch sees them, in one line of JSON. Runs in the role's interpreter.
+
+python gpu_report.py          (or torchrun with a process for each GPU: also how fast they add up a tensor)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import torch
+from torch import distributed
+
+ELEMENTS = 64 * 2**20
+ROUNDS = 5
+
+
+def describe() -> dict[str, Any]:
+    """Return torch's version, the CUDA it was built for, and name and bytes of each GPU."""
+    gpus = []
+    for number in range(torch.cuda.device_count()):
+        free, total = torch.cuda.mem_get_info(number)
+        gpus.append({"name": torch.cuda.get_device_name(number), "bytes": total, "free": free})
+    return {"torch": torch.__version__, "cuda": torch.version.cuda or "", "gpus": gpus}
+
+
+def measure_all_reduce() -> float:
+    """Return the bus bandwidth of an all-reduce among torchrun's processes in bytes/s. Raises on a wrong sum."""
+    on_gpus = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpus else torch.device("cpu")
+    if on_gpus:
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if on_gpus else "gloo")
+    count = int(distributed.get_world_size())
+    values = torch.ones(ELEMENTS if on_gpus else 1024, device=device)
+    distributed.all_reduce(values)
+    if not bool((values == count).all()):
+        raise ArithmeticError(f"the sum over {count} processes is wrong")
+    _synchronize(on_gpus)
+    began = time.perf_counter()
+    for _ in range(ROUNDS):
+        distributed.all_reduce(values)
+    _synchronize(on_gpus)
+    seconds = (time.perf_counter() - began) / ROUNDS
+    distributed.destroy_process_group()
+    # what NCCL's own tests call bus bandwidth: comparable whatever the number of GPUs
+    return 2 * (count - 1) / count * int(values.nbytes) / seconds
+
+
+def _synchronize(on_gpus: bool) -> None:
+    if on_gpus:
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    """Write the line to stdout, by the first process."""
+    if "WORLD_SIZE" not in os.environ:
+        sys.stdout.write(json.dumps(describe()) + "\n")
+        return
+    rank, speed = os.environ["RANK"], measure_all_reduce()
+    if rank == "0":
+        sys.stdout.write(json.dumps(describe() | {"all_reduce": speed}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
