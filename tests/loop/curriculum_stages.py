@@ -77,7 +77,8 @@ class Told(Pipeline):
             self.tried.append(f"{self.run.root.name} {owed.episode.id}")
             self._die(f"{name} {plan.iteration} episode {number}")
         self.calls.append((name, plan.iteration, len(plan.owed)))
-        return {"event": "rollout", "iteration": plan.iteration, "success_rate": 0.25, "episodes": 4, "successes": 1}
+        known = {"success_rate": 0.25, "episodes": 4, "successes": 1, "interval": [0.05, 0.7]}
+        return {"event": "rollout", "iteration": plan.iteration, **known}
 
     async def judge(self, query: Any) -> dict[str, Any]:
         """Judge what is owed: only the task that is known is done."""

@@ -43,7 +43,8 @@ class Stages:
         number = version(self.run)
         self.calls.append((split.value, number, policy, episodes))
         self._fails(f"{split}-{number}")
-        return {"event": "rollout", "iteration": number, "success_rate": self._rates.get(number, 0.0)}
+        known = {"success_rate": self._rates.get(number, 0.0), "episodes": 1, "interval": [0.0, 1.0]}
+        return {"event": "rollout", "iteration": number, **known}
 
     async def prepare(self):
         self.calls.append(("prepare", version(self.run)))

@@ -130,7 +130,8 @@ def test_what_a_run_keeps_and_what_may_change(chromium, tmp_path, run):
     before = (run / "config.json").read_bytes()
     frozen = ("-s", "seed=8", "-s", "context_config.interaction_mode=coordinates")
     message, _ = fails(tmp_path, 2, "rollout", run, *ORACLE, 6, *frozen)
-    assert message.endswith("a run keeps these settings: seed, context_config.interaction_mode")
+    assert "a run keeps these settings: seed (" in message
+    assert message.endswith(", not coordinates as in -s context_config.interaction_mode)")
     assert (run / "config.json").read_bytes() == before
     webgym(tmp_path, "rollout", run, *ORACLE, 6, "-s", "rollout.concurrency=2")
     assert json.loads((run / "config.json").read_text())["rollout"]["concurrency"] == 2
