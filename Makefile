@@ -17,18 +17,19 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 setup: $(STAMP)  ## Make .venv, the role environments and the browser
-	$(BIN)/webgym setup
+	$(BIN)/webgym setup 2>&1
 
+# `2>&1`: without a terminal, too, plain lines in place of JSON, and all of them in one log.
 demo: setup  ## Train a tiny model from nothing: demonstrations, then its own episodes
 	@echo "A tiny model (random weights) on nine easy MiniWoB++ pages: small in what it learns, real in every part."
 	@echo "Iteration 0 learns from the expert's demonstrations, the later ones from the model's own successes."
 	$(BIN)/webgym init-model tiny runs/demo-model
-	$(BIN)/webgym loop runs/demo -c demo
+	$(BIN)/webgym loop runs/demo -c demo 2>&1
 
 demo-web: $(STAMP)  ## Roll out experts on the fixture sites, judge their episodes: the open web without a network
-	$(BIN)/webgym setup --role browser
-	$(BIN)/webgym rollout runs/demo-web -c sites
-	$(BIN)/webgym judge runs/demo-web --all -s judge.base_url=scripted
+	$(BIN)/webgym setup --role browser 2>&1
+	$(BIN)/webgym rollout runs/demo-web -c sites 2>&1
+	$(BIN)/webgym judge runs/demo-web --all -s judge.base_url=scripted 2>&1
 	$(BIN)/webgym status runs/demo-web
 
 # Real browsers and servers, killed in mid-work on shared cores: what fails is run once more, and the summary names it.

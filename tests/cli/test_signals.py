@@ -151,5 +151,6 @@ def test_serve_ends_its_server(run, number, code):
     left, said = ended(child, number)
     assert (left, "Traceback" in said) == (code, False), said
     assert "vLLM is stopped" in said
+    assert "stored" not in said
     assert not psutil.pid_exists(server)
     assert read_running_command(run) is None

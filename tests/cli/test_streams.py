@@ -11,6 +11,7 @@ import pytest
 from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
 from tests.imports.foreign import agentlab_episode
+from webgym_cli.cli.output import Output
 
 ESCAPE = "\x1b"
 JSON = {
@@ -93,6 +94,37 @@ def test_a_stream_that_is_closed_full_or_not_utf8_ends_in_no_traceback(place, na
         assert said.returncode in right
         assert bool(said.stdout) is (name != "resume")
     assert "Traceback" not in full.stderr + closed.stderr + plain.stderr
+
+
+@pytest.mark.parametrize("name", ["prepare", "judge"])
+def test_where_stdout_and_stderr_are_one_file_each_event_stands_there_once_in_words(place, name):
+    log = str(place / "log")
+    assert webgym(*JSON[name], cwd=place, streams={1: log, 2: log}).returncode == 0
+    lines = (place / "log").read_text().splitlines()
+    assert lines
+    assert len(set(lines)) == len(lines)
+    assert not [line for line in lines if line.startswith("{")]
+
+
+def test_tables_in_a_pipe_are_told_apart(place):
+    lines = webgym(*PLAIN["inspect-buffer"], cwd=place).stdout.splitlines()
+    assert sum(line.startswith("# ") for line in lines) > 2
+
+
+@pytest.mark.parametrize("more", [(), ("-q",), ("--json",)])
+def test_a_choice_that_matches_nothing_is_told(place, more):
+    said = webgym("inspect-buffer", "run", "--task", "nope", *more, cwd=place)
+    assert said.returncode == 0
+    assert ("no trajectory matches" in said.stderr) is ("-q" not in more)
+
+
+def test_a_terminal_that_is_too_narrow_keeps_numbers_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    row = ("miniwob", "123456789", "0.123-0.456", "+0.301 (+0.119 to +0.445)", "1234567")
+    Output().summary_table("held-out", ("name", "episodes", "interval", "change", "steps"), [row])
+    shown = capsys.readouterr().err
+    assert all(word in shown for cell in row for word in cell.split())
 
 
 def test_json_keeps_its_value_where_the_stream_is_not_utf8(place):

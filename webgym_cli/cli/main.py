@@ -10,12 +10,27 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from webgym_cli.cli.output import Output, discard, explain_os_error, fail, open_streams
+from webgym_cli.cli.output import Output, fail
+from webgym_cli.cli.streams import discard, explain_os_error, open_streams
 from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, WebGymError
 
 # The variable by which a shell asks what it may offer.
 COMPLETE = "_WEBGYM_COMPLETE"
 AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
+# The commands that keep what they have done; the others serve, or only read.
+RESUMABLE = (
+    "rollout",
+    "judge",
+    "score",
+    "prepare",
+    "train",
+    "loop",
+    "curriculum",
+    "resume",
+    "import",
+    "gc",
+    "generate",
+)
 ROOM = "make room (df -h) or give access (ls -l), then the same command goes on where this stopped"
 
 
@@ -34,8 +49,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _leave(_interrupted())
     except Terminated:
-        fail("terminated; what was finished is stored", AGAIN)
-        _leave(143)
+        _leave(_stopped("terminated", 143))
     except OSError as error:
         _leave(_os_error(error))
     except SystemExit as error:
@@ -108,8 +122,17 @@ def _terminated(*_: Any) -> NoReturn:
 
 
 def _interrupted() -> int:
-    fail("interrupted; what was finished is stored", AGAIN)
-    return 130
+    return _stopped("interrupted", 130)
+
+
+def _stopped(how: str, code: int) -> int:
+    """Say that the command was stopped, and what that means for its work; return the code."""
+    command = sys.argv[2:3] if sys.argv[1:2] == ["tasks"] else sys.argv[1:2]
+    if set(command) & set(RESUMABLE):
+        fail(f"{how}; what was finished is stored", AGAIN)
+    else:
+        fail(how, "the same command again")
+    return code
 
 
 def _leave(code: int) -> NoReturn:

@@ -13,9 +13,9 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal
 
+from webgym_cli.cli.streams import share_one_file, stderr_or_nothing
 from webgym_cli.util.text import escape_control, replace_control
 
 if TYPE_CHECKING:
@@ -39,11 +39,13 @@ class Output:
         """Data as JSON Lines."""
         self.quiet = quiet
         """No notes, no progress; data as ids."""
+        self._has_table = False
 
     @classmethod
     def for_events(cls, as_json: bool) -> Output:
-        """Return the output of a long command: JSON Lines also where stdout is a pipe or a file."""
-        return cls(as_json=as_json or not sys.stdout.isatty())
+        """Return the output of a long command: JSON Lines also where stdout is a pipe or a file of its own."""
+        # Where the words go to the same place, each event would stand there twice.
+        return cls(as_json=as_json or not (sys.stdout.isatty() or share_one_file()))
 
     def data(self, value: Any) -> None:
         """Write one record as a line of JSON on stdout."""
@@ -70,32 +72,45 @@ class Output:
             )
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write a table for people on stdout; plain tab-separated lines into a pipe."""
+        """Write a table for people on stdout; into a pipe tab-separated lines, and between two tables a title."""
         # A pipe gets whole values: no borders, no cut columns.
         if not sys.stdout.isatty():
-            for row in rows:
+            for position, row in enumerate(rows):
+                if self._has_table and not position:
+                    self.text(f"# {escape_control(title)}")
                 self.text("\t".join("" if cell is None else escape_control(str(cell)) for cell in row))
+            self._has_table = True
             return
         self._print_table(_console(sys.stdout), title, columns, rows)
 
     def summary_table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a table for people on stderr: the closing words of a command whose stdout is events."""
         if not self.quiet:
-            with _stderr():
+            with stderr_or_nothing():
                 self._print_table(_console(sys.stderr), title, columns, rows)
 
     @staticmethod
     def _print_table(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         from rich import box
+        from rich.measure import Measurement
         from rich.table import Table
 
         table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         for position, column in enumerate(columns):
             justify: Literal["left", "right"] = "right" if position else "left"
             table.add_column(column, justify=justify, overflow="fold", no_wrap=not position)
-        for row in rows:
-            table.add_row(*("" if cell is None else replace_control(str(cell)) for cell in row))
-        console.print(table)
+        cells = [["" if cell is None else replace_control(str(cell)) for cell in row] for row in rows]
+        for row in cells:
+            table.add_row(*row)
+        if Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width:
+            console.print(table)
+            return
+        # A table that is too narrow for its words would stack their letters.
+        console.print(title)
+        for row in cells:
+            console.print(row[0])
+            for column, cell in zip(columns[1:], row[1:], strict=False):
+                console.print(f"  {column}: {cell}")
 
     def note(self, message: str) -> None:
         """Say something to a person on stderr."""
@@ -227,34 +242,6 @@ def fail(message: str, hint: str = "") -> None:
         _tell(f"  next: {_quote_arguments(hint)}")
 
 
-def open_streams() -> None:
-    """Open the standard streams that the process was started without, and let stdout take every character."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # `>&-`: the next file to be opened would stand in its place
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def explain_os_error(error: OSError) -> str:
-    """Return what the system refused, and drop what stdout can't take any more."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        discard(sys.stdout)
-    if isinstance(error, BrokenPipeError):
-        return "the reader of the output is gone"
-    place = error.filename or "the output can't be written"
-    return f"{place}: {error.strerror}"
-
-
-def discard(stream: TextIO) -> None:
-    """Send what is still to be written on stdout or stderr nowhere."""
-    # The interpreter flushes both at its end and would complain again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
 def _quote_arguments(hint: str) -> str:
     """Return a hint with what was typed in this command, and the shell would split or expand, in quotes."""
     typed = {text for word in sys.argv[1:] for text in (word, word.partition("=")[2]) if text[1:]}
@@ -267,17 +254,8 @@ def _quote_arguments(hint: str) -> str:
 
 def _tell(line: str) -> None:
     """Write a line on stderr. Where that is full or closed the work goes on."""
-    with _stderr():
+    with stderr_or_nothing():
         sys.stderr.write(f"{replace_control(line)}\n")
-
-
-@contextmanager
-def _stderr() -> Iterator[None]:
-    """Write on stderr in the block, and nowhere once it takes no more."""
-    try:
-        yield
-    except OSError:
-        discard(sys.stderr)
 
 
 def _live(stream: Any) -> bool:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.cli.output import Output, explain_os_error
+from webgym_cli.cli.output import Output
+from webgym_cli.cli.streams import explain_os_error
 from webgym_cli.config.load import list_unused_variables, load_with_sources
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError

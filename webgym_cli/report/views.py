@@ -138,7 +138,8 @@ def _time(facts: ReportFacts) -> ReportSection:
         figures.append(make_bars("Time by iteration", rows, list(times["stages"]), format_duration))
     if times["stages"]:
         figures.append(Figure("Time and cost", "", (), False, _cost_table(facts), _cost_note(facts["cost"])))
-        figures.append(Figure("Idle GPUs", "", (), False, _idle_table(times["gpu"], times["wall_seconds"])))
+        if facts["cost"]["gpus"]:
+            figures.append(Figure("Idle GPUs", "", (), False, _idle_table(times["gpu"], times["wall_seconds"])))
     if spent := times["episode_seconds"]:
         figures.append(
             make_bars(
@@ -171,7 +172,9 @@ def _cost_table(facts: ReportFacts) -> Table:
                 NONE if share["cost"] is None else f"{share['cost']:,.2f}",
             ]
         rows.append((name, NONE if count is None else str(count), *cells))
-    return Table(("", "times", "time", "share", "GPU hours", "cost"), tuple(rows))
+    columns = ("", "times", "time", "share", "GPU hours", "cost")
+    shown = len(columns) if spent["gpus"] else columns.index("GPU hours")
+    return Table(columns[:shown], tuple(row[:shown] for row in rows))
 
 
 def _idle_table(gpu: GpuTime, wall: float) -> Table:
@@ -185,6 +188,8 @@ def _idle_table(gpu: GpuTime, wall: float) -> Table:
 
 
 def _cost_note(spent: Cost) -> str:
+    if not spent["gpus"]:
+        return "Without a GPU; --gpus counts GPU hours."
     gpus = "1 GPU" if spent["gpus"] == 1 else f"{spent['gpus']} GPUs"
     if spent["gpu_hour_price"] is None:
         return f"Counted for {gpus}, all the time. No price is known: --gpu-hour-price gives the cost."

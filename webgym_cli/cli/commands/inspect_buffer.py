@@ -153,6 +153,7 @@ def _show_summary(
     from webgym_cli.inspect.overview import build_overview
     from webgym_cli.inspect.user_sql import user_sql_errors
     from webgym_cli.prepare.sft.plan import preview_dataset
+    from webgym_cli.store.index.selection import TrajectoryQuery
 
     limit = (None if output.as_json else TOP) if top is None else top or None
     with user_sql_errors(run, "--where"):
@@ -162,6 +163,8 @@ def _show_summary(
         output.data(found)
     else:
         show_overview(output, found)
+    if query != TrajectoryQuery() and not found["trajectories"]:
+        output.note(f"no trajectory matches; webgym inspect-buffer {run.root} shows what there is")
 
 
 def _verify(run: RunDir, output: Output) -> None:

@@ -19,7 +19,10 @@ OpenOpt = Annotated[bool, typer.Option("--open", help="Open the page in the brow
 EpisodesOpt = Annotated[
     int, typer.Option("--episodes", metavar="N", min=0, max=1000, help="Episodes shown with their last screenshot.")
 ]
-GpusOpt = Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="GPUs that the run has, for GPU hours.")]
+GpusOpt = Annotated[
+    int | None,
+    typer.Option("--gpus", metavar="N", min=0, help="GPUs that the run has, for GPU hours (1; on a CPU none)."),
+]
 PriceOpt = Annotated[
     float | None,
     typer.Option("--gpu-hour-price", metavar="PRICE", min=0, max=1e6, help="What an hour of one GPU costs."),
@@ -31,7 +34,7 @@ def report(
     html: HtmlOpt = None,
     open_: OpenOpt = False,
     episodes: EpisodesOpt = 60,
-    gpus: GpusOpt = 1,
+    gpus: GpusOpt = None,
     price: PriceOpt = None,
     json: JsonOpt = False,
     dry_run: DryRunOpt = False,
@@ -57,8 +60,11 @@ def report(
     from webgym_cli.store.run import open_run
     from webgym_cli.store.screenshots import ScreenshotStore
     from webgym_cli.util.files import write_atomic
+    from webgym_cli.venvs.locate import resolve_device
 
-    directory, _ = open_run(run)
+    directory, settings = open_run(run)
+    if gpus is None:
+        gpus = int(price is not None or resolve_device(settings.venvs.device) == "cuda")
     output, path = Output(as_json=json), html or directory.report
     with open_run_index(directory, output, kept=not dry_run) as index:
         facts = gather_facts(directory, index, gpus, price)

@@ -113,6 +113,8 @@ class JudgeScorer:
 
 def format_judge_summary(summary: Event) -> str:
     """Return the summary in one line."""
+    from webgym_cli.rewards.judge.scripted_server import MODEL as SCRIPTED_MODEL
+
     parts = [f"judged {summary['judged']}: {summary['successes']} of {summary['verdicts']} solved"]
     if blocked := summary["site_blocked"]:
         parts.append(f"{blocked} blocked by their sites")
@@ -122,4 +124,6 @@ def format_judge_summary(summary: Event) -> str:
         agreement = summary[f"agreement_with_{name}"]
         if agreement["both"]:
             parts.append(f"{agreement['same']} of {agreement['both']} {words}")
+            if name == "environment" and SCRIPTED_MODEL in summary["models"].values():
+                parts[-1] += " (a scripted judge follows rules; where an environment scores, its own score counts)"
     return ", ".join([*parts, f"{summary['calls']} calls in {summary['seconds']:g} s"])
