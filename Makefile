@@ -56,6 +56,7 @@ bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within minutes; PEERS=1: Browse
 	$(BIN)/python -m benchmarks.buffer $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.cli $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.rl $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.gpu $(if $(QUICK),--quick)
 
 check: $(STAMP)  ## Lint, format, types
 	$(BIN)/ruff check .

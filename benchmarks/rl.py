@@ -1,6 +1,6 @@
 """What the update step of policy-gradient training takes. See `benchmarks/README.md`.
 
-python -m benchmarks.rl            packing, logits and TRL on the CPU, and a GPU where there is one
+python -m benchmarks.rl            packing, logits and TRL, on the CPU
 python -m benchmarks.rl --quick    small, each side once: mostly the starts of ten processes, a minute or two
 """
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Row, Series, reported, say
+from benchmarks.harness import Row, reported, say
 from benchmarks.rl_bench import CLIP, RATE, Bench, Result, compared, options, series
 from benchmarks.rl_data import TEMPERATURE, Conversations, rows, write
-from benchmarks.rl_gpu import COMMON, MODELS, VOCABULARY, peak, step_flops
 from webgym_cli.errors import JobError
 
 NAME = "rl"
 PACKED, PADDED, CHUNKED, FULL, TRL = "packed", "padded", "chunked", "full logits", "TRL"
+VOCABULARY = 151_936
 _ALIKE = 0.999
 """How near to 1 the cosine of TRL's gradient and ours must be: else they don't do the same."""
 _AT_ONCE = 2
@@ -42,15 +42,10 @@ class Sizes:
     chunk: int
     """About a 16th of the tokens that go through the model at once: as with the defaults, 1,024 of 16,384."""
     model: dict[str, Any]
-    """The CPU's."""
-    on_gpu: Conversations
-    gpu_models: tuple[str, ...]
-    gpu_budget: int = 16_384
-    """Tokens that go through the model at once on a GPU."""
 
     @property
     def wide(self) -> dict[str, Any]:
-        """The CPU's model with a real vocabulary, and little else."""
+        """The model with a real vocabulary, and little else."""
         return {**self.model, "vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 1}
 
 
@@ -69,8 +64,6 @@ WHOLE = Sizes(
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
     },
-    on_gpu=Conversations(groups=16, prompt=300, answer=900, longest=8192, turns=5, vocabulary=VOCABULARY),
-    gpu_models=tuple(MODELS),
 )
 QUICK = replace(
     WHOLE,
@@ -81,8 +74,6 @@ QUICK = replace(
     tokens=replace(WHOLE.tokens, size=2, answer=60),
     chunk=16,
     model={**WHOLE.model, "hidden_size": 64, "intermediate_size": 128},
-    on_gpu=replace(WHOLE.on_gpu, groups=2),
-    gpu_models=("Qwen2.5-0.5B",),
 )
 
 
@@ -143,61 +134,15 @@ def _beside_trl(name: str, results: dict[str, list[Result]], inputs: dict[str, A
     return [*compared(case, results, name, TRL, inputs), whole]
 
 
-def gpu(bench: Bench, sizes: Sizes) -> list[Row]:
-    """Tell what a GPU gives: tokens a second, the share of its bf16 peak, memory; packed beside padded."""
-    name = bench.job({"what": "models", "models": [], "dtype": "float32"}, gpu=True)["gpu"]
-    if not name:
-        say("no GPU in the train role: tokens a second and the share of the bf16 peak are left out")
-        return []
-    data, found = write(bench.folder / "batch", sizes.on_gpu), []
-    for model in sizes.gpu_models:
-        shape = {**COMMON, **MODELS[model]}
-        folder = bench.models({model: shape}, "bfloat16")[model]
-        say(f"{model} on {name}")
-        results = bench.by_turns(_both(bench, folder, data, sizes.gpu_budget, gpu=True))
-        inputs = {**_inputs(sizes, sizes.on_gpu, shape, budget=sizes.gpu_budget), "gpu": name}
-        inputs["attention"] = results[PACKED][0]["attention"]
-        found += gpu_rows(model, results, sizes.on_gpu, shape, inputs)
-    return found
-
-
-def gpu_rows(
-    case: str, results: dict[str, list[Result]], batch: Conversations, shape: dict[str, Any], inputs: dict[str, Any]
-) -> list[Row]:
-    """Return the rows of a model on a GPU, packed beside padded."""
-    drawn = rows(batch)
-    lengths, trained = [len(row["input_ids"]) for row in drawn], sum(sum(row["mask"]) for row in drawn)
-    most = peak(inputs["gpu"])
-    figures: dict[str, Callable[[Result], float]] = {
-        "tokens_per_s": lambda result: sum(lengths) / result["seconds"],
-        "peak_gb": lambda result: (result["held_mb"] + result["peak_mb"]) / 1024,
-    }
-    if most is not None:
-        flops = step_flops(shape, lengths, trained)
-        figures["bf16_share"] = lambda result: flops / result["seconds"] / most
-    return [
-        Row(
-            case,
-            metric,
-            Series(tuple(map(figure, results[PACKED]))),
-            PADDED,
-            Series(tuple(map(figure, results[PADDED]))),
-            higher_is_better=metric != "peak_gb",
-            inputs=inputs,
-        )
-        for metric, figure in figures.items()
-    ]
-
-
 def _both(
-    bench: Bench, model: Path, data: Path, budget: int, *, gpu: bool = False, gradients: Path | None = None
+    bench: Bench, model: Path, data: Path, budget: int, *, gradients: Path | None = None
 ) -> dict[str, Callable[[], Result]]:
     """Return the trainer's two ways to put sequences through a model; `gradients`: a folder to write them into."""
 
     def side(name: str, packed: bool) -> Callable[[], Result]:
         given = options(model, data, budget=budget, packed=packed)
         gradient = _gradient(gradients, name) if gradients else None
-        return lambda: bench.update(given, gpu=gpu, gradient=gradient)
+        return lambda: bench.update(given, gradient=gradient)
 
     return {PACKED: side(PACKED, True), PADDED: side(PADDED, False)}
 
@@ -214,7 +159,6 @@ PARTS: dict[str, Callable[[Bench, Sizes], list[Row]]] = {
     "packing": packing,
     "logits": logits,
     "trl": against_trl,
-    "gpu": gpu,
 }
 
 

@@ -74,11 +74,13 @@ class Bench:
         return results
 
 
-def options(model: Path, data: Path, *, budget: int, packed: bool = True, chunk: int = 1024) -> dict[str, Any]:
+def options(
+    model: Path, data: Path, *, budget: int, packed: bool = True, chunk: int = 1024, lora: int = 0
+) -> dict[str, Any]:
     """Return the trainer's settings: as by default but for what is compared, with all rows in each step."""
     return {
         "data": str(data),
-        "model": {"path": str(model), "use_remove_padding": packed},
+        "model": {"path": str(model), "use_remove_padding": packed, "lora_rank": lora},
         # nobody sampled these batches: their log-probs are made up
         "algorithm": {"adv_estimator": "grpo", "rollout_correction": {"rollout_is": "none"}},
         "actor": {

@@ -1,33 +1,9 @@
-"""What the update step makes of a GPU: the models it is shown with, their arithmetic, and what devices can do."""
+"""What the update step makes of a GPU: the arithmetic that it needs, and what devices can do."""
 
 from __future__ import annotations
 
 from typing import Any
 
-VOCABULARY = 151_936
-MODELS: dict[str, dict[str, Any]] = {
-    "Qwen2.5-0.5B": {
-        "hidden_size": 896,
-        "intermediate_size": 4864,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-    },
-    "Qwen2.5-1.5B": {
-        "hidden_size": 1536,
-        "intermediate_size": 8960,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 2,
-    },
-}
-"""The published sizes; the weights are random."""
-COMMON: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 32_768,
-    "tie_word_embeddings": True,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
-}
 _PEAKS = {"B200": 2250e12, "H200": 989e12, "H100": 989e12, "A100": 312e12}
 """Dense bf16 FLOP/s by the vendor's data sheets (SXM)."""
 
@@ -37,17 +13,18 @@ def peak(gpu: str) -> float | None:
     return next((flops for name, flops in _PEAKS.items() if name in gpu), None)
 
 
-def step_flops(sizes: dict[str, Any], lengths: list[int], trained: int) -> float:
-    """Return the FLOP that an update of sequences needs, forward and backward, 3 times the forward pass.
+def step_flops(config: dict[str, Any], lengths: list[int], trained: int, *, adapter: bool = False) -> float:
+    """Return the FLOP that an update of text sequences needs, forward and backward: 3 times the forward pass.
 
     Counted: a layer's matrices for each token, what causal attention looks at within each sequence, and the output
     layer for the tokens that are trained. What is computed again in the backward pass, and what is computed for padding
-    or masked out, is no need.
+    or masked out, is no need. With an `adapter` the matrices have no gradients of their own: 2 times the forward pass.
     """
-    hidden, layers = sizes["hidden_size"], sizes["num_hidden_layers"]
-    head = hidden // sizes["num_attention_heads"]
-    attention = hidden * hidden * 2 + hidden * head * sizes["num_key_value_heads"] * 2
+    sizes = config.get("text_config", config)
+    hidden, layers, heads = sizes["hidden_size"], sizes["num_hidden_layers"], sizes["num_attention_heads"]
+    head = sizes.get("head_dim") or hidden // heads
+    attention = hidden * head * (heads + sizes["num_key_value_heads"]) * 2
     weights = layers * (attention + 3 * hidden * sizes["intermediate_size"])
     seen = sum(length * (length + 1) // 2 for length in lengths)
-    forward = 2 * weights * sum(lengths) + 4 * layers * hidden * seen + 2 * hidden * sizes["vocab_size"] * trained
-    return 3.0 * float(forward)
+    matrices = 2 * weights * sum(lengths) + 2 * hidden * sizes["vocab_size"] * trained
+    return float((2 if adapter else 3) * matrices + 3 * 4 * layers * heads * head * seen)

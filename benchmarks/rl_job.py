@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.rl_meter import Meter, write_gradient
+from webgym_cli.testing.tiny_model_build import preprocessor
 from webgym_cli.train.rl import trainer
 from webgym_cli.train.rl.distributed import init
 from webgym_cli.train.rl.options import TrainingError, read_options
@@ -30,14 +32,24 @@ class Enough(Exception):
 
 
 def models(job: dict[str, Any]) -> dict[str, Any]:
-    """Write Qwen2s of the given sizes into their folders; return the GPU's name, empty where there is none."""
-    from transformers import AutoModelForCausalLM, Qwen2Config
-
+    """Write models of the given configurations into their folders; return the GPU's name and bytes, if there is one."""
     for wanted in job["models"]:
         torch.manual_seed(0)
-        network = AutoModelForCausalLM.from_config(Qwen2Config(**wanted["sizes"]), dtype=getattr(torch, job["dtype"]))
-        network.save_pretrained(wanted["folder"])
-    return {"gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else ""}
+        write_model(Path(wanted["folder"]), wanted["sizes"], getattr(torch, job["dtype"]))
+    there = torch.cuda.is_available()
+    memory = torch.cuda.mem_get_info()[1] if there else 0
+    return {"gpu": torch.cuda.get_device_name() if there else "", "memory": memory}
+
+
+def write_model(folder: Path, sizes: dict[str, Any], dtype: torch.dtype) -> None:
+    """Write a model with random weights: a Qwen2 unless its configuration names another kind."""
+    config = transformers.AutoConfig.for_model(**{"model_type": "qwen2", **sizes})
+    sees = hasattr(config, "vision_config")
+    kind = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
+    kind.from_config(config, dtype=dtype).save_pretrained(folder)
+    if sees:
+        told = {**preprocessor(65_536), "image_processor_type": "Qwen2VLImageProcessorFast"}
+        (folder / "preprocessor_config.json").write_text(json.dumps(told), encoding="utf-8")
 
 
 def update(job: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 import hashlib
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,6 @@ from benchmarks import rl, rl_bench, rl_data
 from benchmarks.harness import Series
 from benchmarks.rl_bench import Bench
 from benchmarks.rl_data import Conversations
-from benchmarks.rl_gpu import MODELS, peak, step_flops
 from tests.stack_fixtures import needs
 from webgym_cli.errors import JobError, VenvError
 
@@ -18,39 +16,10 @@ TINY = replace(
     rl.QUICK,
     conversations=SMALL,
     answers=replace(SMALL, turns=1),
-    tokens=replace(rl.QUICK.tokens, prompt=8, answer=20),
-    chunk=4,
+    # enough that all logits at once are more than what the optimizer takes for a moment
+    tokens=replace(rl.QUICK.tokens, prompt=8, answer=80),
+    chunk=10,
 )
-
-
-class Jobs:
-    """Stands for the role: answers each job with figures, and keeps what was asked."""
-
-    def __init__(self, gpu="", cosine=1.0):
-        self.gpu, self.cosine = gpu, cosine
-        self.asked, self.configs = [], []
-
-    def __call__(self, module, job, python, **environment):
-        self.asked.append((module, job, environment))
-        if job.get("what") == "models":
-            return {"gpu": self.gpu}
-        figures = {"seconds": 2.0, "peak_mb": 1024.0, "loaded_mb": 300.0, "held_mb": 512.0}
-        if module == "rl_trl":
-            return {**figures, "seconds": 6.0, "gradients": [{"cosine": 1.0}, {"cosine": self.cosine}]}
-        self.configs.append(json.loads(Path(job["config"]).read_text()))
-        seconds = 2.0 if self.configs[-1]["model"]["use_remove_padding"] else 4.0
-        return {**figures, "seconds": seconds, "old_log_prob": 1.0, "adv": 0.1, "attention": "sdpa"}
-
-
-@pytest.fixture
-def jobs(monkeypatch):
-    def install(**given):
-        made = Jobs(**given)
-        monkeypatch.setattr(rl_bench, "program", made)
-        monkeypatch.setattr(rl_bench, "role_python", lambda *_: "python")
-        return made
-
-    return install
 
 
 def by_metric(rows):
@@ -98,34 +67,6 @@ def test_the_files_name_their_own_digest(tmp_path):
     assert told["tokens"] == sum(len(json.loads(line)["input_ids"]) for line in content.splitlines())
 
 
-def test_the_peak_is_that_of_the_devices_name():
-    assert peak("NVIDIA H200") == peak("NVIDIA H100 80GB HBM3") == 989e12
-    assert peak("NVIDIA A100-SXM4-80GB") == 312e12
-    assert peak("NVIDIA B200") == 2250e12
-    assert peak("NVIDIA GeForce RTX 4090") is None
-
-
-def test_the_arithmetic_of_an_update():
-    sizes = {
-        "hidden_size": 8,
-        "intermediate_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": 100,
-    }
-    # a layer: q and o 64 each, k and v 8 x 4 each, three of 8 x 16: 576; two layers 1,152
-    # sequences of 3 and 1: 4 tokens look at 6 + 1 places, 4 · 8 FLOP a layer for each; 2 tokens are trained
-    assert step_flops(sizes, [3, 1], 2) == 3 * (2 * 1152 * 4 + 4 * 2 * 8 * 7 + 2 * 8 * 100 * 2)
-
-
-def test_the_weights_that_count_are_those_of_the_published_models():
-    # without embeddings: 0.36 and 1.31 billion
-    for name, billions in (("Qwen2.5-0.5B", 0.358), ("Qwen2.5-1.5B", 1.310)):
-        nothing_seen = step_flops({**MODELS[name], "vocab_size": 0}, [1], 0)
-        assert nothing_seen / 6e9 == pytest.approx(billions, rel=2e-3)
-
-
 def test_the_sides_take_turns(tmp_path):
     order = []
     bench = Bench(tmp_path, steps=1, repeats=2)
@@ -167,36 +108,6 @@ def test_what_does_something_else_is_not_compared(tmp_path, jobs):
     jobs(cosine=0.9)
     with pytest.raises(JobError, match="gradient is not ours"):
         rl.measured(tmp_path, TINY, ["trl"])
-
-
-def test_without_a_gpu_its_part_is_left_out_with_a_word(tmp_path, jobs, capsys):
-    jobs()
-    assert rl.measured(tmp_path, TINY, ["gpu"]) == []
-    assert "no GPU in the train role" in capsys.readouterr().err
-
-
-def test_a_gpu_gives_tokens_memory_and_its_share_of_the_peak(tmp_path, jobs):
-    asked = jobs(gpu="NVIDIA H200")
-    models = ("Qwen2.5-0.5B", "Qwen2.5-1.5B")
-    rows = by_metric(rl.measured(tmp_path, replace(TINY, on_gpu=SMALL, gpu_models=models), ["gpu"]))
-    assert {case for case, _ in rows} == set(models)
-    drawn = rl_data.rows(SMALL)
-    lengths, trained = [len(row["input_ids"]) for row in drawn], sum(sum(row["mask"]) for row in drawn)
-    tokens = rows["Qwen2.5-0.5B", "tokens_per_s"]
-    assert tokens.values == Series((sum(lengths) / 2.0,))
-    assert tokens.ratios == Series((2.0,))
-    assert rows["Qwen2.5-0.5B", "peak_gb"].values == Series((1.5,))
-    shape = {**rl.COMMON, **MODELS["Qwen2.5-0.5B"]}
-    share = step_flops(shape, lengths, trained) / 2.0 / 989e12
-    assert rows["Qwen2.5-0.5B", "bf16_share"].values.values == pytest.approx((share,))
-    assert tokens.inputs["gpu"] == "NVIDIA H200"
-    assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in asked.asked if job["what"] == "update")
-
-
-def test_an_unknown_gpu_has_no_share(tmp_path, jobs):
-    jobs(gpu="Something new")
-    rows = rl.measured(tmp_path, replace(TINY, on_gpu=SMALL), ["gpu"])
-    assert {row.metric for row in rows} == {"tokens_per_s", "peak_gb"}
 
 
 def test_without_the_role_the_next_command_is_named(monkeypatch, capsys):

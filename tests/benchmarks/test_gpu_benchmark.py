@@ -1,0 +1,140 @@
+"""The benchmark of GPUs: its arithmetic, its baselines, and a real run of its tiny shapes."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import gpu, rl_data
+from benchmarks.gpu import QUICK, WHOLE, Device, measured, regressions, save, too_large
+from benchmarks.harness import Row, Series
+from benchmarks.rl_gpu import peak, step_flops
+from tests.stack_fixtures import needs
+from webgym_cli.train.model_shapes import PUBLISHED
+
+H200 = Device("NVIDIA H200", 141 * 10**9)
+CPU = Device("", 0)
+
+
+def by_metric(rows):
+    return {(row.case, row.metric): row for row in rows}
+
+
+def row(value, metric="tokens_per_s"):
+    return Row("tiny full", metric, Series((value,)), higher_is_better=metric != "peak_gb")
+
+
+def test_the_peak_is_that_of_the_devices_name():
+    assert peak("NVIDIA H200") == peak("NVIDIA H100 80GB HBM3") == 989e12
+    assert peak("NVIDIA A100-SXM4-80GB") == 312e12
+    assert peak("NVIDIA B200") == 2250e12
+    assert peak("NVIDIA GeForce RTX 4090") is None
+
+
+SIZES = {
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
+
+
+def test_the_arithmetic_of_an_update():
+    # a layer: q and o 64 each, k and v 8 x 4 each, three of 8 x 16: 576; two layers 1,152
+    # sequences of 3 and 1: 4 tokens look at 6 + 1 places, 4 · 8 FLOP a layer for each; 2 tokens are trained
+    matrices, attention = 2 * 1152 * 4 + 2 * 8 * 100 * 2, 4 * 2 * 8 * 7
+    assert step_flops(SIZES, [3, 1], 2) == 3 * (matrices + attention)
+    assert step_flops(SIZES, [3, 1], 2, adapter=True) == 2 * matrices + 3 * attention
+
+
+def test_heads_may_be_wider_than_the_hidden_size():
+    # 4 heads of 4: q and o 8 x 16 each, k and v 8 x 8 each: 384 and 384 more a layer
+    wide = {"text_config": SIZES | {"head_dim": 4}}
+    assert step_flops(wide, [3, 1], 0) == 3 * (2 * 2 * 768 * 4 + 4 * 2 * 16 * 7)
+
+
+def test_the_weights_that_count_are_those_of_the_published_models():
+    # without embeddings
+    for name, billions in (("Qwen2.5-0.5B", 0.358), ("Qwen2.5-1.5B", 1.310), ("Qwen3-VL-8B", 6.946)):
+        config = PUBLISHED[f"Qwen/{name}-Instruct"]
+        text = config.get("text_config", config)
+        nothing_seen = step_flops({**text, "vocab_size": 0}, [1], 0)
+        assert nothing_seen / 6e9 == pytest.approx(billions, rel=2e-3)
+
+
+def test_tokens_memory_and_the_share_of_the_peak(tmp_path, jobs):
+    asked = jobs(gpu="NVIDIA H200")
+    rows = by_metric(measured(tmp_path, QUICK, H200))
+    drawn = rl_data.rows(QUICK.batch)
+    lengths, trained = [len(row["input_ids"]) for row in drawn], sum(sum(row["mask"]) for row in drawn)
+    for case, adapter in (("tiny full", False), ("tiny LoRA", True)):
+        tokens = rows[case, "tokens_per_s"]
+        assert tokens.values == Series((sum(lengths) / 2.0,))
+        assert tokens.ratios == Series((2.0,))
+        assert rows[case, "peak_gb"].values == Series((1.5,))
+        share = step_flops(gpu.TINY, lengths, trained, adapter=adapter) / 2.0 / 989e12
+        assert rows[case, "mfu"].values.values == pytest.approx((share,))
+    assert [config["model"]["lora_rank"] for config in asked.configs] == [0, 0, 16, 16, 16, 16]
+    assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in asked.asked if job["what"] == "update")
+
+
+def test_an_unknown_gpu_has_no_share(tmp_path, jobs):
+    jobs(gpu="Something new")
+    rows = measured(tmp_path, QUICK, Device("Something new", 10**12))
+    assert "mfu" not in {row.metric for row in rows}
+
+
+def test_what_does_not_fit_is_left_out_with_a_word(tmp_path, jobs, capsys):
+    jobs(gpu="NVIDIA H200")
+    assert "GB before activations" in too_large("Qwen3-VL-8B", 0, H200)
+    assert too_large("Qwen3-VL-8B", 16, H200) == too_large("Qwen3-VL-4B", 0, H200) == ""
+    one = replace(QUICK, models={"Qwen3-VL-8B": PUBLISHED["Qwen/Qwen3-VL-8B-Instruct"]})
+    cases = {row.case for row in measured(tmp_path, one, H200)}
+    assert cases == {"Qwen3-VL-8B LoRA", "Qwen3-VL-8B logits"}
+    assert "Qwen3-VL-8B full: left out" in capsys.readouterr().err
+
+
+def test_the_words_of_the_batch_are_no_pictures():
+    assert max(WHOLE.batch.vocabulary, QUICK.batch.vocabulary) < 151_643
+
+
+def test_what_became_slower_is_named_with_when_it_was_faster(tmp_path):
+    file = tmp_path / "baselines" / "h200.json"
+    assert regressions(file, [row(100.0)]) == []
+    save(file, [row(100.0), row(8.0, "peak_gb")], H200)
+    assert json.loads(file.read_text())["gpu"] == "NVIDIA H200"
+    assert regressions(file, [row(95.0), row(8.5, "peak_gb"), row(1.0, "mfu")]) == []
+    slower, larger = regressions(file, [row(80.0), row(10.0, "peak_gb")])
+    assert slower.startswith("tiny full tokens_per_s: 80, was 100 on ")
+    assert larger.startswith("tiny full peak_gb: 10, was 8 on ")
+
+
+@pytest.mark.parametrize(("now", "status"), [(2.0, 0), (4.0, 1)])
+def test_a_run_that_is_slower_than_the_baseline_fails(tmp_path, jobs, monkeypatch, capsys, now, status):
+    monkeypatch.setattr(gpu, "BASELINES", tmp_path / "baselines")
+    monkeypatch.setattr(gpu, "WHOLE", QUICK)
+    made = jobs(gpu="NVIDIA H200")
+    assert gpu.main(["--save"]) == 0
+    made.seconds = now
+    assert gpu.main([]) == status
+    assert ("slower: tiny full tokens_per_s" in capsys.readouterr().err) == bool(status)
+
+
+def test_without_a_gpu_nothing_is_measured(jobs, capsys):
+    jobs()
+    assert gpu.main([]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no GPU in the train role" in said.err
+
+
+@pytest.mark.stack
+def test_the_tiny_shapes_run_on_the_cpu(tmp_path, monkeypatch):
+    needs("train")
+    # test_rl_benchmark.py trains all weights
+    monkeypatch.setattr(gpu, "too_large", lambda name, rank, device: "" if rank else "for this test")
+    rows = by_metric(measured(tmp_path, QUICK, CPU))
+    assert {case for case, _ in rows} == {"tiny LoRA", "tiny logits"}
+    assert all(row.values.median > 0 for row in rows.values())
