@@ -14,7 +14,7 @@ from webgym_cli.loop.serving import Serving
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import OracleAgent
-from webgym_cli.rollout.episode import sampling_seed
+from webgym_cli.rollout.episode import derive_sampling_seed
 from webgym_cli.rollout.plan import plan_rollout, read_plan
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.store.buffer import scan
@@ -168,8 +168,8 @@ async def test_each_response_has_a_seed_that_another_run_of_the_same_seed_gives_
 
 def test_the_seed_of_a_response_depends_on_run_attempt_and_step():
     # sha256("7/train-0000-00001/0")[:6], by hand
-    assert sampling_seed(7, "train-0000-00001", 0) == 0x9307BBEA1EBA
-    others = {sampling_seed(*key) for key in ((8, "t-1", 0), (7, "t-1", 0), (7, "t-1.1", 0), (7, "t-1", 1))}
+    assert derive_sampling_seed(7, "train-0000-00001", 0) == 0x9307BBEA1EBA
+    others = {derive_sampling_seed(*key) for key in ((8, "t-1", 0), (7, "t-1", 0), (7, "t-1.1", 0), (7, "t-1", 1))}
     assert len(others) == 4
 
 

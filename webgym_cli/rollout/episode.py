@@ -38,7 +38,7 @@ from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
-def sampling_seed(seed: int, trajectory: str, step: int) -> int:
+def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
     """Return the seed of one response: the same whenever the same attempt at an episode comes to the same step."""
     # 48 bits: any JSON parser keeps them, and two requests of a run hardly ever share a seed
     return int.from_bytes(hashlib.sha256(f"{seed}/{trajectory}/{step}".encode()).digest()[:6])
@@ -158,7 +158,7 @@ class EpisodeRun:
                 prompt,
                 episode=self.owed.episode.id,
                 greedy=self.owed.episode.greedy,
-                seed=sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps)),
+                seed=derive_sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps)),
             )
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
