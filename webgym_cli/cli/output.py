@@ -249,7 +249,9 @@ def _quote_arguments(hint: str) -> str:
     special = sorted((text for text in typed | paths if shlex.quote(text) != text), key=len, reverse=True)
     if not special:
         return hint
-    return re.sub("|".join(map(re.escape, special)), lambda found: shlex.quote(found[0]), hint)
+    # what the hint has in quotes already stays as it is
+    pattern = rf"(?<!['\"])(?:{'|'.join(map(re.escape, special))})(?!['\"])"
+    return re.sub(pattern, lambda found: shlex.quote(found[0]), hint)
 
 
 def _tell(line: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_killed_node_ends_the_training_and_it_goes_on(two):
     assert first.finish() == 4
     message, hint = refused(first)
     assert message.startswith("node 1 (") and "left the training: its process has ended" in message
-    assert hint.startswith(f"webgym resume {two.run.root}, on every node")
+    assert hint.startswith(f"webgym resume {quote(str(two.run.root))}, on every node")
     steps = [event["done"] for event in two.resumed() if event["event"] == "train" and "done" in event]
     assert steps == [2, 3, 4], "from the checkpoint of step 1"
 
@@ -89,7 +90,7 @@ def test_a_loop_is_followed_and_the_follower_writes_nothing_of_the_run(two):
     assert other.finish() == 4
     message, hint = refused(other)
     assert message == "node 0 is not heard from for 1 s (train.node_timeout)"
-    assert hint.startswith(f"NODE_RANK=0 must run the same command on {two.run.root}")
+    assert hint.startswith(f"NODE_RANK=0 must run the same command on {quote(str(two.run.root))}")
     assert {path.name for path in two.run.root.iterdir()} - before == set()
 
 
@@ -97,7 +98,7 @@ def test_a_missing_dataset_is_told_at_once(two):
     (two.run.dataset / "prepared.json").unlink()
     first = two.start(0)
     assert first.finish() == 3
-    assert refused(first)[1] == f"webgym prepare {two.run.root}"
+    assert refused(first)[1] == f"webgym prepare {quote(str(two.run.root))}"
 
 
 def test_a_node_without_a_rank_is_refused(two):
