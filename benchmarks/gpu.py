@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROOT, Row, Series, reported, say
+from benchmarks.rl import beside_trl
 from benchmarks.rl_bench import Bench, Result, compared, options
 from benchmarks.rl_data import Conversations, rows, write
 from benchmarks.rl_gpu import peak, step_flops
@@ -47,6 +48,8 @@ class Sizes:
     steps: int
     """Optimizer steps that are counted in each process."""
     batch: Conversations
+    answers: Conversations
+    """Of one response a row, as TRL takes them."""
     budget: int
     """Tokens that go through the model at once."""
     models: dict[str, dict[str, Any]]
@@ -58,6 +61,7 @@ WHOLE = Sizes(
     steps=2,
     # below the ids of Qwen's special tokens: a picture's token would want a picture
     batch=Conversations(groups=16, prompt=300, answer=900, longest=8192, turns=5, vocabulary=151_000),
+    answers=Conversations(groups=8, prompt=300, answer=900, longest=2048, turns=1, vocabulary=151_000),
     budget=16_384,
     models={name: PUBLISHED[f"Qwen/{name}-Instruct"] for name in _NAMES},
 )
@@ -65,6 +69,7 @@ QUICK = Sizes(
     repeats=1,
     steps=1,
     batch=Conversations(groups=1, size=4, prompt=12, answer=20, longest=60, vocabulary=500),
+    answers=Conversations(groups=1, size=4, prompt=12, answer=20, longest=60, turns=1, vocabulary=500),
     budget=120,
     models={"tiny": TINY},
 )
@@ -81,7 +86,10 @@ class Device:
 
 
 def measured(folder: Path, sizes: Sizes, device: Device) -> list[Row]:
-    """Return the rows of all models: packed beside padded, whole and with an adapter; all logits for the first."""
+    """Return the rows of all models: packed beside padded, whole and with an adapter.
+
+    For the first, a text model, also chunked beside all logits, and the update beside TRL's.
+    """
     found = []
     for number, (name, config) in enumerate(sizes.models.items()):
         place = folder / str(number)
@@ -107,6 +115,10 @@ def measured(folder: Path, sizes: Sizes, device: Device) -> list[Row]:
                 for side, chunk in chunks.items()
             }
             found += compared(f"{name} logits", bench.by_turns(sides), CHUNKED, FULL, _inputs(sizes, config, device))
+        if number == 0 and "text_config" not in config:  # TRL is given no pictures
+            found += beside_trl(
+                bench, model, sizes.answers, _inputs(sizes, config, device), case=name, gpu=bool(device.name)
+            )
     return found
 
 

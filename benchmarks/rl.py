@@ -101,33 +101,46 @@ def logits(bench: Bench, sizes: Sizes) -> list[Row]:
 
 def against_trl(bench: Bench, sizes: Sizes) -> list[Row]:
     """Compare the update with TRL's, on the same model and batch. Raises `JobError` where the gradients differ."""
-    batch, model = sizes.answers, bench.models({"trl": sizes.model})["trl"]
-    data, budget = write(bench.folder / "batch", batch), _AT_ONCE * batch.longest
-    ours = _both(bench, model, data, budget, gradients=bench.folder)
+    model = bench.models({"trl": sizes.model})["trl"]
+    return beside_trl(bench, model, sizes.answers, {"model": sizes.model, "steps": sizes.steps})
+
+
+def beside_trl(
+    bench: Bench, model: Path, batch: Conversations, told: dict[str, Any], *, case: str = "", gpu: bool = False
+) -> list[Row]:
+    """Compare the update of a model with TRL's, on a batch of one response a row.
+
+    Raises `JobError` where the gradients differ, on a CPU: in bfloat16 they differ by their rounding.
+    """
+    folder = bench.folder / "beside-trl"
+    folder.mkdir()
+    data, budget = write(folder / "batch", batch), _AT_ONCE * batch.longest
+    ours = _both(bench, model, data, budget, gradients=folder, gpu=gpu)
     job = {
         "data": str(data),
         "model": str(model),
-        "folder": str(bench.folder / "trl"),
-        "gradients": [str(_gradient(bench.folder, name)) for name in ours],
-        "steps": sizes.steps,
+        "folder": str(folder / "trl"),
+        "gradients": [str(_gradient(folder, name)) for name in ours],
+        "gpu": gpu,
+        "steps": bench.steps,
         "group_size": batch.size,
         "micro_batch": _AT_ONCE,
         "temperature": TEMPERATURE,
         "lr": RATE,
         "grad_clip": CLIP,
     }
-    results = bench.by_turns({**ours, TRL: lambda: bench.job(job, module="rl_trl")})
+    results = bench.by_turns({**ours, TRL: lambda: bench.job(job, module="rl_trl", gpu=gpu)})
     alike = [one for result in results[TRL] for one in result["gradients"]]
     cosine = min(one["cosine"] for one in alike)
-    if cosine < _ALIKE:
+    if cosine < _ALIKE and not gpu:
         raise JobError(f"TRL's gradient is not ours (cosine {cosine:.4f}): the two can't be compared")
-    inputs = {**_inputs(sizes, batch, sizes.model, budget=budget), "gradients": alike[0]}
-    return [row for name in ours for row in _beside_trl(name, results, inputs)]
+    inputs = {**told, "batch": batch.to_json(), "tokens_at_once": budget, "gradients": alike[0]}
+    return [row for name in ours for row in _beside_trl(f"{case} {name}".strip(), name, results, inputs)]
 
 
-def _beside_trl(name: str, results: dict[str, list[Result]], inputs: dict[str, Any]) -> list[Row]:
+def _beside_trl(label: str, name: str, results: dict[str, list[Result]], inputs: dict[str, Any]) -> list[Row]:
     """Return the rows of one of our ways, with and without the log-probs of before, which TRL does without."""
-    case, theirs = f"{name} update", series(results[TRL], "seconds")
+    case, theirs = f"{label} update", series(results[TRL], "seconds")
     whole = Row(
         case, "with_old_log_probs_s", series(results[name], "seconds", "old_log_prob"), TRL, theirs, inputs=inputs
     )
@@ -135,14 +148,14 @@ def _beside_trl(name: str, results: dict[str, list[Result]], inputs: dict[str, A
 
 
 def _both(
-    bench: Bench, model: Path, data: Path, budget: int, *, gradients: Path | None = None
+    bench: Bench, model: Path, data: Path, budget: int, *, gradients: Path | None = None, gpu: bool = False
 ) -> dict[str, Callable[[], Result]]:
     """Return the trainer's two ways to put sequences through a model; `gradients`: a folder to write them into."""
 
     def side(name: str, packed: bool) -> Callable[[], Result]:
         given = options(model, data, budget=budget, packed=packed)
         gradient = _gradient(gradients, name) if gradients else None
-        return lambda: bench.update(given, gradient=gradient)
+        return lambda: bench.update(given, gradient=gradient, gpu=gpu)
 
     return {PACKED: side(PACKED, True), PADDED: side(PADDED, False)}
 

@@ -93,8 +93,8 @@ def settings(job: dict[str, Any], sequences: int) -> dict[str, Any]:
         "lr_scheduler_type": "constant",
         "shuffle_dataset": False,
         "disable_dropout": True,
-        "bf16": False,
-        "use_cpu": True,
+        "bf16": job["gpu"],
+        "use_cpu": not job["gpu"],
         "logging_steps": 1,
         "report_to": "none",
         "save_strategy": "no",
@@ -123,7 +123,7 @@ def update(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _network(folder: str) -> Any:
-    network = AutoModelForCausalLM.from_pretrained(folder)
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")  # as ours: bfloat16 is for the passes only
     network.warnings_issued = {}  # TRL 0.24 writes into it, transformers 5 has it no more
     return network
 

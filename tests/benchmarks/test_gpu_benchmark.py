@@ -76,8 +76,10 @@ def test_tokens_memory_and_the_share_of_the_peak(tmp_path, jobs):
         assert rows[case, "peak_gb"].values == Series((1.5,))
         share = step_flops(gpu.TINY, lengths, trained, adapter=adapter) / 2.0 / 989e12
         assert rows[case, "mfu"].values.values == pytest.approx((share,))
-    assert [config["model"]["lora_rank"] for config in asked.configs] == [0, 0, 16, 16, 16, 16]
-    assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in asked.asked if job["what"] == "update")
+    assert [config["model"]["lora_rank"] for config in asked.configs] == [0, 0, 16, 16, 16, 16, 0, 0]
+    assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in asked.asked if job.get("what") == "update")
+    assert [job["gpu"] for module, job, _ in asked.asked if module == "rl_trl"] == [True]
+    assert rows["tiny packed update", "update_s"].baseline == "TRL"
 
 
 def test_an_unknown_gpu_has_no_share(tmp_path, jobs):
@@ -133,7 +135,8 @@ def test_without_a_gpu_nothing_is_measured(jobs, capsys):
 @pytest.mark.stack
 def test_the_tiny_shapes_run_on_the_cpu(tmp_path, monkeypatch):
     needs("train")
-    # test_rl_benchmark.py trains all weights
+    # test_rl_benchmark.py trains all weights, and beside TRL
+    monkeypatch.setattr(gpu, "beside_trl", lambda *_, **__: [])
     monkeypatch.setattr(gpu, "too_large", lambda name, rank, device: "" if rank else "for this test")
     rows = by_metric(measured(tmp_path, QUICK, CPU))
     assert {case for case, _ in rows} == {"tiny LoRA", "tiny logits"}
