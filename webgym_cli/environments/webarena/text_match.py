@@ -14,9 +14,9 @@ from webgym_cli.records.webarena import AND, OR, Evaluation, Expected
 # The answer that a task can't be done.
 UNACHIEVABLE = "N/A"
 
-# A word, with what joins its parts, or one other character.
-_TOKEN = re.compile(r"\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
-_NUMERAL = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
+# A word, with what joins its parts and the minus of a number, or one other character.
+_TOKEN = re.compile(r"(?:(?<![\w)\]])-(?=\d))?\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
+_NUMERAL = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
 # The end of a number with three decimals or more, such as a coordinate: it is there where more of them follow.
 _FINE = re.compile(r"\d\.\d{3,}\Z", re.ASCII)
 _FRACTION = re.compile(r"\d\.\d+\Z", re.ASCII)
