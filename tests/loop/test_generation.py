@@ -35,7 +35,7 @@ def critic(monkeypatch, tmp_path):
 
     async def values(folder, prompts, settings, log):
         asked.append((folder, prompts, log.name))
-        return [0.01, *[0.5] * (len(prompts) - 1)]
+        return [[0.01], *[[0.5]] * (len(prompts) - 1)]
 
     monkeypatch.setattr(generation, "outcome_critic", lambda run: tmp_path / "critic")
     monkeypatch.setattr(generation, "success_probabilities", values)

@@ -51,7 +51,7 @@ class GenerateSettings(ConfigSection):
     run's newest `webrl` training; `orm`: the outcome reward model (`orm`); `none`: no estimate. `auto`: the first of
     these that exists."""
     critic_window: tuple[Share, Share] = (0.05, 0.75)
-    """Range of success probabilities of accepted tasks; those outside it are too hard or too easy."""
+    """Range of success probabilities of accepted tasks, by any head of the critic; others are too hard or too easy."""
     feasibility: bool = True
     """Ask the model for each task whether it is feasible on its site."""
 

@@ -35,7 +35,7 @@ _FEASIBLE = ReplyFormat("feasible", JudgeReply, REPLY_SCHEMA)
 # Sees to one of several things; returns why it failed, empty where it did not.
 Work = Callable[[Any], Coroutine[Any, Any, str]]
 # Tells how likely the policy's success is at each of several tasks.
-Values = Callable[[Sequence[TaskCandidate]], Awaitable[Sequence[float]]]
+Values = Callable[[Sequence[TaskCandidate]], Awaitable[Sequence[Sequence[float]]]]
 
 
 @dataclass(slots=True)
@@ -102,8 +102,8 @@ class TaskGeneration:
             novelty.reject_repeated(candidate)
         if self.values is not None:
             passed = [one for one in new if one.rejection is None]
-            for candidate, value in zip(passed, await self.values(passed) if passed else (), strict=True):
-                filter_by_probability(candidate, value, self.settings.critic_window)
+            for candidate, heads in zip(passed, await self.values(passed) if passed else (), strict=True):
+                filter_by_probability(candidate, heads, self.settings.critic_window)
         if self._critic is not None:
             await self._run_all(
                 [one for one in new if one.rejection is None], self._ask_critic, "orm.base_url and orm.model"
@@ -164,7 +164,7 @@ class TaskGeneration:
                 return str(error)
             self.calls += 1
             self.journal.put(answer := StoredAnswer(key=key, probability=reply.probability.yes))
-        filter_by_probability(candidate, answer.probability or 0.0, self.settings.critic_window)
+        filter_by_probability(candidate, [answer.probability or 0.0], self.settings.critic_window)
         return ""
 
     async def _ask_feasibility(self, candidate: TaskCandidate) -> str:

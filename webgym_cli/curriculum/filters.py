@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -95,13 +95,15 @@ class NoveltyFilter:
             self._new[site].add(text)
 
 
-def filter_by_probability(candidate: TaskCandidate, probability: float, window: tuple[float, float]) -> None:
-    """Note how likely success is, and turn down what is outside of the window; its ends are within."""
-    candidate.probability = probability
-    if probability < window[0]:
-        candidate.reject(Rejection.TOO_HARD)
-    elif probability > window[1]:
-        candidate.reject(Rejection.TOO_EASY)
+def filter_by_probability(candidate: TaskCandidate, heads: Sequence[float], window: tuple[float, float]) -> None:
+    """Note how likely success is, and turn down what no head of the critic holds for within the window, ends included.
+
+    The rule of WebRL's released code. The noted probability is the critic's V, the least of its heads'.
+    """
+    candidate.probability = min(heads)
+    if any(window[0] <= head <= window[1] for head in heads):
+        return
+    candidate.reject(Rejection.TOO_HARD if candidate.probability < window[0] else Rejection.TOO_EASY)
 
 
 @dataclass(slots=True)

@@ -76,8 +76,8 @@ async def generate(pipeline: Pipeline, out: Path) -> Event:
     return summary
 
 
-async def _values(pipeline: Pipeline, candidates: Sequence[TaskCandidate]) -> list[float]:
-    """Return how likely success is, by the critic of the current policy: it values the prompt of the first step."""
+async def _values(pipeline: Pipeline, candidates: Sequence[TaskCandidate]) -> list[list[float]]:
+    """Return how likely success is, by each head of the policy's critic, for the prompts of the first step."""
     run, settings = pipeline.run, pipeline.settings
     critic = outcome_critic(run)
     if critic is None:

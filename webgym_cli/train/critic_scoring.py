@@ -30,8 +30,11 @@ def outcome_critic(run: RunDir) -> Path | None:
 
 async def success_probabilities(
     critic: Path, prompts: Sequence[Sequence[int]], settings: Settings, log: Path
-) -> list[float]:
-    """Return V of each prompt, given as token ids. Raises `VenvError` without the role, `JobError` where it fails."""
+) -> list[list[float]]:
+    """Return the probability by each head for each prompt, given as token ids; V is the least.
+
+    Raises `VenvError` without the role, `JobError` where it fails.
+    """
     python = role_python(settings, "train")
     with tempfile.TemporaryDirectory(prefix="webgym-values-") as folder:
         states, values = Path(folder) / "states.jsonl", Path(folder) / "values"
@@ -50,4 +53,4 @@ async def success_probabilities(
                 hint="-s generate.critic=orm, or none",
                 returncode=code,
             )
-        return [float(line) for line in values.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in values.read_text(encoding="utf-8").splitlines()]

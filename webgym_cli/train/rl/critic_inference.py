@@ -2,8 +2,8 @@
 
     python launch.py webgym_cli.train.rl.critic_inference CRITIC STATES VALUES
 
-CRITIC is the critic's folder; STATES has a JSON array of token ids a line, and VALUES gets one number a line. Exit
-status: 0 when all are told, 1 with one line on stderr when they can't be.
+CRITIC is the critic's folder; STATES has a JSON array of token ids a line, and VALUES gets one of probabilities, a head
+each, a line. Exit status: 0 when all are told, 1 with one line on stderr when they can't be.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.webrl_losses import success_probability
 
 
-def predict_success(folder: Path, prompts: list[list[int]]) -> Iterator[float]:
-    """Yield V of each prompt: the least probability of success of the critic's heads. Raises `TrainingError`."""
+def predict_success(folder: Path, prompts: list[list[int]]) -> Iterator[list[float]]:
+    """Yield the probability of success by each of the critic's heads, for each prompt. Raises `TrainingError`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     attention = attention_implementation(RlModelSettings(use_remove_padding=False), device)
@@ -37,7 +37,7 @@ def predict_success(folder: Path, prompts: list[list[int]]) -> Iterator[float]:
     with torch.inference_mode():
         for number, prompt in enumerate(prompts):
             logits = critic(collator([_state(prompt, number)]).to(device))
-            yield float(success_probability(*logits.unbind(1))[0])
+            yield [float(success_probability(head)[0]) for head in logits.unbind(1)]
 
 
 def _heads(folder: Path) -> int:
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     critic, states, values = map(Path, arguments)
     try:
         prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
-        found = [f"{value}\n" for value in predict_success(critic, prompts)]
+        found = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, prompts)]
         values.write_text("".join(found), encoding="utf-8")
     except (TrainingError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")
