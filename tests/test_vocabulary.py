@@ -49,7 +49,7 @@ def classes_of_one_name() -> dict[str, list[str]]:
     for file, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{file}:{node.lineno}")
+                places[node.name.lstrip("_")].append(f"{file}:{node.lineno}")
     return {name: where for name, where in sorted(places.items()) if len(where) > 1}
 
 

@@ -64,7 +64,7 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
             f"{source}: WebRL's experience files hold pages as text and no screenshots",
             hint="import the folder of the rollout, the one with traces/, actions/ and screehshots/",
         )
-    episode = _Episode(source.parent.parent, source.stem)
+    episode = _RecordedEpisode(source.parent.parent, source.stem)
     try:
         yield episode.found(images)
     except NoPicture as error:
@@ -80,7 +80,7 @@ class Unfinished(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Episode:
+class _RecordedEpisode:
     """The files of one episode."""
 
     root: Path

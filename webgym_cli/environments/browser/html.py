@@ -42,12 +42,12 @@ class SimplifiedPage:
 
 
 @dataclass(slots=True)
-class _Node:
+class _HtmlNode:
     depth: int
     tag: str
     id: int | None
     attributes: list[tuple[str, str]]
-    children: list[_Node | str] = field(default_factory=list)
+    children: list[_HtmlNode | str] = field(default_factory=list)
 
 
 @cache
@@ -72,7 +72,7 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
 
     Elements that hold nothing are left out, wrappers of one thing are only that thing.
     """
-    root = _Node(-1, "html", None, [])
+    root = _HtmlNode(-1, "html", None, [])
     open_, elements = [root], [root]
     for told in nodes:
         depth = int(told[0])
@@ -81,7 +81,7 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
         if len(told) == 2:
             open_[-1].children.append(str(told[1]))
             continue
-        node = _Node(depth, str(told[1]), told[2], [(str(name), str(value)) for name, value in told[3]])
+        node = _HtmlNode(depth, str(told[1]), told[2], [(str(name), str(value)) for name, value in told[3]])
         open_[-1].children.append(node)
         open_.append(node)
         elements.append(node)
@@ -90,18 +90,18 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
     return "".join(_written(root.children)).strip()
 
 
-def _kept(child: _Node | str) -> Sequence[_Node | str]:
+def _kept(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
     """Return what is shown of a child: itself, or what is in it."""
     if isinstance(child, str) or child.id is not None or child.tag == "option":
         return (child,)
     bare = not [name for name, _ in child.attributes if name != "title"]
-    wraps = all(isinstance(inner, _Node) for inner in child.children) and len(child.children) <= 1
+    wraps = all(isinstance(inner, _HtmlNode) for inner in child.children) and len(child.children) <= 1
     return child.children if bare and (wraps or child.tag in _INLINE) else (child,)
 
 
-def _joined(children: Sequence[_Node | str]) -> list[_Node | str]:
+def _joined(children: Sequence[_HtmlNode | str]) -> list[_HtmlNode | str]:
     """Return children in which no two texts stand side by side."""
-    joined: list[_Node | str] = []
+    joined: list[_HtmlNode | str] = []
     for child in children:
         if joined and isinstance(child, str) and isinstance(joined[-1], str):
             joined[-1] = f"{joined[-1]} {child}"
@@ -110,9 +110,9 @@ def _joined(children: Sequence[_Node | str]) -> list[_Node | str]:
     return joined
 
 
-def _written(children: Sequence[_Node | str]) -> Iterator[str]:
+def _written(children: Sequence[_HtmlNode | str]) -> Iterator[str]:
     """Yield the pieces of the HTML. Without recursion: a page nests as deep as it likes."""
-    left: list[_Node | str | tuple[str]] = list(reversed(children))
+    left: list[_HtmlNode | str | tuple[str]] = list(reversed(children))
     while left:
         node = left.pop()
         if isinstance(node, tuple):
@@ -125,7 +125,7 @@ def _written(children: Sequence[_Node | str]) -> Iterator[str]:
             left += [(f"</{tag}>",), *reversed(node.children)]
 
 
-def _attributes(node: _Node) -> Iterator[str]:
+def _attributes(node: _HtmlNode) -> Iterator[str]:
     """Yield an element's attributes; a value that its text or another one tells already is left out."""
     if node.id is not None:
         yield f' id="{node.id}"'

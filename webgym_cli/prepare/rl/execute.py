@@ -57,7 +57,7 @@ def execute(
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
         with _lines(building / ROWS) as into, _lines(building / TRAJECTORIES) as about:
-            batch = _Batch(plan, run, tokens, into, about, sink)
+            batch = _BatchWriter(plan, run, tokens, into, about, sink)
             batch.write()
             drawn = None if scores is None else batch.replay(scores)
         replayed = None if drawn is None else len(drawn.chosen)
@@ -136,7 +136,7 @@ def _lines(path: Path) -> Iterator[_Lines]:
         os.fsync(file.fileno())
 
 
-class _Batch:
+class _BatchWriter:
     """A batch under way."""
 
     def __init__(

@@ -95,7 +95,7 @@ class StageTimer:
 
     def time(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
         """Time a stage, whether or not its episode has a slot."""
-        return _Timing(self, self._running.get(episode_id), stage)
+        return _StageInterval(self, self._running.get(episode_id), stage)
 
     def enter(self, stage: EpisodeStage) -> float:
         """Count an episode into a stage and return the time."""
@@ -138,7 +138,7 @@ class StageTimer:
         }
 
 
-class _Timing(AbstractContextManager[None]):
+class _StageInterval(AbstractContextManager[None]):
     """Context manager that times one stage; on exit the episode returns to the enclosing stage, if there is one."""
 
     # A class instead of a generator: stages are timed several times a step, and a generator is slower.
