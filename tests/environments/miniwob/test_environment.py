@@ -116,7 +116,7 @@ async def test_unknown_pages_and_pages_without_an_expert(marked: MiniWobPool):
     environment = marked.new()
     try:
         await environment.reset(Task(id="tic-tac-toe"), 1)
-        with pytest.raises(UsageError, match="click-button-sequence"):
+        with pytest.raises(UsageError, match="no expert for 'tic-tac-toe'"):
             await environment.expert_action()
     finally:
         await environment.close()
