@@ -127,7 +127,7 @@ def test_a_signal_has_its_code_and_a_word(run, number, code):
     child.send_signal(number)
     said = child.communicate(timeout=120)[1]
     assert child.returncode == code
-    assert "webgym resume RUN" in said
+    assert "  next: the same command again" in said
 
 
 def test_nothing_to_resume_is_no_error(webgym, run):
