@@ -39,7 +39,6 @@ ENVIRONMENT_FOLDERS = {"miniwob", "web", "webarena", "sites", "tools"}
 """Names of built-in environments; each has a folder of its own in `environments/`."""
 ALONE = [
     "jobs/guard.py",
-    "jobs/reaper.py",
     "venvs/cpu_hook.py",
     "venvs/gpu_report.py",
     "testing/tiny_model_build.py",
@@ -58,7 +57,6 @@ SHARED = [
 """Files that `train/rl` imports there: pydantic is all that they may need."""
 STANDARD_ONLY = [
     "jobs/guard.py",
-    "jobs/reaper.py",
     "tools/sandbox.py",
     "tools/sandbox_script.py",
     "train/rl/launch.py",
@@ -160,6 +158,29 @@ def test_no_file_switches_on_an_environment_s_name():
                 names = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
                 if names & ENVIRONMENT_FOLDERS and "environment" in ast.unparse(node):
                     offenders.append(f"{file}:{node.lineno}: {ast.unparse(node)}")
+    assert not offenders, "\n".join(offenders)
+
+
+ENVIRONMENT_NAMES = {
+    "tasks/registry.py": "the registry itself",
+    "records/task.py": "the environment of stored tasks that name none",
+    "venvs/doctor.py": "the name of the package from PyPI",
+}
+"""Files outside the environments that may write `miniwob` or `webarena`, and why."""
+
+
+def test_no_file_names_a_benchmark_s_environment():
+    """`web`, `sites` and `tools` are other things' names too: of these only `environment="web"` is looked for."""
+    offenders = []
+    for file, tree in trees().items():
+        if file.startswith("environments/") or file in ENVIRONMENT_NAMES:
+            continue
+        for node in ast.walk(tree):
+            named = isinstance(node, ast.keyword) and node.arg == "environment"
+            names = ENVIRONMENT_FOLDERS if named else {"miniwob", "webarena"}
+            constant = node.value if isinstance(node, ast.keyword) else node
+            if isinstance(constant, ast.Constant) and constant.value in names:
+                offenders.append(f"{file}:{constant.lineno}: {constant.value}")
     assert not offenders, "\n".join(offenders)
 
 

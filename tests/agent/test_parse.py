@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webgym_cli.agent.parse import ParseError, parse_web_action
-from webgym_cli.agent.tools import CALL_NAMES, FUNCTIONS, build_schema, render_web_action
+from webgym_cli.agent.tools import render_web_action
+from webgym_cli.agent.web_actions import BASIC, FUNCTIONS
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind as Kind
 
@@ -151,7 +152,7 @@ def test_a_point_may_have_whole_numbers_or_fractions():
 
 
 def test_hovering_needs_marks():
-    assert "hover" in CALL_NAMES[MARKS].values()
+    assert "hover" in BASIC.forms[MARKS]
     assert isinstance(
         parse_web_action(call({"action": "hover", "coordinate": [1, 2]}, "computer_use"), POINTS), ParseError
     )
@@ -159,10 +160,10 @@ def test_hovering_needs_marks():
 
 @pytest.mark.parametrize("mode", InteractionMode)
 def test_the_schema_names_exactly_what_the_parser_takes(mode):
-    function = build_schema(mode)["function"]
+    function = BASIC.build_schema(mode)["function"]
     assert function["name"] == FUNCTIONS[mode]
     properties = function["parameters"]["properties"]
-    assert set(properties["action"]["enum"]) == set(CALL_NAMES[mode].values())
+    assert set(properties["action"]["enum"]) == set(BASIC.forms[mode])
     pointing = "element_id" if mode is MARKS else "coordinate"
     assert set(properties) == {"action", pointing, "text", "direction", "time", "url"}
 
@@ -189,7 +190,10 @@ def actions(mode):
         ActionName.ANSWER: st.fixed_dictionaries({"text": text}),
     }
     return st.one_of(
-        *[kinds[name].map(lambda values, name=name: Action(name=name, **values)) for name in CALL_NAMES[mode]]
+        *[
+            kinds[name].map(lambda values, name=name: Action(name=name, **values))
+            for name in {form.name for form in BASIC.forms[mode].values()}
+        ]
     )
 
 

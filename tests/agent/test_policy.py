@@ -295,6 +295,14 @@ async def test_a_server_that_recovers_is_asked_again(ask, server, status):
     assert len(server.requests) == 3
 
 
+async def test_a_reply_that_the_server_broke_off_is_asked_for_again(ask, server):
+    aborted = {**ANSWER, "choices": [{**CHOICE, "finish_reason": "abort"}]}
+    server.answers = [(200, aborted), (200, ANSWER)]
+    assert (await ask(policy_retries=1)).text == "Hi."
+    server.answers = [(200, aborted)]
+    assert await failure(ask(policy_retries=1)) is FailureKind.POLICY_UNAVAILABLE
+
+
 @pytest.mark.parametrize("status", [500, 429, 408])
 async def test_a_server_that_stays_broken_is_unavailable(ask, server, status):
     server.answers = [(status, {"error": {"message": "overloaded"}})]

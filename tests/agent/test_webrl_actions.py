@@ -152,6 +152,39 @@ def test_what_is_no_action_says_why(response, kind):
     assert found.detail
 
 
+LENIENT = {
+    "after words on its line": f"I will {CLICK}",
+    "before words on its line": f"{CLICK} to save",
+    "the last of several": f'do(action="Click", element="3")\nor rather\n{CLICK}',
+    "several in a line": f"exit(); {CLICK}",
+    "before an open one": f'{CLICK}\ndo(action="Click", element="9',
+    "an argument too many": CLICK.replace(")", ', argument="x", note="y")'),
+    "not the one of a comment": f'{CLICK}\n# next I do(action="Click", element="3")',
+    "nor of one behind it": f'{CLICK}  # not do(action="Click", element="3")',
+    "as strictly read": CLICK,
+}
+
+
+@pytest.mark.parametrize("response", LENIENT.values(), ids=LENIENT)
+def test_a_call_may_be_read_leniently(response):
+    assert parse_webrl_action(response, lenient=True) == CLICKED
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        ("", Kind.NO_TOOL_CALL),
+        (f"# {CLICK}", Kind.NO_TOOL_CALL),
+        ('redo(action="Click", element="3")', Kind.UNKNOWN_FUNCTION),
+        ('I will do(action="Explode")', Kind.UNKNOWN_ACTION),
+        ('do(action="Click", element="Save")', Kind.INVALID_ARGUMENTS),
+        ('do(action="Click"', Kind.NO_TOOL_CALL),
+    ],
+)
+def test_read_leniently_nothing_is_guessed_either(response, kind):
+    assert parse_webrl_action(response, lenient=True).kind is kind
+
+
 @pytest.mark.parametrize("response", ["", "I think", 'do(action="Click", element="1', 'exit(message="a'])
 def test_what_met_its_length_limit_says_so(response):
     assert parse_webrl_action(response, truncated=True).kind is Kind.TRUNCATED

@@ -145,7 +145,7 @@ def test_ids_are_offered_of_the_run_that_is_named(place):
         (["webgym", "compa"], ["compare"]),
         (["webgym", "gc", "runs/a"], ["runs/alpha"]),
         (["webgym", "compare", "gamma", "runs/b"], ["runs/beta"]),
-        (["webgym", "import", "web"], ["webgym", "webrl"]),
+        (["webgym", "import", "web"], ["webgym", "webrl", "webrl-data"]),
         (["webgym", "export-sharegpt", "gamma", "--format", "h"], ["hf"]),
         (["webgym", "rollout", "gamma", "--split", "te"], ["test"]),
         (["webgym", "rollout", "gamma", "--policy", "o"], ["oracle"]),

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from tests.cli.made_rollout import plain, rollout
-from webgym_cli.cli.live_view import LiveView, format_duration, shorten_url
-from webgym_cli.util.text import escape_control
+from webgym_cli.cli.live_view import LiveView, shorten_url
+from webgym_cli.util.text import escape_control, format_duration
 
 NASTY = "[red]x[/bold]\x1b[2J\u202e\n\udcff"
 """Markup, an escape, a change of direction, a new line and half a character."""
@@ -94,8 +94,8 @@ def test_hidden_letters_are_shown_as_dots():
         (1.239, "1.24 s"),
         (31.2, "31 s"),
         (99.9, "100 s"),
-        (245, "4:05"),
-        (3723.4, "1:02:03"),
+        (245, "4.1 min"),
+        (9000, "2.5 h"),
     ],
 )
 def test_durations_in_short(seconds, text):

@@ -16,7 +16,7 @@ from webgym_cli.config.load import (
 )
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
-from webgym_cli.config.renamed import RENAMED, RenamedSettingWarning, current_name
+from webgym_cli.config.renamed import RENAMED, WITHOUT_EFFECT, RenamedSettingWarning, current_name
 from webgym_cli.errors import SettingsError
 
 
@@ -235,7 +235,6 @@ OLD_NAMES = {
     "roles.device": "cpu",
     "rollout.policy_pause": 2.0,
     "serve.between_phases": "stop",
-    "train.file_systems": "separate",
 }
 
 
@@ -258,6 +257,60 @@ def test_old_names_work_in_every_layer_with_a_note(key, written, monkeypatch):
             if not layer:
                 patch.setenv(variable, plain)
             assert flatten(load(**layer).model_dump(mode="json"))[new] == value
+
+
+@pytest.mark.parametrize("key", WITHOUT_EFFECT)
+def test_a_setting_without_effect_is_ignored_with_a_note(key):
+    with pytest.warns(RenamedSettingWarning, match=f"-s {key}: {key} has no effect: "):
+        assert load(overrides=[f"{key}=separate"]) == load()
+    assert key not in known_keys()
+
+
+def test_a_run_of_an_earlier_version_may_have_settings_that_are_gone():
+    assert parse_saved({"train": {"node_storage": "separate"}}) == Settings()
+
+
+@pytest.mark.parametrize("text", ["[calculator]", '["calculator"]', "[ calculator ]"])
+def test_a_list_needs_no_quotation_marks(text):
+    assert load(overrides=[f"agent.tools={text}"]).agent.tools == ("calculator",)
+
+
+def test_text_that_only_looks_like_a_list_stays_text():
+    assert load(overrides=["log_config.run_name=[a"]).log_config.run_name == "[a"
+
+
+UPDATE_ONLINE = """
+defaults: [default, _self_]
+save_path: ???
+data_path: ???
+num_nodes: 2
+hydra: {run: {dir: .}, job: {chdir: false}}
+vllm_server_url: http://localhost:8999
+model_config: {model_type: qwen3-instruct, prompt_version: vanilla}
+log_config: {run_name: webgym-, wandb_key_env_var: WANDB_API_KEY, entity_name: ""}
+algorithm_config:
+  positive_samples_to_train: 900
+  learning_rate: 1e-6
+  max_grad_norm: 1.0
+  do_eval: false
+  eval_strategy: epoch
+  bf16: True
+  deepspeed_config_filename: ds_config_b200_zero1.json
+  report_to: wandb
+"""
+
+
+def test_a_file_of_webgyms_is_read_and_its_lines_without_effect_are_named(written):
+    with pytest.warns(RenamedSettingWarning) as noted:
+        settings = load([written("update_online.yaml", UPDATE_ONLINE)])
+    algorithm = settings.algorithm_config
+    assert (algorithm.positive_samples_to_train, algorithm.learning_rate, algorithm.do_eval) == (900, 1e-6, False)
+    assert (settings.train.nodes, settings.context_config.prompt_version) == (2, "vanilla")
+    told = [str(note.message).partition("update_online.yaml: ")[2].split()[0] for note in noted]
+    assert sorted(told) == [
+        *("data_path", "defaults", "hydra", "model_config.model_type", "model_config.prompt_version", "num_nodes"),
+        *("save_path", "vllm_server_url"),
+    ]
 
 
 def test_the_new_name_wins_over_the_old_one_beside_it(written):

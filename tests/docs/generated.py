@@ -15,6 +15,7 @@ from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.rl_data import RlData
+from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
@@ -26,6 +27,7 @@ from webgym_cli.records.trajectory import (
     PromptSpec,
     Score,
     Screenshot,
+    SentPrompt,
     Step,
     Tab,
     ToolResult,
@@ -43,6 +45,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
+        *(SentPrompt, Message),
         *(WebRLAction, CustomAction, Tab, Sampling, Outcome, Score),
         *(Judgement, Verdict, Task, Episode, Prepared, RlData, Checkpoint, Block, RankStatus, RunningCommand, Recoded),
     )

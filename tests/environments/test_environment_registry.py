@@ -35,7 +35,8 @@ def test_pages_as_text_and_pictures_are_not_mixed():
     check_tasks(load(overrides=[WEBRL]), asked("webarena"))
     check_tasks(load(overrides=[WEBRL]), asked("tools", answer="1"))
     check_tasks(Settings(), [*asked("web"), *asked("miniwob"), *asked("tools", answer="1")])
-    for environment in ("web", "miniwob", "sites"):
+    check_tasks(load(overrides=[WEBRL]), asked("web"))
+    for environment in ("miniwob", "sites"):
         with pytest.raises(SettingsError, match="no prompt version webrl") as caught:
             check_tasks(load(overrides=[WEBRL]), asked(environment))
         assert caught.value.hint == "-s context_config.prompt_version=complete"

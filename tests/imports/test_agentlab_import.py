@@ -47,28 +47,58 @@ def test_a_miniwob_task_is_ours_by_name(tmp_path):
     )
 
 
+def at(name, **fields):
+    """Return an action on the element a1, whose middle is the picture's."""
+    return Action(name=name, coordinate=(500, 500), **fields)
+
+
 @pytest.mark.parametrize(
     ("text", "action"),
     [
         ("click('a1')", Action(name=ActionName.CLICK, coordinate=(500, 500))),
         ("# a comment\nclick(bid='a1', button='left')", Action(name=ActionName.CLICK, coordinate=(500, 500))),
-        ("click('a1', 'right')", None),
-        ("click('a1', 'left', ['Control'])", None),
+        ("click('a1', 'right')", at("click", button="right")),
+        ("click('a1', 'left', ['ControlOrMeta', 'Shift'])", at("click", modifiers=("Control", "Shift"))),
+        ("click('a1', 'wrong')", None),
+        ("dblclick('a1', button='middle')", at("click", clicks=2, button="middle")),
+        ("hover('a1')", at("hover")),
+        ("hover('b2')", None),
+        ("clear('a1')", at("type", text="")),
+        ("select_option('a1', 'Rome')", at("select_option", text="Rome")),
+        ("select_option('a1', ['Rome'])", at("select_option", text="Rome")),
+        ("select_option('a1', ['Rome', 'Oslo'])", None),
+        ("upload_file('a1', 'cv.pdf')", at("upload_file", text="cv.pdf")),
+        ("mouse_upload_file(32, 24, 'cv.pdf')", at("upload_file", text="cv.pdf")),
+        ("drag_and_drop('a1', 'a1')", at("drag", to_coordinate=(500, 500))),
+        ("drag_and_drop('a1', 'nowhere')", None),
+        ("mouse_drag_and_drop(32, 24, 64, 48)", at("drag", to_coordinate=(1000, 1000))),
+        ("mouse_move(32, 24)", at("hover")),
+        ("mouse_dblclick(32, 24)", at("click", clicks=2)),
+        ("keyboard_press('Control+a')", Action(name=ActionName.KEY, keys=("Control+a",))),
+        ("keyboard_type('x')", Action(name=ActionName.TYPE, here=True, append=True, text="x")),
+        ("keyboard_insert_text('x')", Action(name=ActionName.TYPE, here=True, append=True, text="x")),
+        ("go_forward()", Action(name=ActionName.GO_FORWARD)),
+        ("new_tab()", Action(name=ActionName.NEW_TAB)),
+        ("tab_close()", Action(name=ActionName.CLOSE_TAB)),
+        ("tab_focus(1)", Action(name=ActionName.SWITCH_TAB, tab=1)),
+        ("focus('a1')", None),
         ("click('nowhere')", None),
         ("fill('a1', 'red')", Action(name=ActionName.TYPE, coordinate=(500, 500), text="red")),
         ("fill('a1', 3)", None),
-        ("scroll(0, 200)", Action(name=ActionName.SCROLL, direction="down")),
-        ("scroll(0, -1.5)", Action(name=ActionName.SCROLL, direction="up")),
-        ("scroll(100, 0)", None),
+        ("scroll(0, 200)", Action(name=ActionName.SCROLL, direction="down", amount=4166.7)),
+        ("scroll(0, -1.5)", Action(name=ActionName.SCROLL, direction="up", amount=31.2)),
+        ("scroll(100, 0)", Action(name=ActionName.SCROLL, direction="right", amount=1562.5)),
+        ("scroll(100, 100)", None),
         ("noop()", Action(name=ActionName.WAIT, seconds=1)),
         ("noop(90000)", Action(name=ActionName.WAIT, seconds=60)),
         ("goto('https://a.example')", Action(name=ActionName.NAVIGATE, url="https://a.example")),
         ("go_back()", Action(name=ActionName.GO_BACK)),
         ("mouse_click(16, 36)", Action(name=ActionName.CLICK, coordinate=(250, 750))),
-        ("mouse_click(16, 36, 'right')", None),
+        ("mouse_click(16, 36, 'right')", Action(name=ActionName.CLICK, coordinate=(250, 750), button="right")),
         ("mouse_click(160, 36)", None),
-        ("report_infeasible(reason='no shop')", Action(name=ActionName.ANSWER, text="no shop")),
-        ("press('a1', 'Enter')", None),
+        ("report_infeasible(reason='no shop')", Action(name=ActionName.TERMINATE, text="no shop")),
+        ("press('a1', 'Enter')", at("key", keys=("Enter",))),
+        ("press('a1')", None),
         ("click('a1')\nclick('a1')", None),
         ("__import__('os').system('true')", None),
         ("click(open('x', 'w'))", None),
@@ -87,9 +117,19 @@ def test_actions_in_our_words(text, action, tmp_path, monkeypatch):
 
 
 def test_an_action_that_is_not_ours_stays_in_their_words(tmp_path):
-    (step,) = only(agentlab_episode(tmp_path, 'press("a1", "Enter")')).steps
+    (step,) = only(agentlab_episode(tmp_path, 'focus("a1")')).steps
     assert (step.action, step.parse_error) == (None, ParseErrorKind.NO_TOOL_CALL)
-    assert step.response == '<action>press("a1", "Enter")</action>'
+    assert step.response == '<action>focus("a1")</action>'
+
+
+def test_more_than_basic_actions_have_a_prompt_of_their_own(tmp_path):
+    plain = only(agentlab_episode(tmp_path / "a", 'click("a1")', 'send_msg_to_user("42")'))
+    more = only(agentlab_episode(tmp_path / "b", 'press("a1", "Enter")', 'report_infeasible("no shop")'))
+    assert [found.prompt.version for found in (plain, more)] == ["vanilla", "full_vanilla"]
+    first, last = more.steps
+    assert first.action == at("key", keys=("Enter",))
+    assert '"action": "key"' in first.response
+    assert (last.action.name, more.outcome.stop, more.outcome.answer) == ("terminate", Stop.ANSWERED, "N/A")
 
 
 def test_an_error_is_a_failure_and_no_reward_of_0(tmp_path):

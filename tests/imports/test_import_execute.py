@@ -11,14 +11,19 @@ from tests.imports.foreign import (
     webgym_pictures,
     webrl_episode,
 )
+from tests.imports.test_webgym_import import sent, with_prompts
 from tests.records.made import png
+from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.imports.execute import Importer, format_import, require_imported
 from webgym_cli.imports.plan import plan_import
+from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import read_judgements, scan, scan_stored
+from webgym_cli.store.buffer import list_iterations, read_judgements, scan, scan_stored
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import write_lines
@@ -61,6 +66,46 @@ def files(root):
     return {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*") if file.is_file()}
 
 
+def test_iterations_stay_iterations_and_the_last_four_count(tmp_path):
+    run, logs = RunDir(tmp_path / "run"), tmp_path / "logs"
+    create_or_open(run, load())
+    webgym_pictures(logs, *(f"task_{number:04d}_ab" for number in (2, 9, 10, 11, 12)))
+    for number in (2, 9, 10, 11, 12):
+        name = f"train_trajectories/train_trajectories.pt.iteration{number}"
+        webgym_file(logs, [webgym_episode(f"task_{number:04d}_ab", trajectory_index=number)], name=name)
+    summary, _ = bring(run, logs)
+    assert (summary["imported"], summary["iteration"], version(run)) == (5, 12, 12)
+    assert list_iterations(run, Split.TRAIN) == [2, 9, 10, 11, 12]
+    with open_index(run) as index:
+        assert plan_dataset(run, load(), index).to_json()["iterations_read"] == [9, 10, 11, 12]
+    # the same again, as after an interruption, adds nothing and changes nothing
+    assert bring(run, logs)[0]["skipped"] == {"already_imported": 5}
+    assert version(run) == 12
+
+
+def test_a_run_with_episodes_of_its_own_keeps_its_version(run, logs):
+    run.plan(Split.TRAIN, 0).parent.mkdir(parents=True, exist_ok=True)
+    run.plan(Split.TRAIN, 0).touch()
+    with pytest.raises(UsageError, match="iteration 0 is a rollout's"):
+        bring(run, logs)
+    assert bring(run, logs, iteration=1)[0]["iteration"] == 1
+    assert version(run) == 0
+
+
+def test_a_reply_is_trained_under_the_prompt_that_it_was_given_to(tmp_path):
+    run, logs = RunDir(tmp_path / "run"), tmp_path / "logs"
+    create_or_open(run, load())
+    webgym_pictures(logs, ONE)
+    first = [{"role": "system", "content": "Theirs."}, sent(0, "Task: when?")]
+    webgym_file(logs, [with_prompts(first, [*first, sent("I click.", role="assistant"), sent(1)])])
+    bring(run, logs)
+    (trajectory,) = scan(run, Split.TRAIN, 3)
+    prompt = render_step(trajectory, 1)
+    assert [message.content for message in prompt.messages] == ["Theirs.", "<image>Task: when?", "I click.", "<image>"]
+    assert prompt.images == tuple(step.observation.screenshot.sha256 for step in trajectory.steps)
+    assert [render_step(trajectory, at).digest for at in (0, 1)] == [step.prompt_digest for step in trajectory.steps]
+
+
 def test_episodes_are_stored_with_their_pictures_and_verdicts(run, logs):
     summary, events = bring(run, logs)
     counts = {
@@ -75,16 +120,16 @@ def test_episodes_are_stored_with_their_pictures_and_verdicts(run, logs):
         "failures": {"site_blocked": 1},
         "skipped": {},
     }
-    solved, refuted, blocked = scan(run, Split.TRAIN, 0)
+    solved, refuted, blocked = scan(run, Split.TRAIN, 3)
     assert [one.outcome.reward for one in (solved, refuted, blocked)] == [1.0, 0.0, None]
     assert blocked.outcome.failure is FailureKind.SITE_BLOCKED
     assert [(score.source, score.value, score.detail) for score in solved.outcome.scores] == [("judge", 1.0, "gpt")]
-    assert solved.id.startswith("train-0000-webgym-")
+    assert solved.id.startswith("train-0003-webgym-")
     picture = solved.steps[1].observation.screenshot
     assert (picture.width, picture.height) == (64, 48)
     assert ScreenshotStore(run.screenshots).get(picture.sha256) == png(1, 64, 48)
     assert [step.page_changed for step in solved.steps] == [False, None]
-    assert set(read_judgements(run, Split.TRAIN, 0)) == {solved.id, refuted.id}
+    assert set(read_judgements(run, Split.TRAIN, 3)) == {solved.id, refuted.id}
     assert events[-1]["done"] == events[-1]["total"] == 1
     assert format_import(summary) == ("imported 3: 1 solved, 1 failed by their infrastructure, 6 steps, 6 new images")
 
@@ -104,7 +149,7 @@ def test_copies_of_an_episode_within_an_import_are_one(run, logs):
     again = (logs / "train_trajectories" / "train_trajectories.pt.iteration3").read_bytes()
     (logs / "train_trajectories" / "train_trajectories.pt.iteration3_rank_0.checkpoint").write_bytes(again)
     summary, _ = bring(run, logs)
-    assert (summary["imported"], summary["skipped"], len(ids(run))) == (3, {"already_imported": 3}, 3)
+    assert (summary["imported"], summary["skipped"], len(ids(run, iteration=3))) == (3, {"already_imported": 3}, 3)
 
 
 def test_an_interrupted_import_goes_on_where_it_stopped(run, logs, monkeypatch):
@@ -122,11 +167,11 @@ def test_an_interrupted_import_goes_on_where_it_stopped(run, logs, monkeypatch):
     monkeypatch.setattr(execute, "append", stop)
     with pytest.raises(KeyboardInterrupt):
         bring(run, logs)
-    assert len(ids(run)) == 1
+    assert len(ids(run, iteration=3)) == 1
     monkeypatch.setattr(execute, "append", append)
     summary, _ = bring(run, logs)
     assert (summary["imported"], summary["skipped"]) == (2, {"already_imported": 1})
-    assert [one.outcome.reward for one in scan(run, Split.TRAIN, 0)] == [1.0, 0.0, None]
+    assert [one.outcome.reward for one in scan(run, Split.TRAIN, 3)] == [1.0, 0.0, None]
 
 
 def test_an_episode_without_a_picture_comes_when_the_picture_does(run, logs):

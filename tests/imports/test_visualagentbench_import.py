@@ -78,12 +78,6 @@ def test_a_damaged_trace_is_named_with_its_line(tmp_path):
         only(root, kind="traces")
 
 
-def test_experience_files_hold_nothing_to_see(tmp_path):
-    (tmp_path / "X.pt").touch()
-    with pytest.raises(UsageError, match="no screenshots"):
-        list(read(tmp_path / "X.pt", None))
-
-
 @pytest.mark.parametrize(
     ("response", "action"),
     [

@@ -1,11 +1,11 @@
 """WebGym's files, from their classes' pickles to our records."""
 
 import gzip
+import json
 
 import pytest
 
 from tests.imports.foreign import (
-    ANSWER,
     CALL,
     IN_PROGRESS,
     REFUTED,
@@ -26,7 +26,7 @@ from webgym_cli.imports.webgym import WEBGYM, find, read
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import ParseErrorKind, PromptVersion
+from webgym_cli.records.trajectory import ParseErrorKind
 
 ONE = "task_0000_ab"
 
@@ -52,7 +52,7 @@ def test_an_episode_becomes_ours(tmp_path):
     assert (first.response, first.action) == (CALL, Action(name=ActionName.CLICK, coordinate=(500, 250)))
     assert (first.page_changed, last.page_changed) == (False, None)
     assert (found.outcome.reward, found.outcome.stop, found.outcome.answer) == (None, Stop.ANSWERED, "1632")
-    assert found.prompt.version is PromptVersion.VANILLA
+    assert found.prompt.version == "webgym_vanilla"
     assert found.prompt.interaction_mode is InteractionMode.COORDINATES
 
 
@@ -123,16 +123,56 @@ def test_an_error_after_some_steps_keeps_them(tmp_path):
     assert (len(found.steps), found.lost_steps, found.outcome.failure_detail) == (1, 1, "no server")
 
 
-def test_a_last_look_without_a_response_is_no_step(tmp_path):
-    look = {**webgym_step(ONE, 1, "", SUCCEEDED), "response": None, "action": None}
-    found = only(tmp_path, [webgym_step(ONE, 0, CALL, IN_PROGRESS), look])
-    assert (len(found.steps), found.lost_steps) == (1, 1)
+@pytest.mark.parametrize("missing", ["observation", "response", "action"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_episode_with_a_step_that_was_never_carried_out_is_left_out(tmp_path, missing, number):
+    steps = webgym_episode()
+    steps[number][missing] = None
+    found = only(tmp_path, steps)
+    assert (found.why, f"step {number} has no {missing}" in found.detail) == (SkipReason.UNFINISHED, True)
 
 
-def test_a_gap_among_the_steps_is_not_papered_over(tmp_path):
-    gap = {**webgym_step(ONE, 0, "", IN_PROGRESS), "response": None}
-    found = only(tmp_path, [gap, webgym_step(ONE, 1, ANSWER, SUCCEEDED)])
-    assert (found.why, "step 0 has no response" in found.detail) == (SkipReason.NOT_UNDERSTOOD, True)
+def sent(*parts, role="user"):
+    shown = [
+        {"type": "image_url", "image_url": {"url": f"file:///gone/images/{ONE}/step_{part:03d}.png"}}
+        if isinstance(part, int)
+        else {"type": "text", "text": part}
+        for part in parts
+    ]
+    return {"role": role, "content": shown}
+
+
+def with_prompts(*prompts, raw=CALL):
+    """Return an episode whose steps kept these prompts."""
+    steps = webgym_episode()
+    for step, prompt in zip(steps, prompts, strict=True):
+        step["response"]["fields"]["raw_prompt"] = json.dumps(prompt, indent=2)
+    steps[0]["response"]["fields"]["raw_response"] = raw
+    return steps
+
+
+def test_replies_keep_the_prompt_that_they_were_given_to(tmp_path):
+    system = {"role": "system", "content": "Write Action: Type [x, y] [text]. <image>"}
+    first = [system, sent(0, "Task: when?")]
+    second = [*first, sent("I click.", role="assistant"), sent(1)]
+    raw = "Action: Type [10, 20] [red]"
+    steps = with_prompts(first, second, raw=raw)
+    steps[0]["action"]["fields"]["action"] = {"key": "type", "arguments": {"coordinates": [10, 20], "text": "red"}}
+    found = only(tmp_path, steps)
+    assert [message.role for message in found.steps[1].sent.messages] == ["system", "user", "assistant", "user"]
+    assert found.steps[1].sent.messages[1].content == "<image>Task: when?"
+    assert found.steps[1].sent.messages[0].content.endswith("&lt;image&gt;")
+    assert (found.steps[0].sent.pictures, found.steps[1].sent.pictures) == ((0,), (0, 1))
+    # their prompt asks for no call of ours, so none is appended
+    assert (found.steps[0].response, found.steps[0].action.text) == (raw, "red")
+
+
+@pytest.mark.parametrize(
+    "prompt", [[], {}, [{"role": "user"}], [sent(7)], [sent("x", role="tool")], [sent("x", role="assistant")]]
+)
+def test_a_prompt_of_another_form_is_not_taken_over(tmp_path, prompt):
+    found = only(tmp_path, with_prompts(prompt, [sent(1)]))
+    assert (found.steps[0].sent, found.steps[1].sent.pictures) == (None, (1,))
 
 
 def test_a_response_without_a_call_gets_the_call_of_their_action(tmp_path):
@@ -140,7 +180,7 @@ def test_a_response_without_a_call_gets_the_call_of_their_action(tmp_path):
         ONE, 0, "Action: Type [10, 20] [red]", SUCCEEDED, key="type", arguments={"coordinates": [10, 20], "text": "red"}
     )
     (seen,) = only(tmp_path, [step]).steps
-    assert seen.action == Action(name=ActionName.TYPE, coordinate=(10, 20), text="red")
+    assert seen.action == Action(name=ActionName.TYPE, coordinate=(10, 20), text="red", submit=True)
     assert seen.response.startswith("Action: Type [10, 20] [red]\n<tool_call>")
 
 
@@ -159,7 +199,7 @@ def test_marks_and_memory_are_told_from_the_responses(tmp_path):
     raw = f"Memory: {{}}\nProgress: {{}}\n{call}"
     found = only(tmp_path, [webgym_step(ONE, 0, raw, SUCCEEDED)])
     assert found.prompt.interaction_mode is InteractionMode.SET_OF_MARKS
-    assert found.prompt.version is PromptVersion.COMPLETE
+    assert found.prompt.version == "webgym"
     assert found.steps[0].action == Action(name=ActionName.CLICK, element_id=3)
 
 
@@ -226,4 +266,6 @@ def test_files_are_found_by_their_names(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert find(tmp_path) == sorted(tmp_path / name for name in names)
+    (tmp_path / "train_trajectories/train_trajectories.pt.iteration10").touch()
+    assert find(tmp_path)[-1].name == "train_trajectories.pt.iteration10"  # after 3
     assert WEBGYM.find(tmp_path / "model.pt" / "x.bin") == [tmp_path / "model.pt" / "x.bin"]

@@ -325,3 +325,16 @@ def test_lines_that_the_metrics_know_of_are_missed_after_the_index_followed(run)
         ("lines_missing", str(run.part(Split.TEST, 0).parent)),
         ("lines_missing", str(part.parent)),
     ]
+
+
+def test_damaged_records_beside_the_trajectories_are_named(run):
+    record = run.checkpoints / "model_20260101_000000" / "checkpoint.json"
+    record.parent.mkdir(parents=True)
+    for file, content in ((record, "{"), (run.provenance, "[1"), (run.metrics, '{"event": "x"}\nrubbish\n{"torn')):
+        file.write_text(content, encoding="utf-8")
+    found = [(finding["kind"], finding["file"], finding["place"]) for finding in checked(run)["findings"]]
+    assert found == [
+        ("damaged_record", str(record), ""),
+        ("damaged_record", str(run.provenance), ""),
+        ("damaged_record", str(run.metrics), "line 2"),
+    ]

@@ -9,7 +9,7 @@ import pytest
 
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import GpuMemory, GpuProcess, NvmlLibrary, memory_freed, open_nvml
-from webgym_cli.jobs.reaper import start_time
+from webgym_cli.jobs.guard import start_time
 
 GIB = 2**30
 GONE = 2**22 + 1

@@ -9,8 +9,8 @@ import time
 import psutil
 import pytest
 
-from webgym_cli.jobs import reaper
-from webgym_cli.jobs.reaper import start_time
+from webgym_cli.jobs import guard
+from webgym_cli.jobs.guard import start_time
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
@@ -40,7 +40,7 @@ def reap():
     started = []
 
     def start(*lines):
-        process = subprocess.Popen([sys.executable, "-I", "-S", reaper.__file__], stdin=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-I", "-S", guard.__file__, "reap"], stdin=subprocess.PIPE)
         started.append(process)
         process.stdin.write("".join(f"{line}\n" for line in lines).encode())
         process.stdin.flush()
@@ -71,7 +71,7 @@ def test_it_waits_for_the_end_of_its_input_and_then_ends_what_was_named(sleeper,
 def test_what_does_not_listen_is_killed(sleeper, reap):
     stubborn = sleeper(STUBBORN)
     reap(named(stubborn)).stdin.close()
-    assert stubborn.wait(reaper.GRACE + 20) == -signal.SIGKILL
+    assert stubborn.wait(guard.GRACE + 20) == -signal.SIGKILL
 
 
 def test_a_pid_that_stands_for_another_process_now_is_left_alone(sleeper, reap):
@@ -102,7 +102,7 @@ def test_it_acts_when_its_writer_is_killed(sleeper):
     victim = sleeper()
     code = (
         "import subprocess, sys, time\n"
-        f"reaper = subprocess.Popen([sys.executable, '-I', '-S', {reaper.__file__!r}], stdin=subprocess.PIPE,"
+        f"reaper = subprocess.Popen([sys.executable, '-I', '-S', {guard.__file__!r}, 'reap'], stdin=subprocess.PIPE,"
         " start_new_session=True)\n"
         f"reaper.stdin.write(b'{named(victim)}\\n'); reaper.stdin.flush()\n" + SLEEPER
     )

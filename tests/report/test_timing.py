@@ -8,9 +8,10 @@ from tests.inspect.buffers import made
 from tests.report.runs import at, facts, note
 from webgym_cli.records.events import TimedEvent
 from webgym_cli.report import timing
-from webgym_cli.report.figures import BARS, format_duration, make_bars
+from webgym_cli.report.figures import BARS, make_bars
 from webgym_cli.report.timing import compute_cost, read_timed_events
 from webgym_cli.report.views import build_sections
+from webgym_cli.util.text import format_duration
 
 EVALUATION = {"event": "evaluation", "iteration": 0, "seconds": 10, "at": at(10)}
 ROLLOUT = {"event": "rollout", "iteration": 0, "seconds": 20.0, "at": at(40), "stages": {"act": {"total": 12.5}}}
@@ -122,7 +123,7 @@ def test_of_many_bars_the_newest_are_drawn_and_all_are_told():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.25, "0.25 s"), (119, "119 s"), (150, "2.5 min"), (7200, "2.0 h"), (9e6, "2,500.0 h")]
+    ("seconds", "text"), [(0.25, "250 ms"), (119, "119 s"), (150, "2.5 min"), (7200, "2.0 h"), (9e6, "2,500.0 h")]
 )
 def test_times_in_words(seconds, text):
     assert format_duration(seconds) == text

@@ -67,6 +67,7 @@ class InProcessCluster:
 
     async def kill(self, handle):
         self.killed.append(handle.node)
+        self.die(handle.node)
 
     async def bury(self):
         """Close the workers of dead nodes, which here could not be killed."""

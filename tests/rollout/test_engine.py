@@ -194,6 +194,23 @@ async def test_the_step_limit_is_a_reward_of_0(world):
     assert found.outcome.success is False
 
 
+@pytest.mark.parametrize(
+    ("limit", "replies", "steps"),
+    [
+        ("rollout.max_parse_errors=2", ("no call", CALL, "no call", "none either", CALL), 4),
+        ("rollout.max_repeated_actions=3", (CALL, "no call", CALL, CALL, CALL), 5),
+        ("rollout.max_parse_errors=3", ("no call", "none", CALL, "no call", "none", CALL), 9),
+    ],
+)
+async def test_a_policy_that_is_stuck_ends_its_episode_with_a_reward_of_0(world, limit, replies, steps):
+    world.file.write_text('{"id": "click-test", "environment": "miniwob"}\n')
+    world.load("rollout.train_max_steps.easy=9", limit)
+    await world.roll(1, steps=20, agent=ScriptedAgent(replies))
+    (found,) = world.stored
+    stop = Stop.STUCK if steps < 9 else Stop.STEP_LIMIT
+    assert (found.outcome.reward, found.outcome.stop, len(found.steps)) == (0.0, stop, steps)
+
+
 async def test_what_webarena_came_to_without_a_score_waits_for_a_reward_model(world):
     world.load("rollout.train_max_steps.easy=3")
     await world.roll(1, steps=9)
@@ -233,11 +250,11 @@ async def test_an_answer_that_nobody_scores_has_no_reward_yet(world):
     assert (summary["episodes"], summary["success_rate"]) == (0, None)
 
 
-@pytest.mark.parametrize(("raw", "reward"), [(-1.0, 0.0), (0.4, 0.4), (1.0, 1.0), (3.0, 1.0)])
-async def test_the_reward_lies_between_0_and_1_and_the_score_is_kept(world, raw, reward):
+@pytest.mark.parametrize("raw", [-1.0, 0.4, 1.0, 3.0])
+async def test_the_reward_is_the_score_and_the_score_is_kept(world, raw):
     await world.roll(1, score=Score(source="environment", value=raw))
     (found,) = world.stored
-    assert found.outcome.reward == reward
+    assert found.outcome.reward == raw
     assert found.outcome.scores[0].value == raw
 
 

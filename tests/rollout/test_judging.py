@@ -8,6 +8,7 @@ from tests.rewards.cases import DOWN, GARBAGE, judge_settings
 from tests.rollout.scripted import ScriptedAgent
 from webgym_cli.agent.tools import render_web_action
 from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
@@ -15,7 +16,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Score
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
-from webgym_cli.rollout.judging import MAX_CONSECUTIVE_JUDGE_FAILURES
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -137,7 +137,7 @@ async def test_a_judge_that_is_down_costs_no_trajectory(world, episodes):
         asked = len(server.asked)
     assert f"webgym judge {world.run.root}" in caught.value.hint
     assert len(list(scan_stored(world.run, Split.TRAIN, 0))) == episodes
-    assert asked <= MAX_CONSECUTIVE_JUDGE_FAILURES + 2, "a judge that is down is not asked for ever"
+    assert asked <= MAX_CONSECUTIVE_FAILURES + 2, "a judge that is down is not asked for ever"
     plan = world.plan(episodes)
     assert (plan.owed, len(plan.unjudged)) == ((), episodes)
     waiting = list(scan_stored(world.run, Split.TRAIN, 0))
@@ -151,13 +151,13 @@ async def test_a_judge_that_answers_now_and_then_is_not_down(world):
         seen.append(trajectory.id)
         return (
             failed(trajectory, unavailable=True)
-            if len(seen) % MAX_CONSECUTIVE_JUDGE_FAILURES
+            if len(seen) % MAX_CONSECUTIVE_FAILURES
             else verdict(trajectory, success=True)
         )
 
     world.load("judge.concurrency=1")
-    summary = await world.roll(3 * MAX_CONSECUTIVE_JUDGE_FAILURES, agent=ANSWER, judge=judge)
-    assert (summary["episodes"], summary["judged"]) == (3, 3 * MAX_CONSECUTIVE_JUDGE_FAILURES)
+    summary = await world.roll(3 * MAX_CONSECUTIVE_FAILURES, agent=ANSWER, judge=judge)
+    assert (summary["episodes"], summary["judged"]) == (3, 3 * MAX_CONSECUTIVE_FAILURES)
 
 
 async def test_a_judgement_that_can_not_be_stored_ends_the_rollout(world):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -117,10 +118,12 @@ def test_a_full_disk(chromium, tmp_path, small_disk, pages):
 def test_one_writer_a_run(chromium, tmp_path, run):
     first = Command(tmp_path, "rollout", run, *ORACLE, 60)
     first.until(lambda: stored(run).count(b"\n") >= 2)
+    first.process.send_signal(signal.SIGSTOP)  # on a busy machine it would end before the others have begun
     message, _ = fails(tmp_path, 75, "rollout", run, *ORACLE, 60)
     assert f"`webgym rollout {run}` (process {first.process.pid} on " in message
     webgym(tmp_path, "inspect-buffer", run)
     webgym(tmp_path, "rollout", run, *ORACLE, 60, "--dry-run")
+    first.process.send_signal(signal.SIGCONT)
     assert first.finish() == 0
     assert len(finished(run)) == 60
 

@@ -15,6 +15,7 @@ from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.inspect.episode import EpisodeView
+from webgym_cli.inspect.overview import build_overview
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.inspect.verify import verify
 from webgym_cli.loop.pipeline import Pipeline
@@ -22,10 +23,14 @@ from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
+from webgym_cli.report.facts import gather_facts
+from webgym_cli.report.views import build_sections
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.tracking.metrics import extract_metrics
 
 RECORDS = [{"question": f"Calculate {n} * 7.", "answer": str(n * 7)} for n in range(2, 6)]
 PICTURE = '''
@@ -157,6 +162,41 @@ async def test_wrong_answers_are_worth_what_the_reward_says(roll):
     _, _, summary, found = await roll(Solver(lambda messages: "It is 1."), 2)
     assert [trajectory.outcome.reward for trajectory in found] == [0.0, 0.0]  # no tool was used
     assert summary["success_rate"] == 0.0
+
+
+SHAPED = """
+from webgym_cli.scoring import reward
+
+@reward
+def shaped(final_response, answer):
+    right = answer in final_response
+    return {"reward": 2.5 if right else -0.5, "em": right, "tag": "x", **({"even": 1} if answer == "14" else {})}
+"""
+
+
+async def test_rewards_are_real_numbers_with_a_threshold_and_their_means(roll, tmp_path):
+    (tmp_path / "shaped.py").write_text(SHAPED)
+    host = Solver(lambda messages: Solver.solve(messages) if " 2 * 7" in str(messages) else "It is 1.")
+    overrides = (f"agent.reward_name={tmp_path}/shaped.py:shaped", "rollout.success_threshold=2")
+    run, _, summary, found = await roll(host, 4, *overrides, split=Split.TEST)
+    assert sorted(trajectory.outcome.reward for trajectory in found) == [-0.5, -0.5, -0.5, 2.5]
+    assert [summary[name] for name in ("success_rate", "mean_reward", "mean_steps")] == [0.25, 0.25, 1.25]
+    assert summary["reward_extra"] == {"em": 0.25, "even": 1.0}  # the one question with the answer 14
+    assert summary["tool_calls"] == {"calculator": 0.5}  # two calls in one of four episodes
+    means = {"mean_reward": 0.25, "mean_steps": 1.25, "reward_extra/em": 0.25, "reward_extra/even": 1.0}
+    with open_index(run) as index:
+        seen = build_overview(run, index, TrajectoryQuery())
+        facts = gather_facts(run, index, 0, None)
+    assert seen["means"] == {"test 0": {**means, "tool_calls/calculator": 0.5}}
+    assert (seen["successes"], seen["scored"]) == (1, 4)
+    assert {(row["key"], row["name"]): row["mean"] for row in facts["means"]} == {
+        ("test", name): mean for name, mean in seen["means"]["test 0"].items()
+    }
+    (section,) = (section for section in build_sections(facts) if section.id == "rewards")
+    assert [figure.title for figure in section.figures] == sorted(set(seen["means"]["test 0"]) - {"mean_steps"})
+    named = extract_metrics({**summary, "event": "evaluation"})
+    assert (named["evaluation/mean_reward"], named["evaluation/reward_extra/em"]) == (0.25, 0.25)
+    assert named["evaluation/tool_calls/calculator"] == 0.5
 
 
 async def test_a_reply_that_cannot_be_read_is_told_once_and_results_are_not_repeated(roll):

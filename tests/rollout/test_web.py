@@ -157,17 +157,17 @@ async def test_every_kind_of_failure_is_counted_by_site_and_nothing_is_lost(engi
         "fine": None,
         "download": None,
         "blank": FailureKind.NAVIGATION_FAILED,
-        "error": FailureKind.NAVIGATION_FAILED,
+        "error": FailureKind.START_PAGE_FAILED,
         "captcha": FailureKind.SITE_BLOCKED,
         "freeze": FailureKind.PAGE_TIMEOUT,
-        "private": FailureKind.NAVIGATION_FAILED,
+        "private": FailureKind.START_PAGE_FAILED,
         "unknown": FailureKind.NAVIGATION_FAILED,
     }
-    assert summary["failures"] == {"navigation_failed": 4, "page_timeout": 1, "site_blocked": 1}
+    assert summary["failures"] == {"navigation_failed": 2, "page_timeout": 1, "site_blocked": 1, "start_page_failed": 2}
     assert summary["failures_by_site"] == {
-        "lab.test": {"navigation_failed": 2, "site_blocked": 1},
+        "lab.test": {"navigation_failed": 1, "site_blocked": 1, "start_page_failed": 1},
         "odd.test": {"page_timeout": 1},
-        "127.0.0.1": {"navigation_failed": 1},
+        "127.0.0.1": {"start_page_failed": 1},
         "no-such-host.invalid": {"navigation_failed": 1},
     }
     assert (summary["episodes"], summary["successes"]) == (2, 2)

@@ -113,7 +113,7 @@ async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engin
     assert [step.action_error is None for step in found.steps] == [False, True, False, True, True]
     users = [prompt.messages[-1].content for prompt in agent.prompts]
     assert "The last action failed: there is no element 777" in users[1]
-    assert "The last reply was no action: no_tool_call." in users[2]
+    assert "The last reply was no action: no_tool_call: " in users[2]
     assert "is no list of options" in users[3]
     assert not any(prompt.images for prompt in agent.prompts)
     assert [message.content for message in agent.prompts[-1].messages if message.role == "assistant"] == list(

@@ -9,9 +9,9 @@ FAKE = Path(__file__).with_name("fake_vllm.py")
 
 
 def fake_python(folder):
-    """Return an interpreter that runs the fake server whatever module it is to run."""
+    """Return an interpreter that runs the fake server whatever module or file it is to run."""
     python = folder / "python"
-    python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} -S -E {FAKE} "$@"\n')
+    python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && shift\nshift\nexec {sys.executable} -S -E {FAKE} "$@"\n')
     python.chmod(0o755)
     return python
 

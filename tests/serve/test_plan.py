@@ -8,6 +8,7 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs import devices
+from webgym_cli.serve import cpu_server
 from webgym_cli.serve.plan import is_loopback, plan_servers
 
 PYTHON = Path("/env/bin/python")
@@ -32,7 +33,7 @@ def value(plan, flag):
 def test_cpu_avoids_the_traps_of_the_cpu_backend():
     plan = planned()
     argv = plan.argv()
-    assert argv[:3] == [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server"]
+    assert argv[:3] == [str(PYTHON), cpu_server.__file__, "--model"]
     assert "--enforce-eager" in argv
     assert "--no-enable-chunked-prefill" in argv
     assert int(value(plan, "--max-num-batched-tokens")) >= int(value(plan, "--max-model-len"))
@@ -46,6 +47,7 @@ def test_cpu_avoids_the_traps_of_the_cpu_backend():
 
 def test_cuda_has_webgyms_launch_settings():
     plan = planned("serve.data_parallel_size=8", device="cuda", gpus=tuple("01234567"))
+    assert plan.argv()[:3] == [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server"]
     expected = {
         "--max-num-seqs": "512",
         "--gpu-memory-utilization": "0.95",
@@ -183,7 +185,7 @@ def test_the_base_url_is_known_unless_the_port_is_open():
 def test_extra_arguments_come_last():
     plan = planned('serve.extra_args=["--reasoning-parser","deepseek_r1"]')
     assert plan.argv(model="other", port=5)[-2:] == ["--reasoning-parser", "deepseek_r1"]
-    assert plan.argv(model="other", port=5)[3:7] == ["--model", "other", "--port", "5"]
+    assert plan.argv(model="other", port=5)[2:6] == ["--model", "other", "--port", "5"]
 
 
 def test_a_plan_is_json_and_the_same_twice():

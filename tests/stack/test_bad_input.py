@@ -117,7 +117,7 @@ def test_a_server_that_dies_ends_the_rollout_and_loses_nothing(policy_server, ti
     model = ("-s", f"policy_config.base_model={tiny_model_dir}", "-s", f"venvs.serve={policy_server.plan.python}")
     command = Command(tmp_path, "rollout", run, *DEMO, *model, "--policy", "vllm", "--episodes", 60)
     command.until(lambda: stored(run).count(b"\n") >= 6)
-    servers = [child for child in command.tree() if "api_server" in " ".join(child.cmdline()[:3])]
+    servers = [child for child in command.tree() if "cpu_server" in " ".join(child.cmdline()[:2])]
     assert servers, [child.cmdline() for child in command.tree()]
     before = stored(run)
     servers[0].kill()

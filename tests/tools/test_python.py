@@ -1,6 +1,7 @@
 import asyncio
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -184,6 +185,30 @@ def test_the_filter_names_the_calls_by_their_numbers(column, header):
 async def test_numpy_runs_where_it_is_installed():
     pytest.importorskip("numpy")
     assert await run_code("import numpy as np\nfloat(np.linalg.det(np.eye(300) * 1.0))") == "1.0"
+
+
+async def test_a_package_below_tmp_is_not_covered_by_the_scratch_folder(monkeypatch, tmp_path):
+    package = tmp_path / "below"
+    package.mkdir()
+    (package / "__init__.py").write_text("VALUE = 42")
+    monkeypatch.setattr(module, "_package_folders", lambda: {"below": str(package)})
+    code = f"import below\nprint(below.VALUE)\nopen({str(package / 'mine')!r}, 'w')"
+    printed = await run_code(code)
+    assert printed.startswith("42\n")
+    assert "Error" in printed
+    assert [path.name for path in package.iterdir() if path.name != "__pycache__"] == ["__init__.py"]
+
+
+async def test_an_interpreter_below_tmp_runs(monkeypatch, tmp_path):
+    library = Path(os.__file__).parent
+    unneeded = shutil.ignore_patterns("site-packages", "dist-packages", "test", "idlelib", "__pycache__", "config-*")
+    shutil.copytree(library, tmp_path / "lib" / library.name, ignore=unneeded)
+    interpreter = tmp_path / "bin" / "python"
+    interpreter.parent.mkdir()
+    shutil.copy(module._interpreter(), interpreter)
+    monkeypatch.setattr(module, "_interpreter", lambda: str(interpreter))
+    monkeypatch.setattr(module, "_package_folders", dict)
+    assert await run_code("import decimal, os\nos.__file__") == repr(str(tmp_path / "lib" / library.name / "os.py"))
 
 
 def test_the_tool_is_told_to_the_policy():

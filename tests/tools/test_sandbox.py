@@ -110,7 +110,8 @@ class Host:
 
     def check(self):
         """Assert that nothing was harmed."""
-        assert psutil.Process(self.victim).status() == psutil.STATUS_SLEEPING
+        # it runs until it falls asleep, on a busy machine for longer
+        assert psutil.Process(self.victim).status() in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING)
         assert (self.folder / "open").read_text() == "as it was"
         assert sorted(path.name for path in self.folder.iterdir() if "script" not in path.name) == ["open", "secret"]
 
@@ -142,8 +143,10 @@ def host(request):
         with subprocess.Popen(["/bin/sleep", "600"], **user) as victim:
             host = Host(folder, victim.pid, uid)
             yield host
-            host.check()
-            victim.kill()
+            try:
+                host.check()
+            finally:
+                victim.kill()
 
 
 LAYERS = [(), ("mounts",), ("namespaces",), ("landlock",), ("namespaces", "landlock")]

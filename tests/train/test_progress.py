@@ -1,6 +1,7 @@
 import json
 
-from webgym_cli.train.progress import TrainerLogTail, last_metrics, mean_loss, parse_line, read_log, trim_log
+from webgym_cli.train.progress import TrainerLogTail, last_metrics, mean_loss, parse_line, read_log
+from webgym_cli.train.rl.trainer_log import trim_log
 
 
 def line(step, total=4, **facts):

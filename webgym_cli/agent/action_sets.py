@@ -42,6 +42,8 @@ class ActionSet:
     """Returns the response that `parse` reads as an action: how an expert writes."""
     template: PromptTemplate | None = None
     """The texts of a prompt that shows rounds with their pictures."""
+    modes: tuple[InteractionMode, ...] = tuple(InteractionMode)
+    """The interaction modes that it has."""
     render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
     """Renders the whole prompt in place of a template, from instruction, finished steps and current observation."""
 
@@ -56,6 +58,11 @@ ACTION_SETS: Registry[ActionSet] = Registry(
     builtin={
         "vanilla": "webgym_cli.agent.builtin_action_sets:VANILLA",
         "complete": "webgym_cli.agent.builtin_action_sets:COMPLETE",
+        "full": "webgym_cli.agent.builtin_action_sets:FULL",
+        "full_vanilla": "webgym_cli.agent.builtin_action_sets:FULL_VANILLA",
+        "webgym": "webgym_cli.agent.builtin_action_sets:WEBGYM",
+        "webgym_vanilla": "webgym_cli.agent.builtin_action_sets:WEBGYM_VANILLA",
+        "computer_use": "webgym_cli.agent.builtin_action_sets:COMPUTER_USE",
         "webrl": "webgym_cli.agent.builtin_action_sets:WEBRL",
         TOOLS: "webgym_cli.agent.builtin_action_sets:TOOLS",
     },

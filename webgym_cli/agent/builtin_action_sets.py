@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from webgym_cli.agent import memory_prompt, tool_calls, vanilla, webrl_prompt
+from webgym_cli.agent import tool_calls, web_actions, webrl_prompt
+from webgym_cli.agent.action_forms import WebActions
 from webgym_cli.agent.action_sets import ActionSet, Conversation
+from webgym_cli.agent.memory_prompt import make_memory_template
 from webgym_cli.agent.memory_sections import MemorySections, format_sections
 from webgym_cli.agent.parse import ParseError, parse_web_action
+from webgym_cli.agent.prompt_template import PromptTemplate
 from webgym_cli.agent.sanitize import sanitize_line
 from webgym_cli.agent.tools import describe_action, render_web_action
+from webgym_cli.agent.vanilla import make_plain_template
 from webgym_cli.agent.webrl_actions import parse_webrl_action
 from webgym_cli.agent.webrl_forms import render_webrl_action
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -17,12 +21,8 @@ from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 from webgym_cli.records.webrl import AnyAction
 
 
-def _parse_web(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
-    return parse_web_action(response, spec.interaction_mode, truncated=truncated, thinking=spec.thinking)
-
-
 def _parse_webrl(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
-    return parse_webrl_action(response, truncated=truncated, thinking=spec.thinking)
+    return parse_webrl_action(response, truncated=truncated, thinking=spec.thinking, lenient=spec.lenient)
 
 
 def _parse_tools(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
@@ -35,16 +35,30 @@ def _require_web(action: AnyAction) -> Action:
     return action
 
 
-def _format_vanilla(action: AnyAction, mode: InteractionMode) -> str:
-    return render_web_action(_require_web(action), mode)
+def _make_web_set(actions: WebActions, make_template: Callable[[WebActions], PromptTemplate]) -> ActionSet:
+    """Return an action set of tool calls on a page."""
 
+    def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
+        mode, thinking = spec.interaction_mode, spec.thinking
+        return parse_web_action(response, mode, truncated=truncated, thinking=thinking, actions=actions)
 
-def _format_complete(action: AnyAction, mode: InteractionMode) -> str:
-    """Return a tool call after the sections of an expert: no memory, one goal."""
-    call = _format_vanilla(action, mode)
-    state = "done" if action.name is ActionName.ANSWER else "doing"
-    line = sanitize_line(describe_action(action))
-    return f"{format_sections(MemorySections(progress={'the task': state}, intention='the task', action=line))}\n{call}"
+    def write(action: AnyAction, mode: InteractionMode) -> str:
+        return render_web_action(_require_web(action), mode, actions)
+
+    def write_with_sections(action: AnyAction, mode: InteractionMode) -> str:
+        """Return a tool call after the sections of an expert: no memory, one goal."""
+        state = "done" if action.name is ActionName.ANSWER else "doing"
+        line = sanitize_line(describe_action(action))
+        sections = MemorySections(progress={"the task": state}, intention="the task", action=line)
+        return f"{format_sections(sections)}\n{write(action, mode)}"
+
+    with_memory = make_template is make_memory_template
+    return ActionSet(
+        parse=parse,
+        format_action=write_with_sections if with_memory else write,
+        template=make_template(actions),
+        modes=tuple(actions.functions),
+    )
 
 
 def _render_webrl(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Conversation:
@@ -53,9 +67,19 @@ def _render_webrl(spec: PromptSpec, instruction: str, past: Sequence[Step], curr
 
 
 # A tool call on a page.
-VANILLA = ActionSet(parse=_parse_web, format_action=_format_vanilla, template=vanilla.VANILLA)
+VANILLA = _make_web_set(web_actions.BASIC, make_plain_template)
 # A tool call on a page, after memory, progress and intention.
-COMPLETE = ActionSet(parse=_parse_web, format_action=_format_complete, template=memory_prompt.COMPLETE)
+COMPLETE = _make_web_set(web_actions.BASIC, make_memory_template)
+# The same with all actions that there are.
+FULL = _make_web_set(web_actions.FULL, make_memory_template)
+# All actions without memory and plan.
+FULL_VANILLA = _make_web_set(web_actions.FULL, make_plain_template)
+# As `complete`, with WebGym's actions.
+WEBGYM = _make_web_set(web_actions.WEBGYM, make_memory_template)
+# WebGym's actions without memory and plan.
+WEBGYM_VANILLA = _make_web_set(web_actions.WEBGYM, make_plain_template)
+# Qwen3-VL's computer_use.
+COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template)
 # WebRL's calls like `do(action="Click", element="12")`.
 WEBRL = ActionSet(
     parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_webrl

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from functools import cache
 
+from webgym_cli.agent.action_forms import WebActions
 from webgym_cli.agent.memory_sections import read_sections, read_stated_action
 from webgym_cli.agent.prompt_template import (
     EFFECT,
@@ -18,12 +19,14 @@ from webgym_cli.agent.prompt_template import (
     format_element,
     format_elements,
     format_notices,
+    format_parse_error,
+    format_tabs,
     quote_text,
 )
 from webgym_cli.agent.reasoning import history_text
 from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, truncate
-from webgym_cli.agent.tools import build_schema, describe_action
-from webgym_cli.records.action import InteractionMode
+from webgym_cli.agent.tools import describe_action
+from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Observation, Step
 
 # Longest title of a page, in characters.
@@ -59,8 +62,7 @@ _RULES = """\
 How to work:
 - Check first whether the last action did what it should. If nothing changed, find another way instead of doing the \
 same again.
-- Act only on what you can see; scroll to see more. Typing replaces what the field holds; a line break at the end \
-of the text presses Enter.
+- Act only on what you can see; scroll to see more. {typing_rule}
 - Close or decline cookie banners, popups and offers that stand in the way. Don't sign in, buy, or give personal data \
 unless the task tells you to.
 - A page that is still loading needs a wait. A page that fails, or that denies access, needs another way: go back, use \
@@ -75,12 +77,22 @@ asked, say what you did; where you could not finish, say how far you came and wh
 _REMINDER = "Reply with Memory, Progress, Intention, Action and one tool call."
 
 
-@cache
-def _render_system(mode: InteractionMode) -> str:
-    return (
-        f"You operate a web browser to carry out a user's task. Each turn shows {_SEEN[mode]}.\n\n"
-        f"{_FORMAT}\n<tools>\n{json.dumps(build_schema(mode))}\n</tools>\n\n{_RULES}"
-    )
+def make_memory_template(actions: WebActions) -> PromptTemplate:
+    """Return the texts of rounds with memory and plan, for a set of actions."""
+
+    @cache
+    def render_system(mode: InteractionMode) -> str:
+        return (
+            f"You operate a web browser to carry out a user's task. Each turn shows {_SEEN[mode]}.\n\n"
+            f"{_FORMAT}\n<tools>\n{json.dumps(actions.build_schema(mode))}\n</tools>\n\n"
+            f"{_RULES.format(typing_rule=actions.typing_rule)}"
+        )
+
+    def render_turn(window: HistoryWindow, index: int) -> str:
+        tabs = format_tabs(window.observation(index)) if actions.has(ActionName.SWITCH_TAB) else []
+        return "\n".join((*tabs, _render_turn(window, index)))
+
+    return PromptTemplate(system=render_system, head=_render_head, turn=render_turn)
 
 
 def _render_head(window: HistoryWindow) -> str:
@@ -152,11 +164,8 @@ def _describe_page(observation: Observation) -> str:
 
 def _describe_result(before: Step) -> list[str]:
     if before.parse_error:
-        return [f"The last reply was no action ({before.parse_error}): it must end with exactly one valid tool call."]
+        why = format_parse_error(before)
+        return [f"The last reply was no action ({why}): it must end with exactly one valid tool call."]
     if before.action_error:
         return [f"The last action failed: {sanitize_line(before.action_error)}."]
     return ["The last action changed nothing that can be seen."] if before.page_changed is False else []
-
-
-# The texts of `complete`.
-COMPLETE = PromptTemplate(system=_render_system, head=_render_head, turn=_render_turn)

@@ -4,40 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import ValidationError
 
+from webgym_cli.agent.action_forms import UnknownActionError, WebActions
 from webgym_cli.agent.reasoning import strip_reasoning
-from webgym_cli.agent.tools import CALL_NAMES, FUNCTIONS
-from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.agent.web_actions import BASIC
+from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind
 
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-
-# Argument of the call -> field of the action.
-ARGUMENT_FIELDS = {
-    "element_id": "element_id",
-    "coordinate": "coordinate",
-    "text": "text",
-    "direction": "direction",
-    "time": "seconds",
-    "url": "url",
-}
-
-# The arguments that an action may have.
-ALLOWED: dict[ActionName, frozenset[str]] = {
-    ActionName.CLICK: frozenset({"element_id", "coordinate"}),
-    ActionName.HOVER: frozenset({"element_id", "coordinate"}),
-    ActionName.TYPE: frozenset({"element_id", "coordinate", "text"}),
-    ActionName.SCROLL: frozenset({"direction"}),
-    ActionName.WAIT: frozenset({"time"}),
-    ActionName.GO_BACK: frozenset(),
-    ActionName.NAVIGATE: frozenset({"url"}),
-    ActionName.ANSWER: frozenset({"text"}),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +26,12 @@ class ParseError:
 
 
 def parse_web_action(
-    response: str, mode: InteractionMode, *, truncated: bool = False, thinking: bool = False
+    response: str,
+    mode: InteractionMode,
+    *,
+    truncated: bool = False,
+    thinking: bool = False,
+    actions: WebActions = BASIC,
 ) -> Action | ParseError:
     """Return the action of a response, or the reason why there is none.
 
@@ -67,26 +49,16 @@ def parse_web_action(
         call = json.loads(calls[0])
     except (ValueError, RecursionError) as error:
         return ParseError(ParseErrorKind.INVALID_JSON, str(error))
-    if not isinstance(call, dict) or call.get("name") != FUNCTIONS[mode]:
-        return ParseError(ParseErrorKind.UNKNOWN_FUNCTION, f"expected the function {FUNCTIONS[mode]}")
+    if not isinstance(call, dict) or call.get("name") != actions.functions[mode]:
+        return ParseError(ParseErrorKind.UNKNOWN_FUNCTION, f"expected the function {actions.functions[mode]}")
     arguments = call.get("arguments")
     if not isinstance(arguments, dict):
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, "arguments must be an object")
-    return _make_action(arguments, mode)
-
-
-def _make_action(arguments: Mapping[str, Any], mode: InteractionMode) -> Action | ParseError:
-    names = {called: name for name, called in CALL_NAMES[mode].items()}
-    called = arguments.get("action")
-    if not isinstance(called, str) or called not in names:
-        return ParseError(ParseErrorKind.UNKNOWN_ACTION, f"no action {called!r}")
-    name = names[called]
-    pointing = "element_id" if mode is InteractionMode.COORDINATES else "coordinate"
-    given = {key: value for key, value in arguments.items() if key != "action"}
-    if unknown := given.keys() - (ALLOWED[name] - {pointing}):
-        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, f"{called} has no argument {', '.join(sorted(unknown))}")
-    fields = {ARGUMENT_FIELDS[key]: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     try:
-        return Action.model_validate({"name": name, **fields}, strict=True)
+        return actions.read(arguments, mode)
+    except UnknownActionError as error:
+        return ParseError(ParseErrorKind.UNKNOWN_ACTION, str(error))
     except ValidationError as error:
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
+    except ValueError as error:
+        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))

@@ -29,6 +29,8 @@ PROBE_TIMEOUT = 10.0
 _RETRYABLE_STATUSES = (408, 409, 429)
 # Statuses of a server that would refuse every request: wrong key, wrong model or wrong path.
 _MISCONFIGURED_STATUSES = (401, 403, 404)
+# vLLM's `finish_reason` of a request that was broken off.
+_ABORTED = "abort"
 # The temperature at which vLLM samples where one above 0 and below this is asked for.
 _MIN_TEMPERATURE = 0.01
 
@@ -65,14 +67,23 @@ class ChatPolicy:
         self._logprobs = logprobs
         self._images = images
         self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=limits.policy_retries)
+        self._retries = limits.policy_retries
         self._is_vllm: bool | None = None
         self._secret = api_key
 
     async def reply(self, prompt: Prompt) -> PolicyReply:
         """Send the prompt; the reply has token ids and log-probabilities where the server gives them."""
+        body = build_request_body(prompt, self._images, await self._parameters(prompt))
+        for _ in range(self._retries + 1):
+            reply = await self._send(body)
+            # What a server breaks off, to swap weights or to end, is a piece of a reply and no action of the policy.
+            if reply.generation.finish_reason != _ABORTED:
+                return reply
+        raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
+
+    async def _send(self, body: bytes) -> PolicyReply:
         from openai.types.chat import ChatCompletion
 
-        body = build_request_body(prompt, self._images, await self._parameters(prompt))
         try:
             # The client's typed method would walk through the whole request again, at several times the cost.
             return _read_reply(await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body))

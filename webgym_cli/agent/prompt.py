@@ -82,7 +82,12 @@ def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[St
 
 
 def render_step(trajectory: Trajectory, index: int, *, window: int | None = None) -> Prompt:
-    """Return the prompt that a stored step was sent, or the same with a smaller history window."""
+    """Return the prompt that a stored step was sent, or the same with a smaller history window.
+
+    The messages that another system sent stay as they are.
+    """
+    if (sent := trajectory.steps[index].sent) is not None:
+        return Prompt(sent.messages, sent.images)
     spec = trajectory.prompt if window is None else trajectory.prompt.model_copy(update={"history_window": window})
     steps = trajectory.steps
     url = trajectory.task.start_url

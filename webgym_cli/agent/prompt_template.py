@@ -76,6 +76,20 @@ def format_notices(observation: Observation) -> list[str]:
     return [f"Notice: {sanitize_line(text)}." for text in observation.notices]
 
 
+def format_tabs(observation: Observation) -> list[str]:
+    """Return the open tabs under a heading, a line each; nothing where there is one."""
+    lines = [
+        f"{number}: {sanitize_line(tab.title or tab.url)}{' (shown)' if tab.current else ''}"
+        for number, tab in enumerate(observation.tabs)
+    ]
+    return ["Open tabs:", *lines] if lines else []
+
+
+def format_parse_error(step: Step) -> str:
+    """Return why a step's reply was no action, with what is known of the reason."""
+    return f"{step.parse_error}{f': {sanitize_line(step.parse_detail)}' if step.parse_detail else ''}"
+
+
 def quote_text(text: str, limit: int | None = None) -> str:
     """Return foreign text as a JSON text that can't leave its quotes or its line; cut to so many characters."""
     return sanitize_line(_json(truncate(text, limit)), None)

@@ -1,85 +1,20 @@
-"""The function that a policy may call in each interaction mode, and its textual form."""
+"""Actions as texts: calls of a function, and the few words of a summary."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from webgym_cli.agent.action_forms import WebActions
+from webgym_cli.agent.web_actions import BASIC
 from webgym_cli.agent.webrl_forms import render_webrl_action
-from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, CustomAction, InteractionMode
+from webgym_cli.records.action import LATER_FIELDS, Action, CustomAction, InteractionMode
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 
-# The function's name in each mode.
-FUNCTIONS: dict[InteractionMode, str] = {
-    InteractionMode.COORDINATES: "computer_use",
-    InteractionMode.SET_OF_MARKS: "web_interaction",
-}
 
-CALL_NAMES: dict[InteractionMode, dict[ActionName, str]] = {
-    mode: {name: name.value for name in WEB_ACTIONS} for mode in InteractionMode
-}
-# What an action is called inside a tool call: as its key, but `left_click` in coordinates mode.
-CALL_NAMES[InteractionMode.COORDINATES][ActionName.CLICK] = "left_click"
-del CALL_NAMES[InteractionMode.COORDINATES][ActionName.HOVER]  # WebGym's computer_use has none
-
-_TARGETS: dict[InteractionMode, dict[str, Any]] = {
-    InteractionMode.COORDINATES: {
-        "coordinate": {
-            "type": "array",
-            "items": {"type": "number", "minimum": 0, "maximum": 1000},
-            "minItems": 2,
-            "maxItems": 2,
-            "description": "The point [x, y]; both axes run from 0 to 1000, from the top left corner.",
-        }
-    },
-    InteractionMode.SET_OF_MARKS: {
-        "element_id": {"type": "integer", "minimum": 0, "description": "The number of a marked element."}
-    },
-}
-
-
-def build_schema(mode: InteractionMode) -> dict[str, Any]:
-    """Return the function's JSON schema, as it stands in the system prompt."""
-    pointed = "left_click and type" if mode is InteractionMode.COORDINATES else "click, type and hover"
-    properties = {
-        "action": {"type": "string", "enum": list(CALL_NAMES[mode].values())},
-        **{
-            name: {**target, "description": f"{target['description']} For {pointed}."}
-            for name, target in _TARGETS[mode].items()
-        },
-        "text": {"type": "string", "description": "What to type, or the answer to the task. For type and answer."},
-        "direction": {
-            "type": "string",
-            "enum": ["up", "down"],
-            "description": "Where to move by one page. For scroll.",
-        },
-        "time": {"type": "number", "description": "Seconds. For wait."},
-        "url": {"type": "string", "description": "An address. For navigate."},
-    }
-    parameters = {"type": "object", "properties": properties, "required": ["action"]}
-    description = "Acts on the web page that the last screenshot shows."
-    return {
-        "type": "function",
-        "function": {"name": FUNCTIONS[mode], "description": description, "parameters": parameters},
-    }
-
-
-def render_web_action(action: Action, mode: InteractionMode) -> str:
-    """Return an action as the text of a tool call: the inverse of the parser."""
-    arguments: dict[str, Any] = {"action": CALL_NAMES[mode][action.name]}
-    if action.element_id is not None:
-        arguments["element_id"] = action.element_id
-    if action.coordinate is not None:
-        arguments["coordinate"] = [int(axis) if float(axis).is_integer() else axis for axis in action.coordinate]
-    for name, value in (
-        ("text", action.text),
-        ("direction", action.direction),
-        ("time", action.seconds),
-        ("url", action.url),
-    ):
-        if value is not None:
-            arguments[name] = value
-    return format_tool_call(FUNCTIONS[mode], arguments)
+def render_web_action(action: Action, mode: InteractionMode, actions: WebActions = BASIC) -> str:
+    """Return an action as the text of a tool call: the inverse of the parser. Raises `ValueError`."""
+    return format_tool_call(actions.functions[mode], actions.write(action, mode))
 
 
 def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
@@ -103,5 +38,8 @@ def describe_action(action: AnyAction) -> str:
         target = f"({action.coordinate[0]:g}, {action.coordinate[1]:g})"
     else:
         target = ""
-    details = (target, action.text and json.dumps(action.text, ensure_ascii=False), action.direction, action.url)
+    text = action.text and json.dumps(action.text, ensure_ascii=False)
+    later = ((name, getattr(action, name)) for name in LATER_FIELDS)
+    more = (f"{name}={json.dumps(value)}" for name, value in later if value is not None)
+    details = (target, text, action.direction, action.url, *more)
     return " ".join(filter(None, (action.name.value, *details)))

@@ -9,28 +9,46 @@ from __future__ import annotations
 import json
 from functools import cache
 
-from webgym_cli.agent.prompt_template import EFFECT, HistoryWindow, PromptTemplate, format_elements, format_notices
+from webgym_cli.agent.action_forms import WebActions
+from webgym_cli.agent.prompt_template import (
+    EFFECT,
+    HistoryWindow,
+    PromptTemplate,
+    format_elements,
+    format_notices,
+    format_parse_error,
+    format_tabs,
+)
 from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, truncate
-from webgym_cli.agent.tools import build_schema, describe_action
-from webgym_cli.records.action import InteractionMode
+from webgym_cli.agent.tools import describe_action
+from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Step
 
 
-@cache
-def _render_system(mode: InteractionMode) -> str:
-    see = (
-        "a screenshot of a web page"
-        if mode is InteractionMode.COORDINATES
-        else "a screenshot of a web page with numbered marks on its elements, and a list of them"
-    )
-    return (
-        f"You operate a web browser to carry out a task. Each turn shows {see}. "
-        "Reply with exactly one call of this function:\n"
-        f"<tools>\n{json.dumps(build_schema(mode))}\n</tools>\n"
-        "Write the call as JSON between tags, after your reasoning if you need any:\n"
-        '<tool_call>\n{"name": <function>, "arguments": <object>}\n</tool_call>\n'
-        "When the task asks for information, give it with the action answer."
-    )
+def make_plain_template(actions: WebActions) -> PromptTemplate:
+    """Return the texts of plain rounds for a set of actions."""
+
+    @cache
+    def render_system(mode: InteractionMode) -> str:
+        see = (
+            "a screenshot of a web page"
+            if mode is InteractionMode.COORDINATES
+            else "a screenshot of a web page with numbered marks on its elements, and a list of them"
+        )
+        return (
+            f"You operate a web browser to carry out a task. Each turn shows {see}. "
+            "Reply with exactly one call of this function:\n"
+            f"<tools>\n{json.dumps(actions.build_schema(mode))}\n</tools>\n"
+            "Write the call as JSON between tags, after your reasoning if you need any:\n"
+            '<tool_call>\n{"name": <function>, "arguments": <object>}\n</tool_call>\n'
+            "When the task asks for information, give it with the action answer."
+        ) + "".join(f" {rule}" for rule in (actions.rules, actions.plain_typing_rule) if rule)
+
+    def render_turn(window: HistoryWindow, index: int) -> str:
+        tabs = format_tabs(window.observation(index)) if actions.has(ActionName.SWITCH_TAB) else []
+        return "\n".join(filter(None, (*tabs, _render_turn(window, index))))
+
+    return PromptTemplate(system=render_system, head=render_plain_head, turn=render_turn)
 
 
 def render_plain_head(window: HistoryWindow) -> str:
@@ -52,7 +70,7 @@ def _render_turn(window: HistoryWindow, index: int) -> str:
     lines = []
     before = window.past[index - 1] if index > 0 else None
     if before and before.parse_error:
-        lines.append(f"The last reply was no action: {before.parse_error}.")
+        lines.append(f"The last reply was no action: {format_parse_error(before)}.")
     elif before and before.action_error:
         lines.append(f"The last action failed: {sanitize_line(before.action_error)}.")
     lines += format_notices(window.observation(index))
@@ -65,7 +83,3 @@ def render_plain_turn(window: HistoryWindow, index: int) -> str:
     """Return a turn of `vanilla` with the text of the observation, for action sets of plugins."""
     text = sanitize_page(window.observation(index).html)
     return "\n".join(filter(None, (_render_turn(window, index), text)))
-
-
-# The texts of `vanilla`.
-VANILLA = PromptTemplate(system=_render_system, head=render_plain_head, turn=_render_turn)

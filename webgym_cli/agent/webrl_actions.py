@@ -1,13 +1,14 @@
 """WebRL's action language: notes, then one call like `do(action="Click", element="12")` or `exit(message="...")`.
 
 A call begins its line and nothing but a comment follows it there; every other line is a note. What is not exactly one
-well-formed call is a typed error, never a guess.
+well-formed call is a typed error, never a guess. Read leniently, the last well-formed call outside of comments counts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -39,14 +40,18 @@ class _InvalidCallError(ValueError):
         self.kind = kind
 
 
-def parse_webrl_action(response: str, *, truncated: bool = False, thinking: bool = False) -> AnyAction | ParseError:
+def parse_webrl_action(
+    response: str, *, truncated: bool = False, thinking: bool = False, lenient: bool = False
+) -> AnyAction | ParseError:
     """Return the action of a response, or the reason why there is none.
 
     `thinking`: the model thinks first, and what stands before the last `</think>` is its thought. `truncated` says
-    that the response met its length limit: then a missing or open call has that reason.
+    that the response met its length limit: then a missing or open call has that reason. `lenient`: a call may follow
+    words on its line, may have superfluous arguments, and may be the last of several.
     """
     try:
-        calls = _read_calls(strip_reasoning(response, thinking=thinking))
+        text = strip_reasoning(response, thinking=thinking)
+        calls = _read_last_call(text) if lenient else _read_calls(text)
         if len(calls) > 1:
             raise _InvalidCallError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls")
         if not calls:
@@ -85,6 +90,33 @@ def _read_calls(text: str) -> list[Call]:
     if stranger and not calls:
         raise _InvalidCallError(ParseErrorKind.UNKNOWN_FUNCTION, f"there is no function {stranger}")
     return calls
+
+
+def _read_last_call(text: str) -> list[Call]:
+    """Return the last well-formed call without superfluous arguments. Raises as `_read_calls` where there is none."""
+    found, at = None, 0
+    while opening := _ANYWHERE.search(text, at):
+        begin = opening.start()
+        line = max(at, text.rfind("\n", 0, begin) + 1)
+        if "#" in text[line:begin]:
+            end = text.find("\n", begin)
+            at = len(text) if end < 0 else end
+            continue
+        try:
+            found = read_call(text, begin)
+            at = found.end
+        except BadCall:
+            at = opening.end()
+    return _read_calls(text) if found is None else [_drop_superfluous(found)]
+
+
+def _drop_superfluous(call: Call) -> Call:
+    form = _BY_LOWER.get(str(call.get(0, "action")).lower())
+    wanted = {"exit": {"message"}, "quote": {"content"}}.get(call.name, set[str]())
+    if call.name == "do":
+        takes = {"argument": form and form.argument, "element": form and form.element}
+        wanted = {"action", *(name for name, taken in takes.items() if taken)}
+    return replace(call, named={name: value for name, value in call.named.items() if name in wanted})
 
 
 def _skip_rest(text: str, end: int) -> int:
@@ -144,6 +176,8 @@ _FUNCTIONS: dict[str, Callable[[Call], AnyAction]] = {
     "go_backward": _read_go_backward,
     "go_forward": _read_go_forward,
 }
+# The beginning of a call, wherever it stands.
+_ANYWHERE = re.compile(rf"\b(?:{'|'.join(_FUNCTIONS)})\(")
 
 
 def _make_action(name: ActionName | WebRLActionName, fields: dict[str, Any]) -> AnyAction:

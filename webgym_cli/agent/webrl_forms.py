@@ -40,7 +40,9 @@ FORMS: dict[str, ActionForm] = {
     "Switch Tab": ActionForm(WebRLActionName.SWITCH_TAB, argument="tab"),
     "Wait": ActionForm(ActionName.WAIT, argument="seconds"),
 }
-_CALLED = {(form.name, form.direction): called for called, form in FORMS.items()}
+_CALLED: dict[tuple[ActionName | WebRLActionName, str | None], str] = {
+    (form.name, form.direction): called for called, form in FORMS.items()
+}
 
 
 def render_webrl_action(action: AnyAction) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webgym_cli.agent.prompt_template import format_notices
+from webgym_cli.agent.prompt_template import format_notices, format_parse_error, format_tabs
 from webgym_cli.agent.reasoning import history_text
 from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, sanitize_text
 from webgym_cli.records.sample import Message
@@ -81,7 +81,7 @@ def _render_head(instruction: str, past: Sequence[Step]) -> str:
     opening = "" if past else f"Task Instruction: {sanitize_page(instruction)}\n\n"
     lines = [f"Round {len(past)}", ""]
     if past and past[-1].parse_error:
-        lines += [f"The last reply was no action: {past[-1].parse_error}.", ""]
+        lines += [f"The last reply was no action: {format_parse_error(past[-1])}.", ""]
     elif past and past[-1].action_error:
         lines += [f"The last action failed: {sanitize_line(past[-1].action_error)}.", ""]
     return opening + "\n".join(lines) + "\n"
@@ -89,11 +89,5 @@ def _render_head(instruction: str, past: Sequence[Step]) -> str:
 
 def _render_tail(seen: Observation) -> str:
     """Return what stands below a page: open tabs, what the browser told."""
-    lines = format_notices(seen)
-    if seen.tabs:
-        lines += ["Open tabs:"]
-        lines += [
-            f"{number}: {sanitize_line(tab.title or tab.url)}{' (shown)' if tab.current else ''}"
-            for number, tab in enumerate(seen.tabs)
-        ]
+    lines = [*format_notices(seen), *format_tabs(seen)]
     return "".join(f"\n{line}" for line in lines)

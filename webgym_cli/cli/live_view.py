@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from webgym_cli.util.text import escape_control
+from webgym_cli.util.text import escape_control, format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -55,19 +55,6 @@ class LiveView:
         room = height - len(head) - len(middle) - 2  # an empty line and the columns' names
         if self._snapshot["episodes"] and room > 0:
             yield Group(Text(), *_episodes(self._snapshot, width, room))
-
-
-def format_duration(seconds: float | None) -> str:
-    """Return a short text of a duration: `8 ms`, `1.24 s`, `31 s`, `4:05`, `1:02:03`; empty for None."""
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 100:
-        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def format_success(snapshot: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ from webgym_cli.store.run import (
     saved_settings,
 )
 from webgym_cli.store.state import begin, finish
-from webgym_cli.train.nodes.shared_peers import coordinate
+from webgym_cli.train.nodes.coordinator import coordinate
 from webgym_cli.train.registry import check_algorithm
 
 # The commands that several nodes run together.
@@ -61,7 +61,7 @@ def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tupl
 
 def _coordinate_nodes(command: str, run: RunDir, settings: Settings) -> AbstractContextManager[None]:
     """Return the context in which the other nodes can join a command."""
-    return coordinate(run, settings, f"{command} {run.root}") if command in _MULTI_NODE else nullcontext()
+    return coordinate(run, settings) if command in _MULTI_NODE else nullcontext()
 
 
 def _check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:

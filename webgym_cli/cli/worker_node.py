@@ -24,9 +24,9 @@ def join_as_worker(run: RunDir, settings: Settings, output: Output) -> bool:
     if topology is None or topology.is_coordinator:
         return False
     with output.progress() as board:
-        result = run_async(run_worker_node(run, settings, topology, board))
-    output.note(f"node 0 has ended: {result.message}" if result.message else "node 0 has ended: done")
-    if result.code:
+        code, message = run_async(run_worker_node(run, settings, topology, board))
+    output.note(f"node 0 has ended: {message or 'done'}")
+    if code:
         # The same code on each node: a scheduler such as SLURM looks at all of them.
-        raise typer.Exit(result.code)
+        raise typer.Exit(code)
     return True

@@ -19,11 +19,15 @@ class ContextSettings(ConfigSection):
     max_images: int | None = Field(default=None, ge=1)
     """Maximum number of screenshots in a prompt, the newest ones; null: one per round of the window."""
     prompt_version: PromptName = PromptVersion.COMPLETE
-    """Prompt format. `vanilla`: a sentence and its tool call; `complete`: memory, progress and intention before them;
-    `webrl`: WebRL's rounds with text pages, required by the environment `webarena`. Or the name of an action set that a
-    plugin registered."""
+    """Prompt format and its action set. `vanilla`: a sentence and its tool call; `complete`: memory, progress and
+    intention before them; `full`, `full_vanilla`: these with every action; `webgym`, `webgym_vanilla`: with WebGym's
+    actions (typing always presses Enter); `computer_use`: Qwen3-VL's tool, in coordinates; `webrl`: WebRL's rounds with
+    text pages, required by the environment `webarena`. Or the name of an action set that a plugin registered."""
     explain_actions: bool = True
     """`webrl`: include a system message that describes the actions, with the text of `agent.system_prompt` if it is
     set. `false`: no system message, as for models that were trained without one."""
+    lenient_actions: bool = False
+    """`webrl`: accept a call after words on its line, the last one of several calls, and superfluous arguments, which
+    are ignored. `false`: such responses are no actions."""
     max_characters: int = Field(default=15872, ge=1)
     """`webrl`: maximum length of history and page in a prompt, in characters; the end of the page is truncated."""

@@ -25,8 +25,18 @@ class JudgeSettings(ConfigSection):
     """Model of the verdicts."""
     key_points_model: str = ""
     """Model that selects the relevant screenshots; empty: `model`."""
+    key_points_base_url: str = ""
+    """OpenAI base URL of `key_points_model`; empty: `base_url`."""
+    key_points_api_key_env_var: str = ""
+    """Name of the environment variable that holds its API key; empty: `api_key_env_var`, or none with an address of its
+    own."""
     blocking_model: str = ""
     """Model that detects whether the site blocked the browser; empty: `model`."""
+    blocking_base_url: str = ""
+    """OpenAI base URL of `blocking_model`; empty: `base_url`."""
+    blocking_api_key_env_var: str = ""
+    """Name of the environment variable that holds its API key; empty: `api_key_env_var`, or none with an address of its
+    own."""
     api_key_env_var: str = "OPENAI_API_KEY"
     """Name of the environment variable that holds the API key; keys are never stored in settings."""
     structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
@@ -42,7 +52,7 @@ class JudgeSettings(ConfigSection):
     timeout: float = Field(default=120.0, gt=0)
     """Time limit of one call, in seconds."""
     concurrency: int = Field(default=16, ge=1)
-    """Maximum number of concurrent calls."""
+    """Maximum number of concurrent calls of a server."""
     max_images: int = Field(default=48, ge=1)
     """Maximum number of screenshots per verdict, the newest of the relevant ones."""
     max_blocking_images: int = Field(default=20, ge=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -206,11 +207,13 @@ def _absolute_model(key: str, value: Any) -> Any:
 
 
 def _value(text: str) -> Any:
-    """Read a value as JSON, else as the text that it is."""
-    try:
+    """Read a value as JSON, or as a list in YAML (`[calculator]`), else as the text that it is."""
+    with suppress(json.JSONDecodeError, RecursionError):
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
-        return text
+    with suppress(yaml.YAMLError, RecursionError):
+        if text.startswith("["):
+            return yaml.safe_load(text)
+    return text
 
 
 def _put(target: dict[str, Any], key: str, value: Any) -> None:

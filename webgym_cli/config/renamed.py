@@ -1,4 +1,4 @@
-"""Settings whose names have changed. The old names still work, with one note each."""
+"""Settings whose names have changed, or are others in WebGym's files. These names work too, with one note each."""
 
 from __future__ import annotations
 
@@ -10,36 +10,58 @@ from typing import Any
 RENAMED = {
     "browser.settle_seconds": "browser.max_idle_wait",
     "filters.bands": "filters.difficulties",
+    "model_config.prompt_version": "context_config.prompt_version",
+    "num_nodes": "train.nodes",
     "roles": "venvs",
     "rollout.policy_pause": "rollout.policy_cooldown",
     "rollout.policy_pause_max": "rollout.policy_cooldown_max",
     "serve.between_phases": "serve.during_training",
-    "train.file_systems": "train.node_storage",
+}
+
+
+# Settings, or sections, that have no effect, and why: of earlier versions, and of WebGym's `update_online.yaml` and
+# `default.yaml`.
+WITHOUT_EFFECT = {
+    "data_path": "tasks.train and tasks.test name the task files",
+    "defaults": "each file is named by a -c of its own",
+    "hydra": "there is no Hydra here",
+    "model_config.model_type": "the model's folder tells its type",
+    "policy_config.checkpoint_path": "a run knows its newest checkpoint",
+    "policy_config.huggingface_token_env_var": "HF_TOKEN is the variable that is read",
+    "save_path": "the run is an argument of the command",
+    "train.file_systems": "the nodes share the run's folder",
+    "train.node_storage": "the nodes share the run's folder",
+    "vllm_server_url": "a server is started where one is needed; rollout.policy names another",
 }
 
 
 class RenamedSettingWarning(FutureWarning):
-    """A setting was given under its old name."""
+    """A setting was given under another name, or one that has no effect."""
 
 
 def current_name(key: str) -> str:
     """The name that a dotted key or section has now."""
-    for old, new in RENAMED.items():
-        if key == old or key.startswith(f"{old}."):
-            return new + key[len(old) :]
-    return key
+    old = _find(key, RENAMED)
+    return RENAMED[old] + key[len(old) :] if old else key
+
+
+def _find(key: str, names: Mapping[str, str]) -> str:
+    """Return which of some names is a dotted key's, or that of a section that it is in; empty where none is."""
+    return next((name for name in names if key == name or key.startswith(f"{name}.")), "")
 
 
 def rename_keys(flat: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     """Return settings by dotted key under the names of today, which win over old names beside them.
 
-    `source`: where they come from; empty: nothing is noted.
+    Those without effect are left out. `source`: where they come from; empty: nothing is noted.
     """
     renamed = {key: value for key, value in flat.items() if current_name(key) == key}
+    unused = {key: name for key in renamed if (name := _find(key, WITHOUT_EFFECT))}
+    notes = [f"{name} has no effect: {WITHOUT_EFFECT[name]}" for name in dict.fromkeys(unused.values())]
     for old in flat.keys() - renamed.keys():
         new = current_name(old)
         renamed.setdefault(new, flat[old])
-        if source:
-            message = f"{source}: {old} is called {new} now (the old name still works)"
-            warnings.warn(message, RenamedSettingWarning, stacklevel=2)
-    return renamed
+        notes.append(f"{old} is called {new} now (the old name still works)")
+    for note in notes if source else ():
+        warnings.warn(f"{source}: {note}", RenamedSettingWarning, stacklevel=2)
+    return {key: value for key, value in renamed.items() if key not in unused}

@@ -51,8 +51,15 @@ class RolloutSettings(ConfigSection):
     """Step limits of training episodes."""
     test_max_steps: MaxSteps = MaxSteps(easy=30, medium=50, hard=70)
     """Step limits of test episodes."""
+    max_parse_errors: int | None = Field(default=None, ge=1)
+    """Consecutive replies without a readable action that end an episode as `stuck`; null: no limit."""
+    max_repeated_actions: int | None = Field(default=None, ge=2)
+    """Consecutive equal actions that end an episode as `stuck`; null: no limit."""
     test_sampling: TestSampling = TestSampling()
     """Sampling of test episodes; training episodes keep `policy_config`'s."""
+    success_threshold: float = 1.0
+    """Smallest reward of a success, where the environment or a reward function gives the reward; judges and reward
+    models decide themselves. Stored with each episode, so that it holds for those of later rollouts."""
     policy_timeout: float = Field(default=240.0, gt=0)
     """Time limit of one policy request, in seconds."""
     policy_retries: int = Field(default=2, ge=0)

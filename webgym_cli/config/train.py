@@ -30,12 +30,9 @@ class TrainSettings(ConfigSection):
     Ray cluster (`rollout.ray_address`)."""
     nodes: int = Field(default=1, ge=1)
     """Number of training nodes with `executor: ray`, including this one."""
-    node_storage: Literal["auto", "separate"] = "auto"
-    """Access of Ray nodes to the run folder. `auto`: a node that can read it works in it, others receive the files that
-    they need; `separate`: all receive files."""
     node_timeout: float = Field(default=120.0, ge=1)
-    """Heartbeat timeout after which a node of a multi-node training counts as dead, in seconds; also the time limit of
-    the nodes' rendezvous at the start."""
+    """Time of silence after which a node of a multi-node training counts as dead, in seconds; also the time limit for
+    all nodes to join it."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """Number of newest checkpoints that keep their optimizer state; older ones keep only the weights."""
     keep_weights: int | None = Field(default=None, ge=1)

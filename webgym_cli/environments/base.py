@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Score, Tab
 from webgym_cli.records.webrl import AnyAction
@@ -48,12 +49,15 @@ class EnvironmentStep:
 
 
 class Environment(Protocol):
-    """One episode's world. All methods raise `BoundaryError` when infrastructure fails, within their deadlines."""
+    """One episode's world. All methods raise `BoundaryError` when infrastructure fails, within their deadlines.
+
+    What has a body here is for environments that derive from this class and have nothing else to say.
+    """
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...] | None:
         """The schemas of the tools that can be called; None: the world is a page, and is acted on as on the web."""
-        ...
+        return None
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode and return its instruction and the first view. The same seed gives the same episode."""
@@ -61,7 +65,7 @@ class Environment(Protocol):
 
     def resolve_task(self, task: Task) -> Task:
         """Return the task with what only the running episode knows: its facts and answer, where they are drawn."""
-        ...
+        return task
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Carry out one action (never `answer`, which ends the episode without the environment's help)."""
@@ -69,15 +73,15 @@ class Environment(Protocol):
 
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode; None when the environment has no opinion."""
-        ...
+        return None
 
     async def out_of_steps(self) -> Score | None:
         """Score an episode that has used all its steps; None where nothing can be scored."""
-        ...
+        return None
 
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action in the current interaction mode. Raises `UsageError` without an expert."""
-        ...
+        raise UsageError("this environment has no expert", hint="--policy vllm, or tasks of miniwob: or sites:")
 
     async def close(self) -> None:
         """Release everything; safe to call twice and after a failure."""

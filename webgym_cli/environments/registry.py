@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webgym_cli.agent.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import SettingsError, UsageError
@@ -16,7 +17,10 @@ from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 __all__ = ["ENVIRONMENTS", "PICTURE_PROMPTS", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
 
 # The action sets of environments whose pages are shown as pictures.
-PICTURE_PROMPTS = (PromptVersion.COMPLETE, PromptVersion.VANILLA)
+PICTURE_PROMPTS = (
+    *(PromptVersion.COMPLETE, PromptVersion.VANILLA),
+    *("full", "full_vanilla", "webgym", "webgym_vanilla", "computer_use"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,12 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
                 f"task {own[0].id}: the environment {spec.name} has no prompt version {version}, "
                 f"it has {', '.join(spec.action_sets)}",
                 hint=f"-s context_config.prompt_version={spec.action_sets[0]}",
+            )
+        mode = settings.context_config.interaction_mode
+        if spec.action_sets and mode not in (modes := ACTION_SETS.find(str(version)).modes):
+            raise SettingsError(
+                f"context_config.prompt_version={version} has no actions in the interaction mode {mode}",
+                hint=f"-s context_config.interaction_mode={modes[0]}",
             )
         if spec.check_settings is not None:
             spec.check_settings(settings, own)

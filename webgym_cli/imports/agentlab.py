@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.agent.web_actions import BASIC, FULL
 from webgym_cli.imports.agentlab_actions import convert_action
 from webgym_cli.imports.arrays import NUMPY, Array
 from webgym_cli.imports.containers import read_pickle
@@ -22,6 +22,7 @@ from webgym_cli.imports.source import (
     SkippedEpisode,
     SkipReason,
     compute_digest,
+    format_time,
     parse_response,
     shorten_error,
     to_fields,
@@ -30,17 +31,14 @@ from webgym_cli.imports.source import (
     to_text,
     with_stop,
 )
-from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
+from webgym_cli.records.trajectory import Outcome, PromptSpec, PromptVersion, Score
+from webgym_cli.tasks.registry import find_benchmark
 
 # Their own classes, of which there are as many as agents, and numpy's arrays.
 RESULTS = AllowedNames(packages=("agentlab", "browsergym", "bgym"), makers=NUMPY)
-# BrowserGym's families of tasks -> our environments; all others are on the open web.
-_ENVIRONMENTS = {"miniwob": "miniwob", "webarena": "webarena"}
-# Families whose tasks are pages of ours, named as there.
-_PAGE_FAMILIES = frozenset({"miniwob"})
 _STEP = re.compile(r"step_(\d+)\.pkl\.gz$")
 # How their folders are called: date, agent, task and seed.
 _FOLDER = re.compile(r"_on_(?P<task>.+)_(?P<seed>\d+)(?:_\d+)?$")
@@ -95,14 +93,25 @@ def _read_episode(source: Path, pictures: Path, summary: dict[str, Any]) -> Impo
         digest=compute_digest(task.key, seed, policy, content, outcome.model_dump(mode="json")),
         task=task,
         policy=policy,
-        prompt=PromptSpec(interaction_mode=InteractionMode.COORDINATES),
+        prompt=PromptSpec(version=_choose_version(steps), interaction_mode=InteractionMode.COORDINATES),
         steps=steps,
         outcome=outcome,
-        started_at=_format_time(started or source.stat().st_mtime),
+        started_at=format_time(started or source.stat().st_mtime),
         seed=seed,
         seconds=max(0.0, to_number(last.get("env_stop")) - started) if started else 0.0,
         lost_steps=len(records) - len(answered),
     )
+
+
+def _choose_version(steps: tuple[ImportedStep, ...]) -> str:
+    """Return the prompt version that can say all actions of an episode: the basic one where it can."""
+    try:
+        for step in steps:
+            if isinstance(step.action, Action):
+                BASIC.write(step.action, InteractionMode.COORDINATES)
+    except ValueError:
+        return "full_vanilla"
+    return PromptVersion.VANILLA
 
 
 def _list_steps(source: Path) -> list[Path]:
@@ -145,13 +154,12 @@ def _build_task(name: str, goal: str, url: str) -> Task:
     if not name or not goal:
         raise NotUnderstood("the task has no name or no goal")
     family, _, page = name.partition(".")
-    is_page = family in _PAGE_FAMILIES
+    source = find_benchmark(family)
     return Task(
-        id=page if is_page else name,
+        id=page if source.has_named_pages else name,
         instruction=goal,
-        start_url=f"{page}.html" if is_page else url,
-        # Other benchmarks of BrowserGym run on web pages.
-        environment=_ENVIRONMENTS.get(family, "web"),
+        start_url=f"{page}.html" if source.has_named_pages else url,
+        environment=source.name,
         extra={"browsergym_task": name},
     )
 
@@ -184,7 +192,7 @@ def _read_step(folder: Path, number: int, record: dict[str, Any]) -> ImportedSte
     picture = _find_picture(folder, number, obs.get("screenshot"))
     width, height = load_size(picture)
     action = convert_action(to_text(record.get("action")), obs.get("extra_element_properties"), width, height)
-    parsed = parse_response(_read_reply(record), InteractionMode.COORDINATES, known_action=action)
+    parsed = parse_response(_read_reply(record), InteractionMode.COORDINATES, known_action=action, actions=FULL)
     titles, active = obs.get("open_pages_titles"), obs.get("active_page_index")
     at = int(active.numbers()[0]) if isinstance(active, Array) and active.shape == (1,) else 0
     title = titles[at] if isinstance(titles, list | tuple) and 0 <= at < len(titles) else ""
@@ -215,14 +223,10 @@ def _read_outcome(summary: dict[str, Any], steps: tuple[ImportedStep, ...]) -> O
     if not steps:
         # Without an answered step there is nothing to score, whatever the summary says.
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it has no step that the agent answered")
-    value = to_number(summary.get("cum_reward"), -1.0)
+    value = to_number(summary.get("cum_reward"))
     score = Score(source="environment", value=value, detail="cum_reward of summary_info.json")
-    outcome = Outcome(reward=min(1.0, max(0.0, value)), scores=(score,))
+    outcome = Outcome(reward=value, scores=(score,))
     return with_stop(outcome, steps, Stop.TERMINATED if summary.get("terminated") else Stop.STEP_LIMIT)
-
-
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 # AgentLab's and BrowserGym's.

@@ -8,7 +8,7 @@ from typing import Any
 from webgym_cli.imports.calls import Point, box_centre, build_action, normalise_point, read_single_call
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.imports.source import to_text
-from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.util.literal_calls import Call
 
 # Seconds that one of our waits takes at most.
@@ -18,8 +18,7 @@ MAX_WAIT = 60.0
 def convert_action(text: str, elements: Any, width: int, height: int) -> Action | None:
     """Return the action of a call; None where there is no such action here, or its element's place is not known.
 
-    `elements`: their `extra_element_properties`, boxes in the picture's pixels. A scroll by pixels becomes one by a
-    page, in its direction.
+    `elements`: their `extra_element_properties`, boxes in the picture's pixels.
     """
     if (call := read_single_call(text)) is None:
         return None
@@ -30,32 +29,57 @@ def convert_action(text: str, elements: Any, width: int, height: int) -> Action 
         box = known.get("bbox") if isinstance(known, dict | Stub) else None
         return box_centre(box, width, height)
 
-    if call.name in ("click", "fill"):
-        return _convert_on_element(call, locate(call.get(0, "bid")))
-    if call.name == "mouse_click":
-        return _convert_click(call, normalise_point(call.get(0, "x"), call.get(1, "y"), width, height), 2)
-    convert = _CONVERTERS.get(call.name)
-    return convert(call) if convert else None
+    def locate_point(first: int, x: str = "x", y: str = "y") -> Point | None:
+        return normalise_point(call.get(first, x), call.get(first + 1, y), width, height)
+
+    if call.name == "scroll":
+        return _convert_scroll(call, width, height)
+    if call.name == "drag_and_drop":
+        return _build(ActionName.DRAG, locate(call.get(0, "from_bid")), to_coordinate=locate(call.get(1, "to_bid")))
+    if call.name == "mouse_drag_and_drop":
+        start, end = locate_point(0, "from_x", "from_y"), locate_point(2, "to_x", "to_y")
+        return _build(ActionName.DRAG, start, to_coordinate=end)
+    if convert := _ON_ELEMENTS.get(call.name):
+        return convert(call, locate(call.get(0, "bid")), 1)
+    if convert := _AT_POINTS.get(call.name):
+        return convert(call, locate_point(0), 2)
+    unplaced = _CONVERTERS.get(call.name)
+    return unplaced(call) if unplaced else None
 
 
-def _convert_on_element(call: Call, place: Point | None) -> Action | None:
-    if call.name == "click":
-        return _convert_click(call, place, 1)
-    return build_action({"name": ActionName.TYPE, "coordinate": place, "text": call.get(1, "value")})
+def _build(name: ActionName, place: Point | None, **fields: Any) -> Action | None:
+    """Return an action at a place; None without one."""
+    return build_action({"name": name, "coordinate": place, **fields}) if place else None
 
 
-def _convert_click(call: Call, place: Point | None, button: int) -> Action | None:
-    # We have no right click and no modifier keys.
-    if call.get(button, "button", "left") != "left" or call.get(button + 1, "modifiers", []):
+def _convert_click(call: Call, place: Point | None, rest: int, clicks: int | None = None) -> Action | None:
+    button, modifiers = call.get(rest, "button", "left"), call.get(rest + 1, "modifiers", [])
+    if not isinstance(modifiers, list):
         return None
-    return build_action({"name": ActionName.CLICK, "coordinate": place})
+    # "ControlOrMeta" is Control on their machines, as on ours.
+    held = tuple("Control" if key == "ControlOrMeta" else key for key in modifiers)
+    pressed = None if button == "left" else button
+    return _build(ActionName.CLICK, place, clicks=clicks, button=pressed, modifiers=held or None)
 
 
-def _convert_scroll(call: Call) -> Action | None:
-    down = call.get(1, "delta_y", 0)
-    if not isinstance(down, int | float) or not down:
+def _convert_text(name: ActionName, parameter: str) -> Callable[[Call, Point | None, int], Action | None]:
+    """Return what converts an action with a text, or a list of one, after its place."""
+
+    def convert(call: Call, place: Point | None, rest: int) -> Action | None:
+        value = call.get(rest, parameter)
+        return _build(name, place, text=value[0] if isinstance(value, list) and len(value) == 1 else value)
+
+    return convert
+
+
+def _convert_scroll(call: Call, width: int, height: int) -> Action | None:
+    """Return a scroll by so many pixels of the picture, up, down or to a side."""
+    across, down = call.get(0, "delta_x", 0), call.get(1, "delta_y", 0)
+    if not all(isinstance(way, int | float) for way in (across, down)) or bool(across) == bool(down):
         return None
-    return build_action({"name": ActionName.SCROLL, "direction": "down" if down > 0 else "up"})
+    direction = ("down" if down > 0 else "up") if down else "right" if across > 0 else "left"
+    amount = round(abs(down / height if down else across / width) * NORMALISED, 1)
+    return build_action({"name": ActionName.SCROLL, "direction": direction, "amount": amount})
 
 
 def _convert_wait(call: Call) -> Action | None:
@@ -65,17 +89,41 @@ def _convert_wait(call: Call) -> Action | None:
     return build_action({"name": ActionName.WAIT, "seconds": min(MAX_WAIT, milliseconds / 1000)})
 
 
-def _convert_answer(call: Call) -> Action | None:
-    text = call.get(0, "text", call.get(None, "reason"))
-    return build_action({"name": ActionName.ANSWER, "text": to_text(text)})
+def _convert_typing(call: Call) -> Action | None:
+    return build_action({"name": ActionName.TYPE, "here": True, "append": True, "text": call.get(0, "text")})
 
 
+# Calls that name an element, or a point -> what they are here, given the place and where their other arguments begin.
+_ON_ELEMENTS: dict[str, Callable[[Call, Point | None, int], Action | None]] = {
+    "click": _convert_click,
+    "dblclick": lambda call, place, rest: _convert_click(call, place, rest, 2),
+    "hover": lambda call, place, rest: _build(ActionName.HOVER, place),
+    "fill": _convert_text(ActionName.TYPE, "value"),
+    "clear": lambda call, place, rest: _build(ActionName.TYPE, place, text=""),
+    "press": lambda call, place, rest: _build(ActionName.KEY, place, keys=(call.get(rest, "key_comb"),)),
+    "select_option": _convert_text(ActionName.SELECT_OPTION, "options"),
+    "upload_file": _convert_text(ActionName.UPLOAD_FILE, "file"),
+}
+_AT_POINTS: dict[str, Callable[[Call, Point | None, int], Action | None]] = {
+    "mouse_click": _convert_click,
+    "mouse_dblclick": lambda call, place, rest: _convert_click(call, place, rest, 2),
+    "mouse_move": lambda call, place, rest: _build(ActionName.HOVER, place),
+    "mouse_upload_file": _convert_text(ActionName.UPLOAD_FILE, "file"),
+}
 # Calls that point at nothing -> what they are here.
 _CONVERTERS: dict[str, Callable[[Call], Action | None]] = {
-    "scroll": _convert_scroll,
     "noop": _convert_wait,
     "goto": lambda call: build_action({"name": ActionName.NAVIGATE, "url": call.get(0, "url")}),
     "go_back": lambda call: build_action({"name": ActionName.GO_BACK}),
-    "send_msg_to_user": _convert_answer,
-    "report_infeasible": _convert_answer,
+    "go_forward": lambda call: build_action({"name": ActionName.GO_FORWARD}),
+    "new_tab": lambda call: build_action({"name": ActionName.NEW_TAB}),
+    "tab_close": lambda call: build_action({"name": ActionName.CLOSE_TAB}),
+    "tab_focus": lambda call: build_action({"name": ActionName.SWITCH_TAB, "tab": call.get(0, "index")}),
+    "keyboard_press": lambda call: build_action({"name": ActionName.KEY, "keys": (call.get(0, "key"),)}),
+    "keyboard_type": _convert_typing,
+    "keyboard_insert_text": _convert_typing,
+    "send_msg_to_user": lambda call: build_action({"name": ActionName.ANSWER, "text": to_text(call.get(0, "text"))}),
+    "report_infeasible": lambda call: build_action(
+        {"name": ActionName.TERMINATE, "text": to_text(call.get(0, "reason", call.get(None, "text")))}
+    ),
 }

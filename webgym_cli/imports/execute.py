@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from webgym_cli.agent.prompt import Prompt
 from webgym_cli.errors import UsageError
 from webgym_cli.imports.pictures import NoPicture, load_png
 from webgym_cli.imports.plan import ImportPlan
-from webgym_cli.imports.source import ImportedEpisode, ImportedStep, SkippedEpisode, SkipReason
+from webgym_cli.imports.source import ImportedEpisode, ImportedStep, SkippedEpisode, SkipReason, compute_digest
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.judgement import Judgement, with_verdict
-from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
+from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, Trajectory
 from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.checkpoints import set_first_version
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
@@ -99,13 +101,18 @@ class Importer:
     """Count and write nothing."""
     report: ImportCounts = field(default_factory=ImportCounts)
     _known: set[str] = field(default_factory=set)
+    _iteration: int = 0
+    """The iteration that takes the episodes of the source that is read."""
 
     def execute(self) -> Event:
         """Import everything and return the summary event. Raises `StoreError`; what was stored before stays."""
         start = time.monotonic()
         self._known = self._imported_before()
+        if self.plan.first_version is not None and not self.dry:
+            set_first_version(self.run, self.plan.first_version)
         for number, source in enumerate(self.plan.sources, 1):
             try:
+                self._iteration = self.plan.iteration_of(source)
                 for count, one in enumerate(self.plan.format.read(source, self.plan.images)):
                     self._import_episode(one)
                     if count % _PROGRESS_EVERY == 0:
@@ -140,7 +147,7 @@ class Importer:
             self.report.skip(SkippedEpisode(SkipReason.KNOWN, one.where))
             return
         try:
-            pictures = [load_png(step.picture) for step in one.steps]
+            pictures = [None if step.picture is None else load_png(step.picture) for step in one.steps]
             trajectory, verdict = self._build_trajectory(one, pictures)
         except NoPicture as error:
             self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
@@ -156,16 +163,18 @@ class Importer:
             with_verdict(trajectory, verdict) if verdict else trajectory, one.lost_steps, verdict is not None
         )
 
-    def _build_trajectory(self, one: ImportedEpisode, pictures: list[bytes]) -> tuple[Trajectory, Judgement | None]:
+    def _build_trajectory(
+        self, one: ImportedEpisode, pictures: list[bytes | None]
+    ) -> tuple[Trajectory, Judgement | None]:
         """Return the record of an episode and its judgement."""
         split = self.plan.split or one.split
-        name = f"{split}-{self.plan.iteration:04d}-{self.plan.name}-{one.digest[:_ID_DIGITS]}"
-        shots = [_describe_picture(png) for png in pictures]
+        name = f"{split}-{self._iteration:04d}-{self.plan.name}-{one.digest[:_ID_DIGITS]}"
+        shots = [None if png is None else _describe_picture(png) for png in pictures]
         trajectory = Trajectory(
             id=name,
             episode=name,
             split=split,
-            iteration=self.plan.iteration,
+            iteration=self._iteration,
             task=one.task,
             instruction=one.task.instruction,
             seed=one.seed,
@@ -178,11 +187,11 @@ class Importer:
         )
         return trajectory, one.verdict and one.verdict.model_copy(update={"trajectory": name})
 
-    def _store(self, trajectory: Trajectory, verdict: Judgement | None, pictures: list[bytes]) -> None:
+    def _store(self, trajectory: Trajectory, verdict: Judgement | None, pictures: list[bytes | None]) -> None:
         """Store an episode's pictures, its judgement, and last its line, which is what makes it known."""
         store = ScreenshotStore(self.run.screenshots)
         pairs = zip(trajectory.steps, pictures, strict=True)
-        pngs = {shot.sha256: png for step, png in pairs for shot in step.observation.pictures}
+        pngs = {shot.sha256: png for step, png in pairs if png for shot in step.observation.pictures}
         for sha256, png in pngs.items():
             self.report.images += not store.path(sha256).exists()
             if not self.dry:
@@ -213,22 +222,27 @@ def _describe_picture(png: bytes) -> Screenshot:
     return Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
 
 
-def _build_step(number: int, step: ImportedStep, shots: list[Screenshot]) -> Step:
+def _build_step(number: int, step: ImportedStep, shots: list[Screenshot | None]) -> Step:
     changed = step.page_changed
     # No picture follows the last step.
     if number + 1 == len(shots):
         changed = None
     # Formats without the fact: the next picture shows it.
     elif changed is None:
-        changed = shots[number].sha256 != shots[number + 1].sha256
+        changed = shots[number] != shots[number + 1] if shots[number] else None
+    sent = step.sent and SentPrompt(
+        messages=step.sent.messages,
+        images=tuple(shot.sha256 for picture in step.sent.pictures if (shot := shots[picture])),
+    )
     return Step(
         index=number,
-        observation=Observation(url=step.url, title=step.title, screenshot=shots[number]),
+        observation=Observation(url=step.url, title=step.title, html=step.html, screenshot=shots[number]),
         response=step.response,
         action=step.action,
         parse_error=step.parse_error,
         page_changed=changed,
-        prompt_digest=hashlib.sha256(step.prompt.encode()).hexdigest(),
+        prompt_digest=Prompt(sent.messages, sent.images).digest if sent else compute_digest(step.prompt),
+        sent=sent,
         policy_seconds=step.policy_seconds,
         environment_seconds=step.environment_seconds,
     )

@@ -6,19 +6,24 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.agent.action_forms import WebActions
 from webgym_cli.agent.parse import ParseError, parse_web_action
 from webgym_cli.agent.tools import render_web_action
+from webgym_cli.agent.web_actions import BASIC
 from webgym_cli.imports.arrays import Array
 from webgym_cli.imports.pickle_stubs import Stub
-from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.action import NOT_FEASIBLE, Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
+from webgym_cli.records.webrl import AnyAction
 
 # Values of one nested field that are kept at most: shared parts of a pickle may be endless when written out.
 MAX_NODES = 100_000
@@ -43,6 +48,10 @@ class SkipReason(StrEnum):
     """The file is damaged, or was refused because it names what is not data."""
 
 
+class Unfinished(Exception):
+    """An episode of theirs came to no end; the message says why."""
+
+
 class NotUnderstood(ValueError):
     """An episode of theirs can't be represented; the message says why."""
 
@@ -58,18 +67,32 @@ class SkippedEpisode:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportedPrompt:
+    """The messages that a step was sent."""
+
+    messages: tuple[Message, ...]
+    pictures: tuple[int, ...]
+    """Of each placeholder in them, the step whose picture it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class ImportedStep:
     """One step of theirs, its picture still where they left it."""
 
-    picture: Path | Array
+    picture: Path | Array | None
+    """None: an episode of text."""
     response: str
     """What stands in the trajectory: see `spoken_action`."""
-    action: Action | None
+    action: AnyAction | None
     parse_error: ParseErrorKind | None
+    html: str = ""
+    """The page as text, where the policy read it so."""
     url: str = ""
     title: str = ""
     prompt: str = ""
     """What was sent, as they kept it."""
+    sent: ImportedPrompt | None = None
+    """The same as messages, under which the response is trained; None: under our own prompt."""
     action_error: str | None = None
     page_changed: bool | None = None
     """None: to be seen from the pictures."""
@@ -116,6 +139,8 @@ class ImportFormat:
     """Where its episodes go unless told otherwise; None: as their files say."""
     caution: str = ""
     """What everybody who imports it should know."""
+    iteration_of: Callable[[Path], int | None] = lambda _: None
+    """Return the iteration that a source is of; None: its files don't say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +153,29 @@ class ParsedResponse:
 
 
 def parse_response(
-    raw: str, mode: InteractionMode, *, thinking: bool = False, known_action: Action | None = None
+    raw: str,
+    mode: InteractionMode,
+    *,
+    thinking: bool = False,
+    known_action: Action | None = None,
+    as_it_is: bool = False,
+    actions: WebActions = BASIC,
 ) -> ParsedResponse:
     """Return a response with what our parser reads in it: the two never disagree.
 
     A response without any call of ours, of which the action is known by other means, gets the call at its end: so it
     says what was done in the words that a policy here is asked for. A call that is there stays as it is, well-formed
-    or not. Half a surrogate pair, which no file could hold, becomes a question mark.
+    or not; `as_it_is` keeps any response, where its own prompt asked for its form. Half a surrogate pair, which no
+    file could hold, becomes a question mark.
     """
     # A lone surrogate is legal in a pickle and in JSON, and can not be written as UTF-8.
     text = raw.encode(errors="replace").decode()
     # A response with a call of ours keeps it, even a malformed one: that is what the policy said.
     if known_action is not None and "<tool_call>" not in text:
-        text = f"{text}\n{render_web_action(known_action, mode)}".lstrip("\n")
-    read = parse_web_action(text, mode, thinking=thinking)
+        if as_it_is:
+            return ParsedResponse(text, known_action, None)
+        text = f"{text}\n{render_web_action(known_action, mode, actions)}".lstrip("\n")
+    read = parse_web_action(text, mode, thinking=thinking, actions=actions)
     if isinstance(read, ParseError):
         return ParsedResponse(text, None, read.kind)
     return ParsedResponse(text, read, None)
@@ -153,8 +187,10 @@ def with_stop(outcome: Outcome, steps: tuple[ImportedStep, ...], otherwise: Stop
     if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
         return outcome
     last = steps[-1].action if steps else None
-    if last and last.name is ActionName.ANSWER:
+    if isinstance(last, Action) and last.name is ActionName.ANSWER:
         return outcome.model_copy(update={"stop": Stop.ANSWERED, "answer": last.text})
+    if last and last.name is ActionName.TERMINATE:
+        return outcome.model_copy(update={"stop": Stop.ANSWERED, "answer": NOT_FEASIBLE})
     return outcome.model_copy(update={"stop": otherwise})
 
 
@@ -196,6 +232,11 @@ def to_plain(value: Any) -> Any:
 def shorten_error(error: Exception) -> str:
     """Return what an error says, as one line of a moderate length."""
     return " ".join(str(error).split())[:500]
+
+
+def format_time(seconds: float) -> str:
+    """Return a time in seconds since 1970 as ISO 8601, UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def to_text(value: Any) -> str:

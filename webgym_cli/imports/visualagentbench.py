@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,9 @@ from webgym_cli.imports.source import (
     NotUnderstood,
     SkippedEpisode,
     SkipReason,
+    Unfinished,
     compute_digest,
+    format_time,
     parse_response,
     shorten_error,
     to_number,
@@ -32,6 +33,7 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
+from webgym_cli.tasks.registry import find_benchmark
 from webgym_cli.util.files import read_json, read_jsonl
 
 FRAMED = (
@@ -59,11 +61,6 @@ def find_traces(path: Path) -> list[Path]:
 
 def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episode that a file names. Raises `UsageError`."""
-    if source.suffix == ".pt":
-        raise UsageError(
-            f"{source}: WebRL's experience files hold pages as text and no screenshots",
-            hint="import the folder of the rollout, the one with traces/, actions/ and screehshots/",
-        )
     episode = _RecordedEpisode(source.parent.parent, source.stem)
     try:
         yield episode.found(images)
@@ -73,10 +70,6 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
         yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, str(source), shorten_error(error))
     except Unfinished as error:
         yield SkippedEpisode(SkipReason.UNFINISHED, str(source), str(error))
-
-
-class Unfinished(Exception):
-    """An episode has no score yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +104,7 @@ class _RecordedEpisode:
         )
         if not steps:
             raise NotUnderstood("no step was answered")
-        outcome = Outcome(reward=min(1.0, max(0.0, score.value)), scores=(score,))
+        outcome = Outcome(reward=score.value, scores=(score,))
         return ImportedEpisode(
             where=str(self.root / self.name),
             digest=compute_digest(task.key, responses, [line.get("html") for line in lines], score.value),
@@ -165,7 +158,8 @@ class _RecordedEpisode:
     def _build_task(self, intent: str, start: str) -> Task:
         if not intent:
             raise NotUnderstood(f"neither its trace nor render_{self.name}.html tells what was asked")
-        return Task(id=self.name, instruction=intent, start_url=start, environment="webarena")
+        environment = find_benchmark("visualagentbench").name
+        return Task(id=self.name, instruction=intent, start_url=start, environment=environment)
 
     def _read_policy(self) -> str:
         return to_text(_read_object(self.root / "config.json").get("model")) or "visualagentbench"
@@ -173,7 +167,7 @@ class _RecordedEpisode:
     def _read_time(self) -> str:
         files = [self.root / "actions" / f"{self.name}.json", self.root / "traces" / f"{self.name}.jsonl", self.root]
         seconds = next(file for file in files if file.exists()).stat().st_mtime
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+        return format_time(seconds)
 
 
 def _read_object(file: Path) -> dict[str, Any]:

@@ -66,7 +66,8 @@ def convert_line(line: str) -> Action | None:
         "click": {"name": ActionName.CLICK, "element_id": number},
         "hover": {"name": ActionName.HOVER, "element_id": number},
         "type": {"name": ActionName.TYPE, "element_id": number, "text": text},
-        "scroll": {"name": ActionName.SCROLL, "direction": first},
+        # VisualAgentBench scrolls up and down only.
+        "scroll": {"name": ActionName.SCROLL, "direction": first if first in ("up", "down") else None},
         "goto": {"name": ActionName.NAVIGATE, "url": first},
         "go_back": {"name": ActionName.GO_BACK},
         "stop": {"name": ActionName.ANSWER, "text": first},

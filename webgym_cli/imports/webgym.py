@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from webgym_cli.agent.web_actions import WEBGYM as WEBGYM_ACTIONS
 from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 from webgym_cli.imports.source import (
@@ -17,7 +18,9 @@ from webgym_cli.imports.source import (
     NotUnderstood,
     SkippedEpisode,
     SkipReason,
+    Unfinished,
     compute_digest,
+    format_time,
     parse_response,
     shorten_error,
     to_fields,
@@ -26,10 +29,11 @@ from webgym_cli.imports.source import (
     with_stop,
 )
 from webgym_cli.imports.webgym_outcome import read_error, read_outcome
+from webgym_cli.imports.webgym_prompt import read_sent, shorten_path
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import PromptSpec, PromptVersion
+from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tasks.format import read_task
 
 # The classes of WebGym's that its files hold.
@@ -38,7 +42,7 @@ RECORDS = AllowedNames(
         f"webgym.data.components.{name}" for name in ("Action", "Observation", "Response", "Reward", "Task")
     )
 )
-_NAME = re.compile(r"\.pt\.iteration\d+(?:_rank_\d+)?(?:\.checkpoint)?$")
+_NAME = re.compile(r"\.pt\.iteration(\d+)(?:_rank_\d+)?(?:\.checkpoint)?$")
 _TASK_FIELDS = (
     "task_name",
     "domain",
@@ -62,10 +66,17 @@ _ACTION_NAMES = {
 
 
 def find(path: Path) -> list[Path]:
-    """Return the trajectory files at or under a path, by name; a file that is named may have any name."""
+    """Return the trajectory files at or under a path, by iteration; a file that is named may have any name."""
     if path.is_file():
         return [path]
-    return sorted(file for file in path.rglob("*.pt.iteration*") if _NAME.search(file.name))
+    found = [file for file in path.rglob("*.pt.iteration*") if _NAME.search(file.name)]
+    return sorted(found, key=lambda file: (read_iteration(file) or 0, file))
+
+
+def read_iteration(source: Path) -> int | None:
+    """Return the iteration in a file's name; None where it has none."""
+    match = _NAME.search(source.name)
+    return int(match[1]) if match else None
 
 
 def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
@@ -80,6 +91,8 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
         where = f"{source}, trajectory {number}"
         try:
             yield file.found(where, steps) if steps else SkippedEpisode(SkipReason.EMPTY, where)
+        except Unfinished as error:
+            yield SkippedEpisode(SkipReason.UNFINISHED, where, str(error))
         except (ValueError, PickleRefused) as error:
             yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, where, shorten_error(error))
 
@@ -93,6 +106,8 @@ class _File:
         self._policy = to_text(metadata.get("solution_model")) or "webgym"
         self._judge = to_text(metadata.get("judge_model")) or "unknown"
         self._written = _parse_time(to_text(metadata.get("timestamp")), source)
+        self._numbers: dict[str, int] = {}
+        """The step of each picture of the episode that is read."""
 
     def found(self, where: str, value: Any) -> ImportedEpisode:
         """Return one episode. Raises `NotUnderstood`, `BadTask`."""
@@ -103,6 +118,7 @@ class _File:
         task = _convert_task(record)
         answered = _select_answered(steps)
         prompt = _detect_prompt(answered)
+        self._numbers = {_picture_name(step): number for number, step in enumerate(answered)}
         imported = tuple(self._read_step(step, prompt) for step in answered)
         outcome, verdict = read_outcome(steps, len(answered), task, self._judge, self._written)
         content = [[step.response, step.url, _picture_name(of)] for step, of in zip(imported, answered, strict=True)]
@@ -127,11 +143,14 @@ class _File:
         response = to_fields(step["response"], "a response")
         page = observation.get("page_metadata")
         page = page if isinstance(page, dict) else {}
+        sent = read_sent(to_text(response.get("raw_prompt")), self._numbers)
         parsed = parse_response(
             to_text(response.get("raw_response")),
             prompt.interaction_mode,
             thinking=prompt.thinking,
             known_action=_convert_action(step.get("action")),
+            as_it_is=sent is not None,
+            actions=WEBGYM_ACTIONS,
         )
         same = step.get("same_as_next_screenshot")
         return ImportedStep(
@@ -142,6 +161,7 @@ class _File:
             url=to_text(page.get("url")),
             title=to_text(page.get("title")),
             prompt=to_text(response.get("raw_prompt")),
+            sent=sent,
             page_changed=None if not isinstance(same, bool) else not same,
         )
 
@@ -175,24 +195,18 @@ def _image_path(step: dict[str, Any]) -> str:
 
 
 def _picture_name(step: dict[str, Any]) -> str:
-    return "/".join(PurePosixPath(_image_path(step)).parts[-2:])
+    return shorten_path(_image_path(step))
 
 
 def _select_answered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the steps up to the last that the policy answered. Raises `NotUnderstood` for a gap among them."""
-    answered = [_is_answered(step) for step in steps]
-    count = sum(answered)
-    # A gap would shift the pictures against the responses.
-    if not all(answered[:count]):
-        raise NotUnderstood(f"step {answered.index(False)} has no response or no picture, and later ones have")
-    return steps[:count]
-
-
-def _is_answered(step: dict[str, Any]) -> bool:
-    """Whether the policy saw this step and answered: neither a broken episode's last look nor its error's stand-in."""
-    if step.get("observation") is None or step.get("response") is None or read_error(step):
-        return False
-    return bool(_image_path(step))
+    """Return the steps without the stand-ins for errors. Raises `Unfinished` for one that was never carried out."""
+    answered = [step for step in steps if not read_error(step)]
+    for number, step in enumerate(answered):
+        # WebGym too trains on no step of such an episode.
+        missing = [name for name in ("observation", "response", "action") if step.get(name) is None]
+        if missing or not _image_path(step):
+            raise Unfinished(f"step {number} has no {(*missing, 'picture')[0]}: it was never carried out")
+    return answered
 
 
 def _detect_prompt(steps: list[dict[str, Any]]) -> PromptSpec:
@@ -201,7 +215,7 @@ def _detect_prompt(steps: list[dict[str, Any]]) -> PromptSpec:
     # Their files do not say which prompt was used; the responses do.
     marks = any('"web_interaction"' in response for response in responses)
     return PromptSpec(
-        version=PromptVersion.COMPLETE if any("Progress:" in text for text in responses) else PromptVersion.VANILLA,
+        version="webgym" if any("Progress:" in text for text in responses) else "webgym_vanilla",
         interaction_mode=InteractionMode.SET_OF_MARKS if marks else InteractionMode.COORDINATES,
         thinking=any("</think>" in response for response in responses),
     )
@@ -227,6 +241,7 @@ def _convert_action(record: Any) -> Action | None:
                 "text": texts[0] if texts else None,
                 "direction": arguments.get("direction"),
                 "url": arguments.get("url"),
+                "submit": True if name == "type" else None,  # their typing always presses Enter
             }
         )
     except ValueError:
@@ -238,10 +253,15 @@ def _parse_time(written: str, source: Path) -> str:
     try:
         moment = datetime.fromisoformat(written)
     except ValueError:
-        return datetime.fromtimestamp(source.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
+        return format_time(source.stat().st_mtime)
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 # WebGym's.
-WEBGYM = ImportFormat(find, read, "a file like train_trajectories.pt.iteration3, or a folder that holds such files")
+WEBGYM = ImportFormat(
+    find,
+    read,
+    "a file like train_trajectories.pt.iteration3, or a folder that holds such files",
+    iteration_of=read_iteration,
+)

@@ -21,6 +21,8 @@ class FindingKind(StrEnum):
     """A line of the truth can't be read: every command skips it."""
     LINES_MISSING = "lines_missing"
     """A file of the truth was cut, replaced or deleted: the index or the metrics know of more."""
+    DAMAGED_RECORD = "damaged_record"
+    """A checkpoint's record, `run.json` or a line of the metrics can't be read: every command skips it."""
     MISPLACED_LINE = "misplaced_line"
     """A trajectory stands in the file of another split or iteration."""
     DUPLICATE_ID = "duplicate_id"

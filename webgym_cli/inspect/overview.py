@@ -10,6 +10,7 @@ from typing import Any
 
 from webgym_cli.records.statistics import wilson
 from webgym_cli.store.checkpoints import version
+from webgym_cli.store.index.means import read_means
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import TrajectoryQuery
@@ -106,6 +107,7 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
         **total.get("all", OverviewGroup()).to_json(),
         **{name: {key: group.to_json() for key, group in found.items()} for name, (found, _) in tables.items()},
         "groups": {name: count for name, (_, count) in tables.items()},
+        "means": _means(index, query),
         "pass_at_k": compute_pass_rates(index, query),
         **_ages(index, query),
         "damaged_lines": _damage(run, index, query),
@@ -131,6 +133,15 @@ def _groups(
         found.setdefault(cell["key"], OverviewGroup()).take(cell)
         count = cell["groups"]
     return found, count
+
+
+def _means(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, float]]:
+    """Return the means of rewards, extras, steps and calls by split and iteration."""
+    where, values = query.where()
+    found: dict[str, dict[str, float]] = {}
+    for row in read_means(index, "split", where, values):
+        found.setdefault(f"{row['key']} {row['iteration']}", {})[row["name"]] = row["mean"]
+    return found
 
 
 def _ages(index: Index, query: TrajectoryQuery) -> dict[str, Any]:

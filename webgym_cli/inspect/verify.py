@@ -1,4 +1,4 @@
-"""Checks the buffer: each line of the truth, the index against the truth, the screenshots against both."""
+"""Checks a run: each line of the truth, the index against the truth, the screenshots and small files beside them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from webgym_cli.inspect.check_images import check_images
+from webgym_cli.inspect.check_records import check_records
 from webgym_cli.inspect.findings import FindingKind, Findings
 from webgym_cli.inspect.references import References
 from webgym_cli.records.events import EventSink
@@ -44,6 +45,7 @@ def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:
     check = _Check(run, findings, fragments.list_sources(run), Catalog(run))
     check.truth()
     check.compare_with_metrics()
+    check_records(run, findings)
     images = check_images(ScreenshotStore(run.screenshots), check.references, check.sources, check.findings)
     return {
         "run": str(run.root),

@@ -13,8 +13,7 @@ from types import ModuleType
 from typing import Protocol
 
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.guard import descendants
-from webgym_cli.jobs.reaper import start_time
+from webgym_cli.jobs.guard import descendants, start_time
 from webgym_cli.records.events import EventSink
 
 # How long the driver may take to give back the memory of a process that has ended.
@@ -133,7 +132,7 @@ async def memory_freed(
 ) -> None:
     """Wait until none of our ended processes holds GPU memory, then warn of much that others hold.
 
-    `ours`: process ids with their start times (`reaper.start_time`). Raises `JobError` that names the processes when
+    `ours`: process ids with their start times (`guard.start_time`). Raises `JobError` that names the processes when
     the memory is not free after `patience` seconds.
     """
     began = time.monotonic()

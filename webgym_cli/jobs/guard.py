@@ -1,11 +1,16 @@
-"""Runs one command so that nothing of it outlives the process that asked for it, `kill -9` included.
+"""Ends processes so that nothing outlives the process that asked for it, `kill -9` included.
 
-    python -S -E guard.py <lifeline fd> <grace seconds> <command ...>
+    python -S -E guard.py run <lifeline fd> <grace seconds> <command ...>
 
-The guard is a subreaper: whatever the command starts, in whichever session or process group, stays its descendant.
-It watches a pipe whose other end only the asking process holds. When that end closes, however the asker died, or when
-the guard gets TERM, it sends TERM to all descendants, waits for the grace period, sends KILL and reaps. The same
-clean-up runs after a normal end. Imports only the standard library: it starts in some 30 ms.
+The guard of one command is a subreaper: whatever the command starts, in whichever session or process group, stays its
+descendant. It watches a pipe whose other end only the asking process holds. When that end closes, however the asker
+died, or when the guard gets TERM, it sends TERM to all descendants, waits for the grace period, sends KILL and reaps.
+The same clean-up runs after a normal end.
+
+    python -I -S guard.py reap      standard input: a line `<pid> <start time>` for each process, then the end of file
+
+The reaper of processes that others started reads until its input closes, which happens at the latest when the writer is
+killed. Then it ends those that are still the same. Imports only the standard library: it starts in some 30 ms.
 """
 
 from __future__ import annotations
@@ -18,32 +23,62 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 # Options of prctl(2), which the standard library does not name.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+# Seconds between TERM and KILL for processes that others started.
+GRACE = 5.0
 # Seconds between two checks of the child.
 POLL_SECONDS = 0.1
 
 
-def descendants(root: int) -> list[int]:
-    """Return the living descendants of a process, zombies left out, parents before their children."""
+def read_stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; none for a process that is gone, or a zombie."""
+    # The process can end while its entry is read.
+    with contextlib.suppress(OSError, IndexError):
+        # Counted after the command's name, which may contain spaces and parentheses.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
+        return [] if fields[0] == "Z" else fields
+    return []
+
+
+def start_time(pid: int) -> str | None:
+    """Return when a process began, in clock ticks since boot; None when it is gone or a zombie."""
+    fields = read_stat(pid)
+    return fields[19] if fields else None
+
+
+def children_by_parent() -> dict[int, list[int]]:
+    """Return the living processes of this machine by their parent."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        # A process can end between the listing of /proc and the reading of its entry.
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            if fields[0] != "Z":
-                children.setdefault(int(fields[1]), []).append(int(entry.name))
+        if entry.name.isdigit() and (fields := read_stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    return children
+
+
+def descendants(root: int, children: dict[int, list[int]] | None = None) -> list[int]:
+    """Return the living descendants of a process, zombies left out, parents before their children."""
+    children = children_by_parent() if children is None else children
     found, queue = [], [root]
     while queue:
-        for pid in children.get(queue.pop(0), []):
-            found.append(pid)
-            queue.append(pid)
+        below = children.get(queue.pop(0), [])
+        found += below
+        queue += below
     return found
+
+
+def end_processes(find: Callable[[], list[int]], grace: float) -> None:
+    """End what `find` returns: TERM, the grace period, KILL, until there is nothing left."""
+    signal_all(find(), signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while left := find():
+        if time.monotonic() >= deadline:
+            signal_all(left, signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
 
 
 def signal_all(pids: list[int], number: signal.Signals) -> None:
@@ -54,26 +89,17 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def reap() -> None:
-    """Collect every child that has ended."""
-    # waitpid raises it once no child is left.
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
 def sweep(grace: float) -> None:
-    """End all descendants: TERM, the grace period, KILL."""
-    signal_all(descendants(os.getpid()), signal.SIGTERM)
-    deadline = time.monotonic() + grace
-    while descendants(os.getpid()) and time.monotonic() < deadline:
-        reap()
-        time.sleep(POLL_SECONDS)
-    while left := descendants(os.getpid()):
-        signal_all(left, signal.SIGKILL)
-        reap()
-        time.sleep(POLL_SECONDS)
-    reap()
+    """End all descendants, and collect those that have ended."""
+
+    def find() -> list[int]:
+        # waitpid raises it once no child is left.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        return descendants(os.getpid())
+
+    end_processes(find, grace)
 
 
 def prepare_child() -> None:
@@ -111,14 +137,32 @@ def watch(command: list[str], lifeline: int, grace: float) -> int:
     return child.returncode
 
 
-def main() -> int:
-    """Parse the command line and run."""
-    lifeline, grace, command = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
+def run(lifeline: int, grace: float, command: list[str]) -> int:
+    """Run a command as its guard; return its exit status."""
     os.set_inheritable(lifeline, False)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     code = watch(command, lifeline, grace)
     return 128 - code if code < 0 else code
 
 
+def same_processes(named: Iterable[tuple[int, str]]) -> list[int]:
+    """Return the ids, among those with a start time, that still stand for the same process."""
+    return [pid for pid, began in named if start_time(pid) == began]
+
+
+def reap() -> int:
+    """Read until the input ends, then end what it named."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    named = [(int(pid), began) for pid, began in map(str.split, sys.stdin)]
+    end_processes(lambda: same_processes(named), GRACE)
+    return 0
+
+
+def main(mode: str, *arguments: str) -> int:
+    """Parse the command line and run."""
+    return reap() if mode == "reap" else run(int(arguments[0]), float(arguments[1]), list(arguments[2:]))
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

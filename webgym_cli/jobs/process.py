@@ -35,7 +35,7 @@ class Job:
         """Start a command with exactly this environment. Raises `JobError` when the guard can't be started."""
         log.parent.mkdir(parents=True, exist_ok=True)
         read_end, write_end = os.pipe()
-        command = [sys.executable, "-S", "-E", guard.__file__, str(read_end), str(grace), *argv]
+        command = [sys.executable, "-S", "-E", guard.__file__, "run", str(read_end), str(grace), *argv]
         try:
             with log.open("ab") as output:
                 process = subprocess.Popen(

@@ -7,19 +7,27 @@ import importlib
 import math
 import os
 import signal
+import socket
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import webgym_cli
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
+from webgym_cli.util.files import write_atomic
 
 # Seconds between two attempts while an actor is temporarily unavailable.
 _ASK_AGAIN = 0.5
+# Deadline of each call that starts an actor: Ray may have to start a process, or to wait for a free CPU.
+START_SECONDS = 120.0
+# Deadline for a marker file to become visible: network file systems show new files late.
+MARKER_SECONDS = 15.0
 # Seconds between two checks for a file.
 _LOOK_SECONDS = 0.25
 # Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers.
@@ -110,6 +118,43 @@ class RayCluster:
 def as_own_error(error: BaseException) -> WebGymError:
     """Return an actor's exception as one of ours, without Ray's traceback text."""
     return error if isinstance(error, WebGymError) else WebGymError(f"{type(error).__name__}: {error}")
+
+
+class NodeActor:
+    """Base of our actors, one a node. Made without arguments, so that another version can say which it is."""
+
+    async def inspect(self, marker: str) -> dict[str, Any]:
+        """Return host, pid and version of this process, and whether it sees a file."""
+        visible = await wait_for_file(Path(marker), MARKER_SECONDS)
+        version = webgym_cli.__version__
+        return {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "visible": visible}
+
+
+@contextmanager
+def shared_marker(folder: Path) -> Iterator[Path]:
+    """Yield a new file by which actors tell whether they see the run's folder."""
+    marker = folder / f"marker-{uuid4().hex}"
+    write_atomic(marker, "")
+    try:
+        yield marker
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+async def check_actor(cluster: RayCluster, node: Node, handle: Any, marker: Path, root: Path) -> dict[str, Any]:
+    """Return what an actor's `inspect` says. Raises `UsageError` for another version, or where the run is not seen."""
+    info: dict[str, Any] = await cluster.call(handle.inspect, str(marker), seconds=START_SECONDS)
+    if info["version"] != webgym_cli.__version__:
+        raise UsageError(
+            f"{node.name} has webgym {info['version']}, this is {webgym_cli.__version__}",
+            hint=f'pip install "webgym[ray]=={webgym_cli.__version__}" on {node.name}',
+        )
+    if not info["visible"]:
+        raise UsageError(
+            f"{node.name} ({node.address}) does not see {root} as it is here",
+            hint="put the run on a file system that every node mounts at the same path",
+        )
+    return info
 
 
 @asynccontextmanager

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
-import psutil
-
 from webgym_cli.errors import UsageError
-from webgym_cli.jobs import reaper
+from webgym_cli.jobs.guard import children_by_parent, descendants
+from webgym_cli.jobs.process_tree import Reaper
 
 # Ray's word for: start one here.
 OWN = "local"
@@ -24,6 +21,8 @@ OWN = "local"
 OBJECT_STORE = 80 * 2**20
 # Seconds for a TCP connection to the cluster's address.
 _CONNECT_SECONDS = 10.0
+# Seconds between two looks for what Ray has started.
+_LOOK_SECONDS = 1.0
 # Ray takes some seconds to start, on a busy machine half a minute.
 _START_SECONDS = 90.0
 
@@ -80,19 +79,28 @@ class RayConnection(threading.Thread):
 
     def run(self) -> None:
         """Connect, wait, shut down."""
-        before, entrusted = set(_children()), None
+        before, reaper = set(descendants(os.getpid())), None
         try:
             _connect(self._address)
-            entrusted = _start_reaper(set(_children()) - before)
+            # Listed before the reaper is there: it must not end itself.
+            ours = set(descendants(os.getpid())) - before
+            reaper = Reaper()
+            reaper.add(ours)
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._tell(error)
         else:
             self._tell(None)
-            self._leave.wait()
+            # A raylet starts its agents and workers later, too.
+            while not self._leave.wait(_LOOK_SECONDS if ours else None):
+                children = children_by_parent()
+                new = {pid for process in ours for pid in descendants(process, children)} - ours
+                with suppress(OSError):  # the reaper was killed
+                    reaper.add(new)
+                ours |= new
         finally:
             importlib.import_module("ray").shutdown()
-            if entrusted is not None:
-                entrusted.communicate()
+            if reaper is not None:
+                reaper.dismiss()
             self._left.set_result(None)
 
     def _tell(self, error: BaseException | None) -> None:
@@ -101,26 +109,6 @@ class RayConnection(threading.Thread):
                 self._connected.set_result(None)
             else:
                 self._connected.set_exception(error)
-
-
-def _children() -> list[int]:
-    return [process.pid for process in psutil.Process().children(recursive=True)]
-
-
-def _start_reaper(pids: Iterable[int]) -> subprocess.Popen[bytes]:
-    """Start a reaper for these processes: it ends those that live once we are gone, or close its input."""
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", reaper.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    if process.stdin is not None:
-        lines = (f"{pid} {began}\n" for pid in pids if (began := reaper.start_time(pid)))
-        process.stdin.write("".join(lines).encode())
-        process.stdin.flush()
-    return process
 
 
 def restore_sigterm(handler: Any) -> None:

@@ -1,13 +1,15 @@
-"""Concurrent workers over a queue, and the limit on consecutive failures."""
+"""Concurrent workers over a queue, the limit on consecutive failures, and tasks that end together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from webgym_cli.errors import WebGymError
+
+T = TypeVar("T")
 
 # A command aborts after max(this, concurrency) consecutive failures: the server is down, or the wrong one.
 MAX_CONSECUTIVE_FAILURES = 8
@@ -21,6 +23,22 @@ async def run_workers(count: int, work: Callable[[], Coroutine[Any, Any, None]])
                 group.create_task(work())
     except* (WebGymError, OSError) as errors:  # OSError: the reader of stdout is gone
         raise errors.exceptions[0] from None
+
+
+async def gather_or_cancel(*works: Awaitable[T]) -> list[T]:
+    """Await everything at once; the first error ends the others, which have ended when it is raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        await cancel_tasks(*tasks)
+
+
+async def cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass(slots=True)

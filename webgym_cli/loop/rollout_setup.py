@@ -113,6 +113,8 @@ def summary_in_words(summary: Event) -> str:
     rate = summary["success_rate"]
     low, high = summary["interval"]
     success = "no reward known" if rate is None else f"success {rate:.3f} ({low:.3f}-{high:.3f})"
+    if (mean := summary.get("mean_reward", rate)) != rate:
+        success += f", mean reward {mean:.3f}"
     failed = ", ".join(f"{count} x {kind}" for kind, count in summary["failures"].items())
     facts = [format_count(summary["episodes"], "episode"), success, f"{summary['steps_per_second']} steps/s"]
     facts += [f"{summary[name]} {words}" for name, words in _COUNTS.items() if summary.get(name)]

@@ -1,11 +1,11 @@
-"""The actions of an agent: one closed vocabulary. On the web in both interaction modes; with tools, calls of them."""
+"""The actions of an agent: one closed vocabulary, which action sets put into words; with tools, calls of them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from webgym_cli.records.base import Record
 from webgym_cli.records.tool import ToolCall
@@ -21,7 +21,7 @@ class InteractionMode(StrEnum):
 
 
 class ActionName(StrEnum):
-    """WebGym's actions, under the names of their internal keys."""
+    """What can be done. Action sets name these, or some of them, in their own words."""
 
     CLICK = "click"
     TYPE = "type"
@@ -31,25 +31,55 @@ class ActionName(StrEnum):
     GO_BACK = "go_back"
     NAVIGATE = "navigate"
     ANSWER = "answer"
+    KEY = "key"
+    """Press keys, several of them together."""
+    SELECT_OPTION = "select_option"
+    DRAG = "drag"
+    UPLOAD_FILE = "upload_file"
+    """Give a file field files of the task's folder."""
+    GO_FORWARD = "go_forward"
+    RELOAD = "reload"
+    NEW_TAB = "new_tab"
+    SWITCH_TAB = "switch_tab"
+    CLOSE_TAB = "close_tab"
+    ACCEPT_DIALOG = "accept_dialog"
+    DISMISS_DIALOG = "dismiss_dialog"
+    ZOOM = "zoom"
+    """See a region enlarged."""
+    TERMINATE = "terminate"
+    """End the episode: the task can't be done."""
     CALL = "call"
     """Call tools, in the environment `tools` only."""
 
 
 # What can be done in a browser.
 WEB_ACTIONS = tuple(name for name in ActionName if name is not ActionName.CALL)
+# The answer of a policy that ends its episode because the task can't be done, as WebArena's tasks expect it.
+NOT_FEASIBLE = "N/A"
 # Coordinates run from 0 to this number on both axes.
 NORMALISED = 1000
 # The actions that need an element or a point.
-POINTING = frozenset({ActionName.CLICK, ActionName.HOVER, ActionName.TYPE})
+POINTING = frozenset(
+    {ActionName.CLICK, ActionName.HOVER, ActionName.TYPE, ActionName.SELECT_OPTION, ActionName.UPLOAD_FILE}
+)
 # What else an action needs.
 NEEDED = {
     ActionName.TYPE: "text",
+    ActionName.KEY: "keys",
+    ActionName.SELECT_OPTION: "text",
+    ActionName.UPLOAD_FILE: "text",
+    ActionName.SWITCH_TAB: "tab",
     ActionName.SCROLL: "direction",
     ActionName.WAIT: "seconds",
     ActionName.NAVIGATE: "url",
     ActionName.ANSWER: "text",
     ActionName.CALL: "calls",
 }
+# Fields that came later than the first stored actions: left out of a line where they are not set.
+LATER_FIELDS = (
+    *("button", "clicks", "modifiers", "keys", "here", "append", "submit", "amount"),
+    *("to_element_id", "to_coordinate", "tab"),
+)
 
 
 class Action(Record):
@@ -62,26 +92,56 @@ class Action(Record):
     """The point (x, y), each 0-1000 (coordinates)."""
     text: str | None = None
     """What to type, or the answer; beside calls of tools, what else was said."""
-    direction: Literal["up", "down"] | None = None
-    """Where to scroll, by one page."""
+    direction: Literal["up", "down", "left", "right"] | None = None
+    """Where to scroll."""
     seconds: float | None = Field(default=None, ge=0, le=60)
     """How long to wait."""
     url: str | None = None
     """Where to navigate."""
     calls: tuple[ToolCall, ...] | None = Field(default=None, min_length=1)
     """The tools to call, side by side."""
+    button: Literal["right", "middle"] | None = None
+    """Which button of the mouse; None: the left one."""
+    clicks: int | None = Field(default=None, ge=2, le=3)
+    """How often to click in a row; None: once."""
+    modifiers: tuple[str, ...] | None = None
+    """Keys that are held during a click."""
+    keys: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=5)
+    """Keys to press together, the last one while the others are held."""
+    here: Literal[True] | None = None
+    """No place is meant but where the mouse is; for typing, the focus."""
+    append: Literal[True] | None = None
+    """Type without replacing what the field holds."""
+    submit: Literal[True] | None = None
+    """Press Enter after typing."""
+    amount: float | None = Field(default=None, gt=0, le=10 * NORMALISED)
+    """How far to scroll, in thousandths of the viewport's height or width; None: one page."""
+    to_element_id: int | None = Field(default=None, ge=0)
+    """Where to drag, as `element_id`."""
+    to_coordinate: tuple[float, float] | None = None
+    """Where to drag, as `coordinate`; with `zoom` the region's other corner."""
+    tab: int | None = Field(default=None, ge=0)
+    """Which tab, from 0 in the order in which they were opened."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Lines of the store have the bytes that they had before these fields existed.
+        return {name: value for name, value in dump(self).items() if value is not None or name not in LATER_FIELDS}
 
     @model_validator(mode="after")
     def _has_its_arguments(self) -> Action:
         for text in (self.text, self.url):
             if text:
                 text.encode()  # half a surrogate pair is a ValueError: it could not be stored
-        if self.name in POINTING and self.element_id is None and self.coordinate is None:
+        if self.name in POINTING and self.element_id is None and self.coordinate is None and not self.here:
             raise ValueError(f"the action {self.name} lacks a place")
+        if self.name is ActionName.DRAG and self.to_element_id is None and self.to_coordinate is None:
+            raise ValueError("the action drag lacks the place to drag to")
         if (needed := NEEDED.get(self.name)) and getattr(self, needed) is None:
             raise ValueError(f"the action {self.name} lacks an argument: {needed}")
-        if self.coordinate and not (0 <= self.coordinate[0] <= NORMALISED and 0 <= self.coordinate[1] <= NORMALISED):
-            raise ValueError(f"coordinates run from 0 to {NORMALISED}, got {self.coordinate}")
+        for point in (self.coordinate, self.to_coordinate):
+            if point and not (0 <= point[0] <= NORMALISED and 0 <= point[1] <= NORMALISED):
+                raise ValueError(f"coordinates run from 0 to {NORMALISED}, got {point}")
         return self
 
 

@@ -94,6 +94,8 @@ class EvaluationEvent(StoredEvent):
     success_rate: float | None
     interval: list[float] = Field(min_length=2, max_length=2)
     """Of 95 %."""
+    mean_reward: float | None = None
+    """None also where an older version wrote it."""
 
 
 class PhaseEvent(StoredEvent):

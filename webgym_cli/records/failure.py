@@ -14,6 +14,8 @@ class Stop(StrEnum):
     """The environment declared the episode over."""
     STEP_LIMIT = "step_limit"
     """The policy used all the steps it was given."""
+    STUCK = "stuck"
+    """The policy repeated one action, or gave replies that are none, as often as the settings allow."""
 
 
 class FailureKind(StrEnum):
@@ -23,6 +25,8 @@ class FailureKind(StrEnum):
     """The browser process or the page died."""
     NAVIGATION_FAILED = "navigation_failed"
     """The start page could not be reached, or stayed blank."""
+    START_PAGE_FAILED = "start_page_failed"
+    """The start page is none for good: an error status, an endless redirect, a download or an address out of bounds."""
     SITE_BLOCKED = "site_blocked"
     """The site shut the browser out (captcha, access denied): its domain goes on the blocklist."""
     PAGE_TIMEOUT = "page_timeout"
@@ -46,6 +50,11 @@ class FailureKind(StrEnum):
         return self is not FailureKind.CANCELLED
 
     @property
-    def retryable(self) -> bool:
-        """Whether another attempt may fare better: not where the site shut us out, the judge failed or we stopped."""
+    def may_recur(self) -> bool:
+        """Whether the next episode may fail of the same cause: not where one site, the judge or we were it."""
         return self not in (FailureKind.CANCELLED, FailureKind.SITE_BLOCKED, FailureKind.JUDGE_FAILED)
+
+    @property
+    def retryable(self) -> bool:
+        """Whether another attempt may fare better."""
+        return self.may_recur and self is not FailureKind.START_PAGE_FAILED

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, model_validator
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import SUCCESS_REWARD, Outcome, Score, Trajectory
+from webgym_cli.records.trajectory import Outcome, Score, Trajectory
 
 
 class Verdict(Record):
@@ -104,7 +104,7 @@ def environment_verdict(trajectory: Trajectory) -> bool | None:
     """Return whether the environment itself holds the task for solved; None when it has no opinion."""
     for score in trajectory.outcome.scores:
         if score.source == "environment":
-            return score.value >= SUCCESS_REWARD
+            return score.value >= trajectory.outcome.success_threshold
     return trajectory.outcome.success if scored_by_environment(trajectory) else None
 
 

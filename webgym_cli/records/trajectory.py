@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.webrl import AnyAction
 
-# A trajectory succeeded when its reward reaches this value.
+# A trajectory succeeded when its reward reaches this value, unless `rollout.success_threshold` says otherwise.
 SUCCESS_REWARD = 1.0
 
 
@@ -117,6 +119,14 @@ class Generation(Record):
     finish_reason: str | None = None
 
 
+class SentPrompt(Record):
+    """The messages that another system sent for a step, where it kept them."""
+
+    messages: tuple[Message, ...]
+    images: tuple[str, ...]
+    """SHA-256 of each image, in the order of the placeholders in the messages."""
+
+
 class Step(Record):
     """One observation and what the policy made of it."""
 
@@ -127,6 +137,8 @@ class Step(Record):
     action: AnyAction | None = None
     parse_error: ParseErrorKind | None = None
     """Set exactly when `action` is None."""
+    parse_detail: str = ""
+    """What exactly was wrong with the response, as the policy is told."""
     action_error: str | None = None
     """Why the environment refused a well-formed action (no such element, address not allowed, ...)."""
     page_changed: bool | None = None
@@ -134,6 +146,8 @@ class Step(Record):
     prompt_digest: str
     """SHA-256 of the messages that were sent (JSON, images by their SHA-256)."""
     generation: Generation = Generation()
+    sent: SentPrompt | None = None
+    """What an imported step was sent and is trained under; None: it is rendered from the steps before."""
     policy_seconds: float = 0.0
     """Time until the policy had answered."""
     environment_seconds: float = 0.0
@@ -145,15 +159,19 @@ class Score(Record):
 
     source: Literal["environment", "judge", "orm", "function"]
     value: float
-    """As the source gave it: MiniWoB's raw reward runs from -1 to 1."""
+    """As the source gave it."""
     detail: str = ""
+    extras: dict[str, float] = Field(default_factory=dict)
+    """The other numbers that a reward function returned, by name."""
 
 
 class Outcome(Record):
     """How an episode ended. With a `failure` there is no reward: such a trajectory is never training data."""
 
     reward: float | None = None
-    """0 to 1; None until it is known, and always None with a failure."""
+    """Any real number; None until it is known, and always None with a failure."""
+    success_threshold: float = SUCCESS_REWARD
+    """The smallest reward of a success."""
     stop: Stop | None = None
     failure: FailureKind | None = None
     failure_detail: str = ""
@@ -167,9 +185,14 @@ class Outcome(Record):
         return self
 
     @property
+    def extras(self) -> dict[str, float]:
+        """The other numbers that the reward's sources gave, by name."""
+        return {name: value for score in self.scores for name, value in score.extras.items()}
+
+    @property
     def success(self) -> bool | None:
         """Whether the task was solved; None when that is not known."""
-        return None if self.failure or self.reward is None else self.reward >= SUCCESS_REWARD
+        return None if self.failure or self.reward is None else self.reward >= self.success_threshold
 
 
 class PromptVersion(StrEnum):
@@ -208,6 +231,8 @@ class PromptSpec(Record):
     """What stands before the tools, or with `webrl` in place of our words; empty: our own words."""
     explained: bool = True
     """Whether a system message states the action language (`webrl` only)."""
+    lenient: bool = False
+    """Whether calls are read leniently (`webrl` only)."""
     max_characters: int | None = Field(default=None, ge=1)
     """Characters of history and page together, at most, by which the page is cut (`webrl` only)."""
 
@@ -245,6 +270,11 @@ class Trajectory(Record):
     def awaits_judgement(self) -> bool:
         """Whether it worked but its reward is not known yet."""
         return self.outcome.failure is None and self.outcome.reward is None
+
+    def count_calls(self) -> Counter[str]:
+        """Count the policy's calls of each tool."""
+        actions = (step.action for step in self.steps)
+        return Counter(call.name for action in actions if isinstance(action, Action) for call in action.calls or ())
 
     def to_line(self) -> str:
         """Return the stored form: one line of JSON without a line end."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import Field, model_validator
 
-from webgym_cli.records.action import Action, CustomAction
+from webgym_cli.records.action import Action, ActionName, CustomAction
 from webgym_cli.records.base import Record
 
 
@@ -57,6 +58,26 @@ class WebRLAction(Record):
                 raise ValueError(f"the action {self.name} {'lacks the' if wanted else 'has no'} argument {argument}")
         return self
 
+    def as_action(self) -> Action:
+        """Return what it does on a page. `quote` only waits for nothing."""
+        name, fields = _DONE_BY[self.name]
+        told = {"element_id": self.element_id, "text": self.text, "tab": self.tab}
+        return Action.model_validate(
+            {"name": name, **{key: value for key, value in told.items() if value is not None}, **fields}
+        )
+
+
+# What each does on a page, and the arguments that its name implies.
+_DONE_BY: dict[WebRLActionName, tuple[ActionName, dict[str, Any]]] = {
+    WebRLActionName.SEARCH: (ActionName.TYPE, {"submit": True}),
+    WebRLActionName.SELECT: (ActionName.SELECT_OPTION, {}),
+    WebRLActionName.PRESS_ENTER: (ActionName.KEY, {"keys": ("Enter",)}),
+    WebRLActionName.GO_FORWARD: (ActionName.GO_FORWARD, {}),
+    WebRLActionName.RIGHT_CLICK: (ActionName.CLICK, {"button": "right"}),
+    WebRLActionName.SWITCH_TAB: (ActionName.SWITCH_TAB, {}),
+    # it is kept where it was said: in the history
+    WebRLActionName.QUOTE: (ActionName.WAIT, {"text": None, "seconds": 0.0}),
+}
 
 # An action of a step. Names of the first two are disjoint; only the last has `arguments`.
 AnyAction = Action | WebRLAction | CustomAction

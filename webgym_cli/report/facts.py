@@ -12,6 +12,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.events import DatasetEvent, PhaseEvent, TrainingEvent
 from webgym_cli.report.success import (
     DEMONSTRATIONS,
+    SERIES_SQL,
     FailureFacts,
     SuccessPoint,
     VerdictFacts,
@@ -20,7 +21,8 @@ from webgym_cli.report.success import (
     read_verdicts,
 )
 from webgym_cli.report.timing import Cost, Timing, compute_cost, measure_timing, read_timed_events
-from webgym_cli.store.checkpoints import current
+from webgym_cli.store.checkpoints import current, version
+from webgym_cli.store.index.means import read_means
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import TrajectoryQuery
@@ -59,6 +61,8 @@ class ReportFacts(RunIdentity):
     last_started: str | None
     damaged_lines: int
     points: list[SuccessPoint]
+    means: list[dict[str, Any]]
+    """Of rewards, extras, steps and calls by tool: `key` is the series."""
     pass_at_k: dict[str, dict[str, Any]]
     failures: FailureFacts
     verdicts: list[VerdictFacts]
@@ -86,6 +90,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "last_started": counts["last_started"],
         "damaged_lines": counts["damaged_lines"],
         "points": read_points(index),
+        "means": list(read_means(index, SERIES_SQL)),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
         "failures": read_failures(index),
         "verdicts": read_verdicts(index),
@@ -104,7 +109,7 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
     newest = current(run)
     return {
         "run": str(run.root),
-        "policy_version": newest.version if newest else 0,
+        "policy_version": version(run),
         "policy": newest.name if newest else settings.policy_config.base_model,
         "base_model": settings.policy_config.base_model,
         "provenance": _mapping(run.provenance),

@@ -117,10 +117,3 @@ def format_interval(ends: Sequence[float | None] | None, show: NumberFormat) -> 
     if ends is None or ends[0] is None or ends[1] is None:
         return NONE
     return f"{show(ends[0])} to {show(ends[1])}"
-
-
-def format_duration(seconds: float) -> str:
-    """Return a length of time in the unit that fits."""
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"

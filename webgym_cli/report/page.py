@@ -9,12 +9,12 @@ from typing import Any
 
 from webgym_cli.report.charts import draw_swatch, format_percent
 from webgym_cli.report.facts import ReportFacts, find_newest_test
-from webgym_cli.report.figures import NONE, ReportSection, format_duration, format_interval
+from webgym_cli.report.figures import NONE, ReportSection, format_interval
 from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
 from webgym_cli.util.html_page import render_page
-from webgym_cli.util.text import format_count
+from webgym_cli.util.text import format_count, format_duration
 
 # What the episodes can be filtered by, beside words.
 _FILTERS = ("outcome", "iteration", "split", "band")

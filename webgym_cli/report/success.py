@@ -79,10 +79,11 @@ class VerdictFacts(TypedDict):
     same_rate: float | None
 
 
-_SERIES = f"CASE WHEN policy = 'oracle' THEN '{DEMONSTRATIONS}' ELSE split END"
+# The series of a trajectory, in SQL.
+SERIES_SQL = f"CASE WHEN policy = 'oracle' THEN '{DEMONSTRATIONS}' ELSE split END"
 
 _POINTS = f"""
-WITH named AS (SELECT *, {_SERIES} AS series FROM trajectories)
+WITH named AS (SELECT *, {SERIES_SQL} AS series FROM trajectories)
 SELECT series, iteration, CASE WHEN grouping(band) = 0 THEN band END AS band, count(*) AS trajectories,
     count(success) AS scored, count(*) FILTER (WHERE success) AS successes, count(failure) AS failures,
     avg(steps) FILTER (WHERE failure IS NULL) AS mean_steps, avg(steps) FILTER (WHERE success) AS mean_steps_solved,
@@ -115,7 +116,8 @@ ORDER BY worst.failed DESC, site, count DESC, failure
 _JUDGED = """
 SELECT split, iteration, count(*) AS judged, avg(agreement) AS agreement,
     count(*) FILTER (WHERE agreement >= 1) AS unanimous, count(agreement) AS voted,
-    count(environment_reward) AS both, count(*) FILTER (WHERE judged = (environment_reward >= 1)) AS same
+    count(environment_reward) AS both,
+    count(*) FILTER (WHERE judged = (environment_reward >= success_threshold)) AS same
 FROM trajectories WHERE judged IS NOT NULL AND judged_by = 'judge'
 GROUP BY split, iteration ORDER BY split = 'train', iteration
 """

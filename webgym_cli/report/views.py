@@ -13,7 +13,6 @@ from webgym_cli.report.figures import (
     ReportSection,
     Row,
     Table,
-    format_duration,
     group_rows,
     make_bars,
     make_curve,
@@ -21,11 +20,12 @@ from webgym_cli.report.figures import (
 )
 from webgym_cli.report.success import SERIES
 from webgym_cli.report.timing import Cost, CostShare, GpuTime
+from webgym_cli.util.text import format_duration
 
 
 def build_sections(facts: ReportFacts) -> list[ReportSection]:
     """Return the sections that have something to tell."""
-    every = (_success, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
+    every = (_success, _rewards, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
     return [section for made in every if (section := made(facts)).figures]
 
 
@@ -44,6 +44,23 @@ def _success(facts: ReportFacts) -> ReportSection:
         "infrastructure is not among them; nor is what nobody has judged yet."
     )
     return ReportSection("success", "Success", tuple(figures), note)
+
+
+def _rewards(facts: ReportFacts) -> ReportSection:
+    figures = []
+    for name, rows in sorted(group_rows(facts["means"], "name").items()):
+        if name != "mean_steps":
+            lines = {series: of for series in SERIES if (of := [row for row in rows if row["key"] == series])}
+            figures.append(make_curve(name, "mean", lines, _make_mean_point, share=False))
+    note = (
+        "Means over the scored episodes: the reward, the other numbers of the reward function (reward_extra/NAME) over "
+        "the episodes that have them, and calls of each tool in an episode (tool_calls/NAME)."
+    )
+    return ReportSection("rewards", "Rewards and tools", tuple(figures), note)
+
+
+def _make_mean_point(row: Row) -> ChartPoint:
+    return ChartPoint(row["iteration"], row["mean"], None, None, f"{row['trajectories']} episodes")
 
 
 def _by_band(item: tuple[str, Any]) -> int:

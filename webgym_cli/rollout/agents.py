@@ -9,6 +9,7 @@ from webgym_cli.agent.action_sets import ACTION_SETS, TOOLS
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reply import PolicyClient, PolicyReply, ServerCounters
 from webgym_cli.environments.base import Environment
+from webgym_cli.errors import UsageError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation, PromptVersion
@@ -62,7 +63,13 @@ class OracleAgent:
         """Return the expert's next action in the response format of the prompt."""
         action = await environment.expert_action()
         actions = ACTION_SETS.find(str(self._action_set) if environment.tools is None else TOOLS)
-        text = actions.format_action(action, self._mode)
+        try:
+            text = actions.format_action(action, self._mode)
+        except ValueError as error:
+            raise UsageError(
+                f"the expert's action can't be written as {self._action_set} has it: {error}",
+                hint="-s context_config.prompt_version=vanilla",
+            ) from error
         return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 
     def sampling(self, *, greedy: bool) -> None:

@@ -211,7 +211,7 @@ class RolloutEngine:
         # A repeated failure of the same episode does not count: episodes that always fail gather at the queue's end.
         # Neither do blocked sites and cancelled episodes: they are no fault of browser, server or judge.
         failure = trajectory.outcome.failure
-        if failure is not None and not failure.retryable:
+        if failure is not None and not failure.may_recur:
             return False
         self._consecutive_failures = self._consecutive_failures + (not again) if failure else 0
         return self._consecutive_failures >= max(MAX_CONSECUTIVE_FAILURES, self.monitor.slots)

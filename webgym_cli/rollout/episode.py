@@ -16,7 +16,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import BoundaryError
-from webgym_cli.records.action import ActionName
+from webgym_cli.records.action import NOT_FEASIBLE, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import (
@@ -36,6 +36,9 @@ from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
+
+# Characters at most of what is wrong with a response.
+_DETAIL_LIMIT = 200
 
 
 def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
@@ -77,6 +80,7 @@ class EpisodeRun:
             tools=tools,
             system_prompt="" if tools is None and not webrl else self.settings.agent.system_prompt,
             explained=context.explain_actions or not webrl,
+            lenient=webrl and context.lenient_actions,
             max_characters=context.max_characters if webrl else None,
         )
 
@@ -134,11 +138,14 @@ class EpisodeRun:
             if action is None:
                 self._append_step(step, view, view, 0.0)
                 view = replace(view, results=())
+                if self._is_stuck():
+                    break
                 continue
-            if action.name is ActionName.ANSWER:
+            if action.name in (ActionName.ANSWER, ActionName.TERMINATE):
                 self._append_step(step, view, None, 0.0)
-                score = await self.environment.answer(action.text or "")
-                return self._outcome(Stop.ANSWERED, score, action.text)
+                answer = NOT_FEASIBLE if action.name is ActionName.TERMINATE else action.text
+                score = await self.environment.answer(answer or "")
+                return self._outcome(Stop.ANSWERED, score, answer)
             start = time.monotonic()
             with self._stage(EpisodeStage.ACT):
                 result: EnvironmentStep = await self.environment.step(action)
@@ -146,8 +153,18 @@ class EpisodeRun:
             self._append_step(step, view, result.view, time.monotonic() - start)
             if result.done or result.view is None:
                 return self._outcome(Stop.TERMINATED, result.score, result.answer)
+            if self._is_stuck():
+                break
             view = result.view
-        return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
+        stop = Stop.STUCK if self._is_stuck() else Stop.STEP_LIMIT
+        return self._outcome(stop, await self.environment.out_of_steps())
+
+    def _is_stuck(self) -> bool:
+        """Whether the last steps have no action, or all the same one, as often as the settings allow."""
+        limits = self.settings.rollout
+        last = self.steps[-1].action
+        limit = limits.max_parse_errors if last is None else limits.max_repeated_actions
+        return limit is not None and [step.action for step in self.steps[-limit:]] == [last] * limit
 
     async def _decide(self, view: RawObservation) -> tuple[AnyAction | None, Step]:
         """Store the observation, query the agent, parse its response; the action is None on a parse error."""
@@ -171,6 +188,9 @@ class EpisodeRun:
             response=reply.text,
             action=None if isinstance(parsed, ParseError) else parsed,
             parse_error=parsed.kind if isinstance(parsed, ParseError) else None,
+            parse_detail=parsed.detail[:_DETAIL_LIMIT].encode(errors="replace").decode()
+            if isinstance(parsed, ParseError)
+            else "",
             prompt_digest=prompt.digest,
             generation=reply.generation,
             policy_seconds=round(seconds, 4),
@@ -211,13 +231,14 @@ class EpisodeRun:
     def _outcome(self, stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
         """Return the outcome of an episode that worked; its reward is not known where a judge gives it.
 
-        Out of steps is a reward of 0 where nobody else is asked: there is nothing that could be scored. A reward
-        model may score an unfinished episode where its environment allows it.
+        Out of steps, or stuck, is a reward of 0 where nobody else is asked: there is nothing that could be scored. A
+        reward model may score an unfinished episode where its environment allows it.
         """
         scores = (score,) if score else ()
         spec = find_environment(self.task.environment)
-        open_ended = stop is not Stop.STEP_LIMIT or spec.scores_unfinished
+        open_ended = stop not in (Stop.STEP_LIMIT, Stop.STUCK) or spec.scores_unfinished
         if spec.is_judged(self.settings) or (score is None and open_ended):
             return Outcome(stop=stop, answer=answer, scores=scores)
         value = score.value if score else 0.0
-        return Outcome(reward=min(1.0, max(0.0, value)), stop=stop, answer=answer, scores=scores)
+        threshold = self.settings.rollout.success_threshold
+        return Outcome(reward=value, success_threshold=threshold, stop=stop, answer=answer, scores=scores)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, with_verdict
 from webgym_cli.records.trajectory import Trajectory
@@ -15,9 +16,6 @@ from webgym_cli.store.run import RunDir
 
 # Returns the judgement of a trajectory; an error of the judge is a failure in the judgement, not an exception.
 TrajectoryJudge = Callable[[Trajectory], Awaitable[Judgement]]
-
-# After this many judgements in a row without an answer the judge counts as down; `webgym judge` judges the rest.
-MAX_CONSECUTIVE_JUDGE_FAILURES = 8
 
 
 @dataclass(slots=True)
@@ -68,5 +66,6 @@ class JudgeQueue:
         self._consecutive_failures = self._consecutive_failures + 1 if silent else 0
         self._answered = self._answered or not silent
         self._last_error = judgement.failure_detail
-        if self._consecutive_failures >= MAX_CONSECUTIVE_JUDGE_FAILURES:
+        # The judge counts as down: `webgym judge` judges the rest.
+        if self._consecutive_failures >= MAX_CONSECUTIVE_FAILURES:
             self.down = self._last_error

@@ -179,9 +179,10 @@ class _EpisodeAttempts:
             self.failures += 1
 
     def may_be_tried(self, limit: int) -> bool:
-        """Whether another attempt makes sense: not on a site that blocks the browser."""
-        shut_out = self.outcome is not None and self.outcome.failure is FailureKind.SITE_BLOCKED
-        return self.failures < limit and not shut_out
+        """Whether another attempt makes sense: not of a kind of failure that it would only repeat."""
+        failure = self.outcome.failure if self.outcome else None
+        hopeless = failure is not None and failure.counts_as_attempt and not failure.retryable
+        return self.failures < limit and not hopeless
 
     @property
     def unjudged(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, overload
 
 from webgym_cli.errors import UsageError
@@ -23,6 +25,11 @@ class RewardResult:
     """As it gave it."""
     extras: dict[str, Any]
     """What else it returned."""
+
+    def numbers(self) -> dict[str, float]:
+        """Return the extras that are finite numbers."""
+        found: dict[str, Any] = {key: value for key, value in self.extras.items() if isinstance(value, Real)}
+        return {key: float(value) for key, value in found.items() if abs(value) <= sys.float_info.max}
 
 
 @dataclass(frozen=True)

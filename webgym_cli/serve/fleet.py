@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.gpu import Nvml
+from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.events import EventSink
 from webgym_cli.serve.client import ServerClient
 from webgym_cli.serve.execute import PolicyServer
@@ -52,7 +53,7 @@ class Fleet:
         try:
             while self._dead:
                 await self._dead.pop().stop()
-            await _together(server.serve(model) for server in self.servers)
+            await gather_or_cancel(*(server.serve(model) for server in self.servers))
         # All or none: a policy with fewer servers than planned would silently be slower.
         except BaseException:
             await self.stop()
@@ -60,7 +61,7 @@ class Fleet:
 
     async def release_gpus(self) -> None:
         """Make room for a training."""
-        await _together(server.release_gpus() for server in self.servers)
+        await gather_or_cancel(*(server.release_gpus() for server in self.servers))
 
     async def watch(self) -> None:
         """Wait for as long as one serves. Of several, those that die are started again with the current weights.
@@ -68,7 +69,7 @@ class Fleet:
         Raises `JobError` when the last one has died.
         """
         self._up = set(range(len(self.servers)))
-        await _together(self._supervise(number) for number in range(len(self.servers)))
+        await gather_or_cancel(*(self._supervise(number) for number in range(len(self.servers))))
 
     async def stop(self) -> None:
         """Stop all servers and all their processes. Safe to call again."""
@@ -114,17 +115,3 @@ class Fleet:
         self._sink(
             {"event": "replica", "url": server.base_url, "again": again, "reason": str(error), "message": message}
         )
-
-
-async def _together(works: Iterable[Awaitable[None]]) -> None:
-    """Await all; the first error ends the others and is raised as it is."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-    finally:
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-    for error in ended:
-        if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
-            raise error

@@ -14,11 +14,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO, NONE
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE
+from webgym_cli.serve import cpu_server
 from webgym_cli.serve.gpus import split_gpus, usable_gpus
 from webgym_cli.serve.logprobs import FLAG, PROCESSED
 
-# Run as a module: the `vllm` command refuses the CPU build, whose distribution has another name.
-MODULE = "vllm.entrypoints.openai.api_server"
 # Port that means: take a free one.
 ANY_PORT = 0
 LAST_PORT = 65535
@@ -78,7 +77,8 @@ class ServerPlan:
     def argv(self, model: str | None = None, port: int | None = None) -> list[str]:
         """Return the command line, for this plan's model and port or for others."""
         where = ["--model", model or self.model, "--port", str(self.port if port is None else port)]
-        return [self.python, "-m", MODULE, *where, *self.args, *self.extra_args]
+        server = [cpu_server.__file__] if self.device == "cpu" else ["-m", cpu_server.MODULE]
+        return [self.python, *server, *where, *self.args, *self.extra_args]
 
     def env_for(self, model: str) -> dict[str, str]:
         """Return the additions to the environment that suit a model."""

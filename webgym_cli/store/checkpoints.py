@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, replace_link, write_json
 
@@ -21,20 +23,31 @@ def checkpoints(run: RunDir) -> list[Checkpoint]:
 
     Raises `StoreError` where that is the newest: nothing else tells which policy is the current one.
     """
+    found, damaged = _scan(run)
+    # By their time: a damaged record that a good one follows is history.
+    if damaged and (not found or max(damaged).parent.name > max(checkpoint.name for checkpoint in found)):
+        raise damaged[max(damaged)]
+    return sorted(found, key=lambda checkpoint: checkpoint.version)
+
+
+def find_damaged_records(run: RunDir) -> dict[Path, str]:
+    """Return the checkpoints' records that can't be read, and why."""
+    return {file: str(error).removeprefix(f"{file}: ") for file, error in _scan(run)[1].items()}
+
+
+def _scan(run: RunDir) -> tuple[list[Checkpoint], dict[Path, StoreError]]:
+    """Return the complete checkpoints and, by its file, what is wrong with each damaged record."""
     found: list[Checkpoint] = []
-    damaged = None
-    for file in sorted(run.checkpoints.glob(f"model_*/{RECORD}")):  # by their time
+    damaged: dict[Path, StoreError] = {}
+    for file in run.checkpoints.glob(f"model_*/{RECORD}"):
         try:
             checkpoint = _read(file)
         except StoreError as error:
-            damaged = error
+            damaged[file] = error
             continue
         if checkpoint.name == file.parent.name:
-            damaged = None
             found.append(checkpoint)
-    if damaged:
-        raise damaged
-    return sorted(found, key=lambda checkpoint: checkpoint.version)
+    return found, damaged
 
 
 def _read(file: Path) -> Checkpoint:
@@ -56,7 +69,23 @@ def current(run: RunDir) -> Checkpoint | None:
 def version(run: RunDir) -> int:
     """Return the current policy's version: the number of trainings behind it, and the iteration it rolls out."""
     newest = current(run)
-    return newest.version if newest else 0
+    return newest.version if newest else _first_version(run)
+
+
+def _first_version(run: RunDir) -> int:
+    return int(read_json(run.first_version)["version"]) if run.first_version.is_file() else 0
+
+
+def is_startable(run: RunDir) -> bool:
+    """Whether the run's first version is still open: it has no checkpoint, and no episodes but those of imports."""
+    if current(run) is not None or any(run.plan(split, version(run)).is_file() for split in Split):
+        return False
+    return run.first_version.is_file() or not any(list_iterations(run, split) for split in Split)
+
+
+def set_first_version(run: RunDir, version: int) -> None:
+    """Let the run's base model count as the policy of so many trainings, as after an import of their episodes."""
+    write_json(run.first_version, {"version": version})
 
 
 def folder(run: RunDir, checkpoint: Checkpoint) -> Path:

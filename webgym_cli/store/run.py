@@ -138,6 +138,11 @@ class RunDir:
         return self.root / "index.parquet"
 
     @property
+    def first_version(self) -> Path:
+        """The version of the first policy, where imported episodes have iterations before it."""
+        return self.root / "first_version.json"
+
+    @property
     def blocklist(self) -> Path:
         """The sites that shut the browser out, one JSON object a line."""
         return self.root / "blocklist.jsonl"

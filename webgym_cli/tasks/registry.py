@@ -61,6 +61,10 @@ class TaskSource:
     """Refuses a task that the environment can't start."""
     converters: Mapping[str, Callable[[Path, Settings, Sequence[str]], ConversionResult]] = field(default_factory=dict)
     """Other systems' records: by the format's name, makes the tasks of a file; also given: `--site NAME=URL`."""
+    benchmarks: tuple[str, ...] = ()
+    """What other systems call its tasks, such as BrowserGym's families."""
+    has_named_pages: bool = False
+    """Whether a task starts on a page that it names, as `click-test.html`, in place of an address."""
 
 
 # The environments that a task can name.
@@ -110,6 +114,12 @@ def find_prefix(prefix: str) -> TaskSource | None:
     """Return the environment whose tasks `PREFIX:...` names; None where that is no prefix."""
     sources = (source for source in all_sources() if source.list_tasks is not None)
     return next((source for source in sources if (source.prefix or source.name) == prefix), None)
+
+
+def find_benchmark(name: str) -> TaskSource:
+    """Return the environment of another system's tasks; of those that none claims, the open web's."""
+    sources = {called: source for source in all_sources() for called in source.benchmarks}
+    return sources.get(name) or sources["openended"]
 
 
 def find_converter(format_: str) -> Callable[[Path, Settings, Sequence[str]], ConversionResult]:

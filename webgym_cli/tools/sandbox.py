@@ -108,13 +108,14 @@ def enter_own_root(folders: list[str], uid: int) -> bool:
     except NoSandboxError:
         return False
     try:
+        # The scratch folder comes first: an interpreter or a package below /tmp is moved into it, not covered by it.
+        scratch = f"{SCRATCH}{SCRATCH}"
+        Path(scratch).mkdir()
+        _mount_tmpfs(scratch, f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=0700,uid={uid},gid={uid}")
         for folder, tree in trees:
             inside = f"{SCRATCH}{folder}"
             Path(inside).mkdir(parents=True, exist_ok=True)
             require(libc.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, inside.encode(), 4), "move_mount")
-        scratch = f"{SCRATCH}{SCRATCH}"
-        Path(scratch).mkdir(exist_ok=True)
-        _mount_tmpfs(scratch, f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=0700,uid={uid},gid={uid}")
         _set_read_only(AT_FDCWD, SCRATCH.encode(), 0)
         os.chdir(SCRATCH)
         require(libc.syscall(PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")

@@ -73,7 +73,5 @@ class TrainingBackend:
     """Raises `SettingsError` for settings that it can't train with, before anything is rolled out."""
     reads_text_only: bool = False
     """Whether prompts with pictures are refused."""
-    needs_run_folder: bool = False
-    """Whether every node of a training must see the run's folder."""
     build_start: PlanStep = keep_plan
     export: ExportFn = keep_checkpoint

@@ -18,11 +18,11 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import cpu_adam, disk, publish, working_dir
 from webgym_cli.train.failure import is_peer_loss, trainer_error
-from webgym_cli.train.nodes.peers import Peers
-from webgym_cli.train.nodes.shared_peers import SharedPeers
+from webgym_cli.train.nodes.peers import Peers, open_peers
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.progress import TRAINER_LOG, TrainerLogTail, trim_log
+from webgym_cli.train.progress import TRAINER_LOG, TrainerLogTail
 from webgym_cli.train.registry import find_backend
+from webgym_cli.train.rl.trainer_log import trim_log
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic, write_json
 
@@ -105,28 +105,13 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
 
 async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> None:
     """Run the trainer to its end, on all nodes. Raises `JobError`."""
-    peers = _open_peers(plan, run, settings, log_dir, sink)
-    try:
+    async with open_peers(plan, run, settings, log_dir, sink) as peers:
         env = child_environment(plan.env | await peers.start(), settings, plan.python) | {"WANDB_DIR": str(log_dir)}
         log = log_dir / LOG
         code = await _run_trainer(plan, env, peers, settings.train.stop_grace, log, sink)
         if code != 0:
             raise await peers.blame(trainer_error(code, log), secondary=is_peer_loss(code, log))
         await peers.finish()
-    finally:
-        # Nodes that keep waiting for this one would block their GPUs until the heartbeat timeout.
-        await peers.stop()
-
-
-def _open_peers(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> Peers:
-    """Return the other nodes of a training."""
-    if plan.place is None:
-        return Peers()
-    if settings.train.executor == "ray":
-        from webgym_cli.train.nodes.ray_peers import RayPeers
-
-        return RayPeers(plan, run, settings, plan.place, log_dir, sink)
-    return SharedPeers(plan, run, settings, plan.place, log_dir, sink)
 
 
 async def _run_trainer(
@@ -148,7 +133,7 @@ async def _run_trainer(
             await asyncio.sleep(POLL_SECONDS)
     finally:
         if job.poll() is None:
-            await peers.stop()  # the others stop meanwhile
+            await asyncio.gather(peers.stop(), job.stop())
         await job.stop()
     for event in follower.new_events():
         sink(event)

@@ -13,7 +13,6 @@ from typing import Any
 
 from webgym_cli.records.events import Event
 from webgym_cli.train.rl.layout import TRAINER_LOG as TRAINER_LOG
-from webgym_cli.util.files import write_atomic
 
 # Seconds that must have passed before a remaining time is told.
 SHORTEST_MEASURE = 1.0
@@ -58,15 +57,6 @@ def read_log(path: Path) -> list[LogLine]:
     lines = (parse_line(text) for text in path.read_text(encoding="utf-8", errors="replace").splitlines())
     newest = {(line.step, line.loss is None, line.eval_loss is None): line for line in lines if line}
     return sorted(newest.values(), key=lambda line: line.step)
-
-
-def trim_log(path: Path, step: int) -> None:
-    """Drop what was logged after a step: the training goes on from there and will log it again."""
-    if not path.is_file():
-        return
-    texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    kept = [text for text in texts if (line := parse_line(text)) and line.step <= step]
-    write_atomic(path, "".join(f"{text}\n" for text in kept))
 
 
 def mean_loss(lines: list[LogLine]) -> float | None:

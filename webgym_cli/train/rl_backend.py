@@ -78,7 +78,7 @@ def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
         raise MissingStageError(f"{run.rl_data}: there is no batch", hint=hint)
     batch = dataset.read_record(file, RlData, hint)
     newest = checkpoints.current(run)
-    version = newest.version if newest else 0
+    version = checkpoints.version(run)
     if batch.iteration != version or (newest and batch.policy != newest.name):
         raise MissingStageError(
             f"{run.rl_data}: the batch is for training {batch.policy} in iteration {batch.iteration}, the current "
@@ -277,7 +277,5 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan:
 
 
 # Serves every advantage estimator.
-POLICY_GRADIENT = TrainingBackend(plan_rl, rl_command, "batch", check=check_greedy_chain, needs_run_folder=True)
-WEBRL = TrainingBackend(
-    functools.partial(plan_rl, webrl=True), rl_command, "transitions", reads_text_only=True, needs_run_folder=True
-)
+POLICY_GRADIENT = TrainingBackend(plan_rl, rl_command, "batch", check=check_greedy_chain)
+WEBRL = TrainingBackend(functools.partial(plan_rl, webrl=True), rl_command, "transitions", reads_text_only=True)

@@ -45,7 +45,7 @@ def script_backend(script: str | Path, data: PreparedData, python: str | Path = 
     def command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
         return (str(interpreter), str(file), launch_file)
 
-    return TrainingBackend(plan, command, data, needs_run_folder=True)
+    return TrainingBackend(plan, command, data)
 
 
 def _plan_script(inputs: PlanInputs, *, data: PreparedData, file: Path, python: Path) -> TrainPlan:

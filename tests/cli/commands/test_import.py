@@ -65,7 +65,7 @@ def test_an_import_is_there_for_the_commands_that_follow(webgym, logs, tmp_path)
 
 def test_a_dry_run_tells_and_writes_nothing(webgym, logs, tmp_path):
     code, (summary,), _ = webgym("import", "webgym", logs, "run", "--dry-run")
-    assert (code, summary["dry_run"], summary["imported"], summary["iteration"]) == (0, True, 2, 0)
+    assert (code, summary["dry_run"], summary["imported"], summary["iteration"]) == (0, True, 2, 3)
     assert not (tmp_path / "run").exists()
 
 

@@ -26,8 +26,6 @@ from webgym_cli.environments.fixture_sites.answers import (
         ("seven messages", "7"),
         ("7 messages", "seven"),
         ("Cafe\u0301 Noir", "Café noir"),
-        ("345 km", "345 km|OR|345 kilometres"),
-        ("345 kilometres", "345 km|OR|345 kilometres"),
         ("480g", "480 g"),
         ("code KTR-4821", "ktr-4821"),
     ],

@@ -102,7 +102,8 @@ async def test_the_end_and_its_score(marked: MiniWobPool):
         wrong = next(element for element in view.elements if element.name == "TWO")
         result = await environment.step(Action(name=ActionName.CLICK, element_id=wrong.id))
         assert result.done and result.view is None and result.score is not None
-        assert (result.score.source, result.score.value) == ("environment", -1.0)
+        assert (result.score.source, result.score.value) == ("environment", 0.0)
+        assert result.score.extras == {"raw_reward": -1.0}
         assert await environment.answer("done") == result.score
         assert (await environment.step(Action(name=ActionName.WAIT, seconds=0))).done
     finally:

@@ -110,7 +110,7 @@ async def test_the_reward_gets_all_there_is_by_name(world, mine):
     environment = await world("calculator", reward="all_of_it")
     await environment.step(calls(("calculator", {"expression": "1"}), text="Let me see."))
     score = await environment.out_of_steps()
-    assert (score.value, score.detail) == (0.5, 'all_of_it {"length": 3}')
+    assert (score.value, score.detail, score.extras) == (0.5, 'all_of_it {"length": 3}', {"length": 3.0})
     seen = REWARDS.find(f"{mine}:all_of_it").function.__globals__["SEEN"]
     assert seen == [("1", ["user", "assistant", "tool"], "t", "How many?", "72", 3, {"odd": [1]})]
 

@@ -160,7 +160,7 @@ async def test_a_download_is_refused_and_told_and_the_episode_goes_on(visit: Vis
 
 
 async def test_a_start_page_that_is_a_download_can_not_be_shown(visit: Visit):
-    assert (await refused(visit, f"{LAB}/file.txt")).kind is FailureKind.NAVIGATION_FAILED
+    assert (await refused(visit, f"{LAB}/file.txt")).kind is FailureKind.START_PAGE_FAILED
 
 
 async def test_a_page_may_download_by_itself(visit: Visit):

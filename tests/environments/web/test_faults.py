@@ -55,7 +55,7 @@ async def test_a_captcha_later_is_what_there_is_to_see(visit: Visit):
 
 async def test_a_start_page_with_an_error_is_no_start_page(visit: Visit):
     failure = await refused(visit, f"{LAB}/error")
-    assert failure.kind is FailureKind.NAVIGATION_FAILED and "500" in str(failure)
+    assert failure.kind is FailureKind.START_PAGE_FAILED and "500" in str(failure)
     await visit.open(f"{LAB}/history")
     assert (await visit.navigate(f"{LAB}/error")).url == f"{LAB}/error"
 

@@ -111,7 +111,21 @@ def test_every_shape_of_an_answer(answers, rules):
 @pytest.mark.parametrize("answers", [None, {}, {"exact_match": None}])
 def test_answers_may_be_missing_where_none_is_looked_at(answers):
     found = scored_by(eval_types=["url_match"], reference_url="__MAP__", reference_answers=answers, program_html=None)
-    assert (found.reference_answers, found.program_html, found.url_note) == (None, (), UrlRule.EXACT)
+    assert (found.reference_answers, found.program_html, found.url_note) == (None, (), UrlRule.GOLD_IN_PRED)
+
+
+@pytest.mark.parametrize(
+    ("note", "more", "rule"),
+    [
+        (None, {}, UrlRule.GOLD_IN_PRED),  # WebArena's own 812 tasks
+        ("EXACT", {}, UrlRule.EXACT),
+        (None, {"old_task_id": 7}, UrlRule.EXACT),  # WebRL's 165
+        ("GOLD in PRED", {"old_task_id": 7}, UrlRule.GOLD_IN_PRED),
+    ],
+)
+def test_a_missing_rule_for_addresses_is_that_of_the_tasks_authors(note, more, rule):
+    given = evaluation(eval_types=["url_match"], reference_url="__MAP__", url_note=note)
+    assert evaluation_of(read(eval=given, **more)).url_note is rule
 
 
 def test_remarks_of_the_authors_are_kept_and_not_read():

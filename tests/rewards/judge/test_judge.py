@@ -13,8 +13,9 @@ from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import with_verdict
+from webgym_cli.rewards.judge.client import require_judge, settings_for
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest
-from webgym_cli.rewards.judge.scripted_server import ScriptedReply
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.rewards.judge.webgym import CLAIMS_QUESTION, select_distinct, select_evenly
 
 
@@ -36,6 +37,23 @@ async def test_a_right_answer_is_a_success_with_every_verdict(judge, server):
     assert found.models == {"key_points": "small", "blocking": "guard", "verdict": "big"}
     by_job = {asked.job: asked.request["model"] for asked in server.asked}
     assert by_job == {"blocking": "guard", "key_point": "small", "claims": "big", "fact": "big", "reference": "big"}
+
+
+async def test_each_job_has_its_address_and_key(judge, server):
+    async with ScriptedJudgeServer() as other:
+        await judge(answered(), blocking_base_url=other.base_url, blocking_model="guard", key_points_model="small")
+        assert jobs(other) == ["blocking"] and other.asked[0].request["model"] == "guard"
+        assert "blocking" not in jobs(server) and "key_point" in jobs(server)
+    own = {"base_url": "http://a/v1", "api_key_env_var": "A", "key_points_api_key_env_var": "K"}
+    settings = JudgeSettings.model_validate({**own, "blocking_base_url": "http://b/v1"})
+    used = {job: settings_for(settings, job) for job in ("fact", "key_point", "blocking")}
+    assert {job: (of.base_url, of.api_key_env_var) for job, of in used.items()} == {
+        "fact": ("http://a/v1", "A"),
+        "key_point": ("http://a/v1", "K"),
+        "blocking": ("http://b/v1", ""),  # the other server's key is not sent to it
+    }
+    with pytest.raises(SettingsError, match="no http"):
+        require_judge(JudgeSettings(base_url="http://a/v1", blocking_base_url="elsewhere"))
 
 
 async def test_the_questions_come_in_their_order(judge, server):

@@ -81,7 +81,8 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
     assert sorted(told) == sorted(trajectory.id for trajectory in found)
     assert (summary["episodes"], summary["owed"], summary["collected"]) == (EPISODES, 0, EPISODES)
     assert (summary["ranks"], summary["ranks_lost"]) == (2, 1)
-    assert [event["rank"] for event in events if event["event"] == "rank_lost"] == [1]
+    lost = [event for event in events if event["event"] == "rank_lost"]
+    assert [event["rank"] for event in lost] == [1], lost
     assert not [trajectory for trajectory in found if trajectory.outcome.failure not in (None, FailureKind.CANCELLED)]
     assert victims
     await asyncio.to_thread(psutil.wait_procs, victims, 20)

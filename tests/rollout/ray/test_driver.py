@@ -10,6 +10,7 @@ import pytest
 from tests.rollout.in_process import InProcessCluster, Parting
 from tests.rollout.scripted import failing
 from webgym_cli.errors import BoundaryError, JobError, StoreError, UsageError, VenvError
+from webgym_cli.jobs import ray_cluster
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.ray import driver as ray_driver
@@ -49,7 +50,7 @@ class Scaled:
 
 @pytest.fixture
 async def scaled(world, monkeypatch):
-    monkeypatch.setattr(ray_worker, "MARKER_SECONDS", 1.0)
+    monkeypatch.setattr(ray_cluster, "MARKER_SECONDS", 1.0)
     monkeypatch.setattr(ray_driver, "NEW_NODES_SECONDS", 0.05)
     monkeypatch.setattr(ray_driver, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(ray_worker, "open_runner", lambda *opening: scaled.parting.open(*opening))
@@ -261,7 +262,7 @@ async def test_a_folder_that_is_not_shared_is_refused(scaled, monkeypatch):
     async def unseen(file, seconds):
         return False
 
-    monkeypatch.setattr(ray_worker, "wait_for_file", unseen)
+    monkeypatch.setattr(ray_cluster, "wait_for_file", unseen)
     with pytest.raises(UsageError, match=r"host0 \(10.0.0.1\) does not see .*run as it is here") as caught:
         await scaled.roll(2)
     assert "every node mounts" in caught.value.hint

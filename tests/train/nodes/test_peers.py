@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,9 +14,11 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
 from webgym_cli.train.failure import is_peer_loss
-from webgym_cli.train.nodes.shared_peers import coordinate, coordinator_file
+from webgym_cli.train.nodes import worker
+from webgym_cli.train.nodes.coordinator import coordinate, current_coordinator
+from webgym_cli.train.nodes.messages import coordinator_file
 from webgym_cli.train.nodes.topology import NodeTopology, from_env
-from webgym_cli.train.nodes.worker import CommandResult, run_worker_node
+from webgym_cli.train.nodes.worker import NodeTrainer, run_worker_node
 from webgym_cli.train.plan import plan_training
 from webgym_cli.util.files import read_json, write_json
 
@@ -60,7 +63,6 @@ def test_the_plan_tells_who_does_what(run, role, tmp_path):
         "placed_by": "NODE_RANK",
         "rendezvous": "127.0.0.1:29500",
         "shares": [{"node": 0, "ranks": [0, 1, 2]}, {"node": 1, "ranks": [3, 4, 5]}],
-        "files": "every node works in the run's folder: it must be mounted at the same path",
     }
     assert plan_training(run, settings, {}).to_json()["nodes"] is None
 
@@ -82,21 +84,28 @@ def test_what_only_felt_that_another_one_was_gone(tmp_path, code, line, lost):
 
 
 class Nodes:
-    """Two nodes in this process."""
+    """Two nodes in this process, node 0 in a thread of its own."""
 
     def __init__(self, run, settings):
         self.run, self.settings = run, settings
         self.events = []
         self.followers = []
 
-    async def lead(self):
-        """Node 0: one training."""
-        with coordinate(self.run, self.settings, "train r", TWO):
-            await self.train()
+    async def lead(self, *more, sink=None):
+        """Node 0: one training, and one for each of `more`, which prepare it."""
 
-    async def train(self):
+        def command():
+            with coordinate(self.run, self.settings, TWO):
+                asyncio.run(self.train(sink))
+                for prepare in more:
+                    prepare()
+                    asyncio.run(self.train(sink))
+
+        await asyncio.to_thread(command)
+
+    async def train(self, sink=None):
         plan = plan_training(self.run, self.settings, TWO)
-        return await execute(plan, self.run, self.settings, new_attempt(self.run), self.events.append)
+        return await execute(plan, self.run, self.settings, new_attempt(self.run), sink or self.events.append)
 
     @asynccontextmanager
     async def follower(self, place=SECOND):
@@ -120,7 +129,7 @@ def nodes(run, role, tmp_path):
 async def test_both_train_and_the_other_ends_with_node_0(nodes, run):
     async with nodes.follower() as other:
         await nodes.lead()
-        assert await other == CommandResult(0, "")
+        assert await other == (0, "")
     assert [found.name for found in checkpoints.checkpoints(run)] == [NAME]
     assert (run.logs / "latest/train.node-1.log").is_file()
     assert not coordinator_file(run).exists()
@@ -128,11 +137,8 @@ async def test_both_train_and_the_other_ends_with_node_0(nodes, run):
 
 async def test_one_command_of_two_trainings_is_followed_to_its_end(nodes, run, role, tmp_path):
     async with nodes.follower() as other:
-        with coordinate(run, nodes.settings, "loop r", TWO):
-            await nodes.train()
-            nodes.settings = ready(run, role, tmp_path / "images", 5, "model_20260110_000000", "d1")
-            await nodes.train()
-        assert await other == CommandResult(0, "")
+        await nodes.lead(lambda: ready(run, role, tmp_path / "images", 5, "model_20260110_000000", "d1"))
+        assert await other == (0, "")
     assert checkpoints.version(run) == 2
     assert sum("takes part in a training" in line for line in nodes.told()) == 2
 
@@ -142,9 +148,9 @@ async def test_an_error_of_the_other_node_is_told_in_its_own_words(nodes, monkey
     async with nodes.follower() as other:
         with pytest.raises(JobError, match=rf"^node 1 \({socket.gethostname()}\): .*ValueError: bad luck") as caught:
             await nodes.lead()
-        ending = await other
+        code, message = await other
     assert "webgym resume" in caught.value.hint
-    assert ending.code == 4 and "ValueError: bad luck" in ending.message
+    assert code == 4 and "ValueError: bad luck" in message
 
 
 async def test_an_error_of_our_own_is_not_put_on_the_node_that_felt_it(nodes, monkeypatch):
@@ -152,21 +158,20 @@ async def test_an_error_of_our_own_is_not_put_on_the_node_that_felt_it(nodes, mo
     async with nodes.follower() as other:
         with pytest.raises(JobError, match=r"^the trainer failed \(exit status 1\): ValueError: bad luck"):
             await nodes.lead()
-        assert (await other).code == 4
+        assert (await other)[0] == 4
 
 
 async def test_a_node_that_is_stopped_ends_the_training_by_its_name(nodes, monkeypatch):
     monkeypatch.setenv("BEHAVE", "1:hang")
     async with nodes.follower() as other:
+        loop = asyncio.get_running_loop()
 
         def stop(event):
-            nodes.events.append(event)
             if event["event"] == "train":
-                other.cancel()
+                loop.call_soon_threadsafe(other.cancel)
 
-        with coordinate(nodes.run, nodes.settings, "train r", TWO), pytest.raises(JobError, match="left the training"):
-            plan = plan_training(nodes.run, nodes.settings, TWO)
-            await execute(plan, nodes.run, nodes.settings, new_attempt(nodes.run), stop)
+        with pytest.raises(JobError, match=r"^node 1 \(.*\) left the training: its process has ended"):
+            await nodes.lead(sink=stop)
 
 
 async def test_a_node_that_never_comes_is_named(nodes):
@@ -181,7 +186,7 @@ async def test_a_node_that_never_comes_is_named(nodes):
 async def test_the_nodes_must_agree_about_their_number(nodes):
     async with nodes.follower(NodeTopology(3, 1)) as other:
         with (
-            coordinate(nodes.run, nodes.settings, "train r", TWO),
+            coordinate(nodes.run, nodes.settings, TWO),
             pytest.raises(UsageError, match="NNODES is 3 here and 2 on node 0"),
         ):
             await other
@@ -204,18 +209,17 @@ async def test_the_address_of_a_dead_command_is_not_waited_for_forever(nodes):
 
 
 async def test_two_can_not_be_the_same_node(nodes):
-    with coordinate(nodes.run, nodes.settings, "train r", TWO):
+    with coordinate(nodes.run, nodes.settings, TWO):
         async with nodes.follower():
-            while not any("waits for node 0" in line for line in nodes.told()):  # noqa: ASYNC110
+            while current_coordinator().missing():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-            await asyncio.sleep(0.5)
             async with nodes.follower() as second:
                 with pytest.raises(RunLockedError, match=rf"process {os.getpid()} on .* is node 1 already"):
                     await second
 
 
 async def test_who_does_not_know_the_token_is_sent_away(nodes):
-    with coordinate(nodes.run, nodes.settings, "train r", TWO):
+    with coordinate(nodes.run, nodes.settings, TWO):
         facts = read_json(coordinator_file(nodes.run))
         reader, writer = await asyncio.open_connection("127.0.0.1", facts["port"])
         writer.write(b'{"token": "guessed", "rank": 1, "nodes": 2, "host": "x", "pid": 1}\n')
@@ -224,22 +228,29 @@ async def test_who_does_not_know_the_token_is_sent_away(nodes):
 
 
 async def test_a_node_that_hangs_is_named(nodes, monkeypatch):
-    """Its process lives and its connection stands, but it answers nothing."""
+    """Its process lives and its connection stands, but it sends nothing any more."""
     monkeypatch.setenv("BEHAVE", "1:hang")
     short(nodes, node_timeout=2.0)
+    hangs, go_on = threading.Event(), asyncio.Event()
+    exchange = worker._Connection.exchange
 
-    async def hang(self):
-        await asyncio.sleep(60)
+    async def exchange_or_hang(self, message):
+        if hangs.is_set():
+            await go_on.wait()
+        return await exchange(self, message)
 
-    def stall(event):
-        nodes.events.append(event)
-        if event["event"] == "train":
-            monkeypatch.setattr("webgym_cli.train.nodes.trainer_node.TrainerNode.status", hang)
-
+    monkeypatch.setattr(worker._Connection, "exchange", exchange_or_hang)
     async with nodes.follower():
-        with (
-            coordinate(nodes.run, nodes.settings, "train r", TWO),
-            pytest.raises(JobError, match=r"^node 1 \(.*\) left the training: it is not heard from for 2 s"),
-        ):
-            plan = plan_training(nodes.run, nodes.settings, TWO)
-            await execute(plan, nodes.run, nodes.settings, new_attempt(nodes.run), stall)
+        with pytest.raises(JobError, match=r"^node 1 \(.*\) left the training: it is not heard from for 2 s"):
+            await nodes.lead(sink=lambda event: event["event"] == "train" and hangs.set())
+
+
+async def test_a_node_that_can_not_start_is_told_with_its_own_error(nodes, monkeypatch):
+    async def refuse(self, launch):
+        raise UsageError("no such folder here", hint="mount it")
+
+    monkeypatch.setattr(NodeTrainer, "_start", refuse)
+    async with nodes.follower():
+        with pytest.raises(UsageError, match=r"^node 1 \(.*\): no such folder here") as caught:
+            await nodes.lead()
+    assert caught.value.hint == "mount it"

@@ -28,6 +28,17 @@ def test_rows_of_failed_and_greedy_episodes_are_not_trained():
         assert [row.trajectory for row in found.rows] == [3]
 
 
+def test_a_success_is_what_the_batch_calls_one():
+    with scratch() as place:
+        folder = batch(place)
+        assert read_batch(folder).trajectories.success.tolist() == [True, False, False, False]
+        path = folder / "trajectories.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines[2]["success"] = True  # a threshold of 0.5
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert read_batch(folder).trajectories.success.tolist() == [True, False, True, False]
+
+
 def test_tokens_are_in_the_order_of_trajectory_and_step():
     with scratch() as place:
         rows = some_rows(4)

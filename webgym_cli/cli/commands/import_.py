@@ -18,13 +18,14 @@ class FormatName(StrEnum):
 
     WEBGYM = "webgym"
     WEBRL = "webrl"
+    WEBRL_DATA = "webrl-data"
     VISUALAGENTBENCH = "visualagentbench"
     AGENTLAB = "agentlab"
     AUTO = "auto"
 
 
 FormatArg = Annotated[
-    FormatName, typer.Argument(metavar="FORMAT", help="webgym, webrl, visualagentbench, agentlab, auto.")
+    FormatName, typer.Argument(metavar="FORMAT", help="webgym, webrl, webrl-data, visualagentbench, agentlab, auto.")
 ]
 PathArg = Annotated[Path, typer.Argument(metavar="PATH", help="A file of theirs, or a folder that holds such files.")]
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Store them here (default: as their files say).")]
@@ -81,7 +82,7 @@ def import_(
         require_imported(summary, plan)
         return
     options: dict[str, Any] = {"format_": plan.name, "path": str(plan.path), "split": split and split.value}
-    options |= {"iteration": plan.iteration, "images": plan.images and str(plan.images)}
+    options |= {"iteration": iteration, "images": plan.images and str(plan.images)}
     with stage("import", directory, settings, output, options) as at:
         summary = Importer(plan, at.run, at.sink).execute()
         at.sink({**summary, "message": format_import(summary)})

@@ -25,6 +25,7 @@ def show_overview(output: Output, found: dict[str, Any]) -> None:
     output.table(title, ("", *_COLUMNS), [("all", *_row(found))])
     for name in (*_TABLES, *(name for name in _WHERE_SEVERAL if found["groups"][f"by_{name}"] > 1)):
         _show_groups(output, name, found)
+    _show_means(output, found["means"])
     _show_pass_rates(output, found["pass_at_k"])
     if found["age_hours"]:
         output.table("age", ("oldest", "newest"), [[f"{hours} h ago" for hours in found["age_hours"]]])
@@ -76,6 +77,13 @@ def _show_groups(output: Output, name: str, found: dict[str, Any]) -> None:
 
 def _trend(group: dict[str, Any], iterations: Sequence[str]) -> str:
     return sparkline(group["success_by_iteration"].get(iteration) for iteration in iterations)
+
+
+def _show_means(output: Output, found: dict[str, dict[str, float]]) -> None:
+    names = sorted({name for means in found.values() for name in means})
+    rows = [(key, *(cell(means.get(name)) for name in names)) for key, means in found.items()]
+    if rows:
+        output.table("means of scored trajectories", ("iteration", *names), rows)
 
 
 def _show_pass_rates(output: Output, found: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iter
 def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> RunStatus:
     """Return what the run is doing now. Raises `StoreError`."""
     from webgym_cli.records.events import EvaluationEvent, PhaseEvent
-    from webgym_cli.store.checkpoints import current
+    from webgym_cli.store.checkpoints import current, version
     from webgym_cli.store.metrics import read_valid_events
     from webgym_cli.store.status import read_lock_holder, read_status
 
@@ -96,7 +96,7 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
     facts = {
         "event": "status",
         "run": str(run.root),
-        "policy_version": newest.version if newest else 0,
+        "policy_version": version(run),
         "policy": newest.name if newest else settings.policy_config.base_model,
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,

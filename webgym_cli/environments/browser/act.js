@@ -2,6 +2,7 @@
 //   settle()      wait until the page stands still and has drawn, bounded in time;
 //   calm()        the same for pages of the open web, which load and change when they like;
 //   prepare()     get a field ready for text, or put the text into a field that takes no keys;
+//   select()      choose the option of the list at a point;
 //   scrollable()  say where the wheel has to turn.
 (() => {
   const KEY = Symbol.for("webgym.hands");
@@ -99,7 +100,8 @@
     const clean = (label) => label.replace(/\s+/g, " ").trim();
     const options = Array.from(select.options).filter((option) => !option.disabled);
     const find = (label) => options.find((option) => clean(option.label) === clean(label)) ||
-      options.find((option) => clean(option.label).toLowerCase() === clean(label).toLowerCase());
+      options.find((option) => clean(option.label).toLowerCase() === clean(label).toLowerCase()) ||
+      (clean(label) && options.find((option) => clean(option.label).toLowerCase().includes(clean(label).toLowerCase())));
     const whole = find(text);
     const wanted = whole ? [whole] : select.multiple ? text.split(/[,\n]/).map(find) : [undefined];
     if (wanted.some((option) => !option)) {
@@ -111,9 +113,31 @@
     return { done: true };
   };
 
+  // The element under a point, through open shadow roots and frames of the same origin.
+  const deepest = (x, y) => {
+    for (let root = document, found = null; ;) {
+      const inner = root.elementFromPoint(x, y);
+      if (!inner || inner === found) return found;
+      found = inner;
+      if (inner.localName === "iframe" && inner.contentDocument) {
+        const box = inner.getBoundingClientRect();
+        [x, y, root] = [x - box.left - inner.clientLeft, y - box.top - inner.clientTop, inner.contentDocument];
+      } else if (inner.shadowRoot) root = inner.shadowRoot;
+      else return found;
+    }
+  };
+
+  const select = ([x, y], text) => {
+    const found = deepest(x, y);
+    const list = found?.closest("select") || found?.closest("label")?.control;
+    if (list?.localName !== "select") return { error: "there is no list of options; click what opens it, then the option" };
+    list.focus();
+    return choose(list, text);
+  };
+
   // Get the field at a point ready for text. Answers {done}, {error}, or {typing} when keys should follow.
   const prepare = ([x, y], text) => {
-    let field = document.elementFromPoint(x, y);
+    let field = deepest(x, y);
     const control = field?.closest?.("select") || field?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     field = focused();
@@ -160,5 +184,5 @@
     return best || middle;
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, calm, prepare, scrollable }) });
+  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, calm, prepare, select, scrollable }) });
 })();

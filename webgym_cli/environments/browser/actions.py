@@ -1,8 +1,7 @@
 """Carries out the agent's actions on a session, in both interaction modes, with real input events.
 
-A well-formed action that can't be carried out is answered with a text for the policy; only infrastructure raises.
-`type` clicks, replaces what the field holds, and presses Enter only when the text ends with a line feed. On a native
-list it chooses the option of that label, because the list's own popup is drawn outside of the page.
+One action has one executor, whatever an action set calls it. A well-formed action that can't be carried out is answered
+with a text for the policy; only infrastructure raises.
 """
 
 from __future__ import annotations
@@ -10,15 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from webgym_cli.environments.browser import mouse
+from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
+from webgym_cli.environments.browser.keys import find_key
 from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.tabs import close_tab, new_tab, show_tab
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.webrl import AnyAction
+from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 # Says why an address may not be visited; None when it may.
 AddressCheck = Callable[[str], str | None]
+# An executor is given the action's point; None for one without, which may mean where the mouse is, or the focus.
+_Executor = Callable[[BrowserSession, Action, mouse.Point | None], Awaitable[str | None]]
 
 _WRONG_ELEMENT = {
     "gone": "element {id} is no longer on the page",
@@ -26,29 +31,23 @@ _WRONG_ELEMENT = {
 }
 # The policy chose where to go: that it can't be loaded is its own experience, not our failure.
 _POLICY_FAULTS = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
-# Longer texts are inserted at once instead of being typed key by key.
-_MAX_TYPED_KEYS = 60
 # Pixels of the old page that stay in sight after scrolling.
 _SCROLL_OVERLAP = 50
 
 
 async def perform_action(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:
-    """Carry out one action. Returns None, or why it was refused. `answer` is not an action on the browser."""
+    """Carry out one action. Returns None, or why it was refused. What ends an episode is no action on the browser."""
+    if isinstance(action, WebRLAction):
+        action = action.as_action()
     if not isinstance(action, Action):
         raise ValueError(f"{action.name} is not an action of this environment")
-    doers: dict[ActionName, Callable[[], Awaitable[str | None]]] = {
-        ActionName.CLICK: lambda: _click(session, action),
-        ActionName.HOVER: lambda: _hover(session, action),
-        ActionName.TYPE: lambda: _type(session, action),
-        ActionName.SCROLL: lambda: _scroll(session, action),
-        ActionName.WAIT: lambda: _wait(action),
-        ActionName.GO_BACK: lambda: _go_back(session),
-        ActionName.NAVIGATE: lambda: _navigate(session, action, check_address),
-    }
-    doer = doers.get(action.name)
-    if doer is None:
+    if action.url is not None and (refusal := check_address(action.url)):
+        return refusal
+    executor = _EXECUTORS.get(action.name)
+    if executor is None:
         raise ValueError(f"{action.name} is not an action on the browser")
-    return await doer()
+    point = await _find_point(session, action.element_id, action.coordinate)
+    return point if isinstance(point, str) else await executor(session, action, point)
 
 
 def normalise_point(point: tuple[float, float], size: tuple[int, int]) -> tuple[float, float]:
@@ -68,95 +67,129 @@ async def locate_element(session: BrowserSession, element_id: int) -> tuple[floa
     return _WRONG_ELEMENT[found["error"]].format(id=element_id)
 
 
-async def _target_point(session: BrowserSession, action: Action) -> tuple[float, float] | str:
-    """Return where the action points to in CSS pixels, or why it points nowhere."""
-    if action.element_id is None:
-        if action.coordinate is None:
-            raise ValueError(f"{action.name} points at nothing")
-        width, height = session.options.width, session.options.height
-        # The last normalised value is the last pixel, not the first one outside.
-        x, y = action.coordinate[0] / NORMALISED * width, action.coordinate[1] / NORMALISED * height
-        return min(x, width - 1), min(y, height - 1)
-    return await locate_element(session, action.element_id)
+async def _find_point(
+    session: BrowserSession, element_id: int | None, coordinate: tuple[float, float] | None
+) -> mouse.Point | str | None:
+    """Return where an element or a normalised point is in CSS pixels, why it is nowhere, or None for neither."""
+    if element_id is not None:
+        return await locate_element(session, element_id)
+    if coordinate is None:
+        return None
+    width, height = session.options.width, session.options.height
+    # The last normalised value is the last pixel, not the first one outside.
+    return min(coordinate[0] / NORMALISED * width, width - 1), min(coordinate[1] / NORMALISED * height, height - 1)
 
 
-async def _click(session: BrowserSession, action: Action) -> str | None:
-    point = await _target_point(session, action)
-    if isinstance(point, str):
-        return point
-    await session.click(*point)
+async def _click(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    held = [find_key(name) for name in action.modifiers or ()]
+    if any(key not in mouse.MODIFIERS for key in held):
+        return f"a key that is held must be one of {', '.join(mouse.MODIFIERS)}"
+    keys = [key for key in held if key]
+    await mouse.click(
+        session, point or session.pointer, button=action.button or "left", clicks=action.clicks or 1, held=keys
+    )
     return None
 
 
-async def _hover(session: BrowserSession, action: Action) -> str | None:
-    point = await _target_point(session, action)
-    if isinstance(point, str):
-        return point
-    await session.move(*point)
+async def _hover(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    await session.move(*(point or session.pointer))
     return None
 
 
-async def _type(session: BrowserSession, action: Action) -> str | None:
-    point = await _target_point(session, action)
-    if isinstance(point, str):
-        return point
-    text = action.text or ""
-    enter = text.endswith("\n")
-    text = text.removesuffix("\n").removesuffix("\r")
-    await session.click(*point)
-    ready = await session.evaluate(f"([point, text]) => {ACT_JS}.prepare(point, text)", [list(point), text])
-    if "error" in ready:
-        return str(ready["error"])
-    async with session.guard("typing"):
-        keyboard = session.keyboard
-        if ready.get("typing"):
-            if not text and not ready["empty"]:
-                await keyboard.press("Delete")
-            elif len(text) > _MAX_TYPED_KEYS or "\n" in text:
-                await keyboard.insert_text(text)
-            else:
-                await keyboard.type(text)
-        if enter:
-            await keyboard.press("Enter")
+async def _drag(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    end = await _find_point(session, action.to_element_id, action.to_coordinate)
+    if isinstance(end, str):
+        return end
+    await mouse.drag(session, point or session.pointer, end or session.pointer)
     return None
 
 
-async def _scroll(session: BrowserSession, action: Action) -> str | None:
-    down = action.direction == "down"
-    if action.element_id is None and action.coordinate is None:
-        x, y = await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", down)
-        point: tuple[float, float] | str = (x, y)
+async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    sideways, back = action.direction in ("left", "right"), action.direction in ("up", "left")
+    side = session.options.width if sideways else session.options.height
+    if action.amount is not None:
+        distance = side * action.amount / NORMALISED
+    elif session.options.scroll_share is not None:
+        distance = side * session.options.scroll_share
     else:
-        point = await _target_point(session, action)
-    if isinstance(point, str):
-        return point
-    distance = max(session.options.height - _SCROLL_OVERLAP, session.options.height // 2)
-    await session.wheel(*point, distance if down else -distance)
+        distance = max(side - _SCROLL_OVERLAP, side // 2)
+    if point is None and action.here:
+        point = session.pointer
+    if point is None:
+        x, y = await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", not back)
+        point = (x, y)
+    turned = -distance if back else distance
+    await mouse.wheel(session, point, turned if sideways else 0, 0 if sideways else turned)
     return None
 
 
-async def _wait(action: Action) -> str | None:
+async def _wait(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     await asyncio.sleep(action.seconds or 0.0)
     return None
 
 
-async def _go_back(session: BrowserSession) -> str | None:
-    try:
-        return None if await session.go_back() else "there is no page to go back to"
-    except BoundaryError as error:
-        if error.kind in _POLICY_FAULTS:
-            return f"the page before can't be loaded: {error}"
-        raise
+async def _go_back(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    return await _load("the page before", session.go_back(), "there is no page to go back to")
 
 
-async def _navigate(session: BrowserSession, action: Action, check_address: AddressCheck) -> str | None:
+async def _go_forward(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    return await _load("the page after", session.go_forward(), "there is no page to go forward to")
+
+
+async def _reload(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    return await _load("the page", session.reload())
+
+
+async def _navigate(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     url = action.url or ""
-    if refusal := check_address(url):
-        return refusal
+    return await _load(url, session.goto(url))
+
+
+async def _load(what: str, loading: Awaitable[bool | None], nowhere: str = "") -> str | None:
+    """Load a page. Returns None, or why there is none."""
     try:
-        await session.goto(url)
+        return nowhere if await loading is False else None
     except BoundaryError as error:
         if error.kind in _POLICY_FAULTS:
-            return f"{url} can't be loaded: {error}"
+            return f"{what} can't be loaded: {error}"
         raise
-    return None
+
+
+async def _new_tab(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    if session.pages.is_full:
+        return f"{len(session.pages)} tabs are open, no more can be"
+    await new_tab(session)
+    return await _navigate(session, action, point) if action.url else None
+
+
+async def _switch_tab(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    return await show_tab(session, action.tab or 0)
+
+
+async def _close_tab(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    return await close_tab(session, action.tab)
+
+
+async def _do_nothing(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    return None  # what is enlarged is the next picture
+
+
+_EXECUTORS: dict[ActionName, _Executor] = {
+    ActionName.CLICK: _click,
+    ActionName.HOVER: _hover,
+    ActionName.DRAG: _drag,
+    ActionName.TYPE: type_text,
+    ActionName.KEY: press_keys,
+    ActionName.SELECT_OPTION: select_option,
+    ActionName.UPLOAD_FILE: upload_files,
+    ActionName.SCROLL: _scroll,
+    ActionName.WAIT: _wait,
+    ActionName.GO_BACK: _go_back,
+    ActionName.GO_FORWARD: _go_forward,
+    ActionName.RELOAD: _reload,
+    ActionName.NAVIGATE: _navigate,
+    ActionName.NEW_TAB: _new_tab,
+    ActionName.SWITCH_TAB: _switch_tab,
+    ActionName.CLOSE_TAB: _close_tab,
+    ActionName.ZOOM: _do_nothing,
+}

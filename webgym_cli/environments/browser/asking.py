@@ -9,6 +9,7 @@ from typing import Any
 
 from webgym_cli.environments.browser.cdp import PageConnection
 from webgym_cli.environments.browser.failures import ScriptError, has_sign
+from webgym_cli.jobs.workers import cancel_tasks
 
 # How the browser says that there is nothing to draw just now, between two documents.
 _NOT_NOW = ("unable to capture screenshot", "not attached to an active page")
@@ -48,6 +49,4 @@ async def capture_screenshot(link: PageConnection) -> bytes:
                 raise
             await asyncio.sleep(_PAUSE)
         finally:
-            for task in (drawing, replaced):
-                task.cancel()
-            await asyncio.gather(drawing, replaced, return_exceptions=True)
+            await cancel_tasks(drawing, replaced)

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from urllib.parse import urlsplit
 
 from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.jobs.workers import cancel_tasks
 
 _HEAD_LIMIT = 64 * 1024
 _HEAD_TIMEOUT = 60.0
@@ -163,9 +164,7 @@ async def _relay(
         if asking.done() and not asking.result():
             await answering  # a site may have answered before it stopped listening
     finally:
-        for way in (asking, answering):
-            way.cancel()
-        await asyncio.gather(asking, answering, return_exceptions=True)
+        await cancel_tasks(asking, answering)
         far_writer.close()
 
 

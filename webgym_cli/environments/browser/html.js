@@ -1,7 +1,6 @@
 // Runs in every document before its own scripts, after observe.js. Installs one hidden object, the reader, that Python
 // asks to
-//   read()     list what is in sight as a flat tree of elements and texts, the marked elements with their ids;
-//   choose()   choose the option of a marked list whose text contains a text.
+//   read()     list what is in sight as a flat tree of elements and texts, the marked elements with their ids.
 (() => {
   const KEY = Symbol.for("webgym.reader"), EYES = Symbol.for("webgym.eyes");
   if (window[KEY]) return;
@@ -126,24 +125,5 @@
     return { listed, nodes, url: location.href, title: `${titleOf(document).toWellFormed()}` };
   };
 
-  const choose = (id, text) => {
-    const element = window[EYES].marked()[id];
-    const found = element?.closest("select") || element?.closest("label")?.control;
-    if (found?.localName !== "select") return { error: `element ${id} is no list of options` };
-    const options = Array.from(found.options).filter((option) => !option.disabled);
-    const wanted = line(text).toLowerCase(), labels = options.map((option) => line(option.label).toLowerCase());
-    const exact = labels.indexOf(wanted);
-    const chosen = options[exact >= 0 ? exact : labels.findIndex((label) => label.includes(wanted))];
-    if (!chosen) {
-      return { error: `no option of element ${id} contains ${JSON.stringify(short(text).slice(0, 80))}; there are: ` +
-        options.slice(0, 20).map((option) => short(option.label).slice(0, 80)).join(", ") };
-    }
-    found.focus();
-    if (found.multiple) chosen.selected = true;
-    else found.selectedIndex = chosen.index;
-    for (const type of ["input", "change"]) found.dispatchEvent(new Event(type, { bubbles: true }));
-    return {};
-  };
-
-  Object.defineProperty(window, KEY, { value: Object.freeze({ read, choose }) });
+  Object.defineProperty(window, KEY, { value: Object.freeze({ read }) });
 })();

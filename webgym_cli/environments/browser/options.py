@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 
@@ -25,6 +26,10 @@ class SessionOptions:
     """A page load ends with the `load` event, or once the answer begins: some pages never finish loading."""
     watch_traffic: bool = False
     """Follow navigations and requests, so that an observation can wait for what an action set off."""
+    scroll_share: float | None = None
+    """The share of the viewport by which a scroll moves that does not say how far; None: a page, some of it kept."""
+    upload_folder: Path | None = None
+    """The only folder whose files can be given to pages."""
     init_scripts: tuple[str, ...] = ()
     """Scripts that run in every document before its own."""
     context_arguments: dict[str, Any] = field(default_factory=dict)

@@ -40,6 +40,11 @@ class PageTracker:
         return len(self._open)
 
     @property
+    def is_full(self) -> bool:
+        """Whether a further page would be closed as it opens."""
+        return len(self._open) >= _MOST_PAGES
+
+    @property
     def current(self) -> Page:
         """The page that is shown: the newest unless another was chosen; the last one stays, also when it has closed."""
         return self._current
@@ -80,7 +85,7 @@ class PageTracker:
     def _opened(self, page: Page) -> None:
         if page in self._open:
             return
-        if len(self._open) >= _MOST_PAGES:
+        if self.is_full:
             closing = asyncio.create_task(close_quietly(page))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)

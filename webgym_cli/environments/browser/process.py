@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECA
 _LAUNCH_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 30.0
 _CLOSE_TIMEOUT = 10.0
+_ADDRESS_POLL = 0.02
 
 
 class BrowserProcess:
@@ -213,14 +215,17 @@ class BrowserProcess:
         return [*_ARGUMENTS, *gate, *without, *self._settings.args]
 
     def _address(self) -> str:
-        """Return the WebSocket address that the browser wrote into its profile."""
-        for arguments in self._family.command_lines():
-            for argument in arguments:
+        """Return the WebSocket address that the browser writes into its profile once it listens."""
+        deadline = time.monotonic() + _CONNECT_TIMEOUT
+        while (lines := self._family.command_lines()) and time.monotonic() < deadline:
+            for argument in itertools.chain(*lines):
                 if argument.startswith("--user-data-dir="):
-                    file = Path(argument.partition("=")[2]) / "DevToolsActivePort"
-                    if file.is_file():
+                    # Playwright speaks through a pipe, which is ready before the port is.
+                    with suppress(OSError, ValueError):
+                        file = Path(argument.partition("=")[2]) / "DevToolsActivePort"
                         port, path = file.read_text(encoding="utf-8").split()
                         return f"ws://127.0.0.1:{port}{path}"
+            time.sleep(_ADDRESS_POLL)
         raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser did not tell its DevTools address")
 
     def _sandboxed(self) -> bool:

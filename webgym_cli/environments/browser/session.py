@@ -42,6 +42,8 @@ class BrowserSession:
         """All that are open, and what they told."""
         self.uses = 0
         """How many episodes it has served; counted by its owner."""
+        self.pointer = options.width / 2, options.height / 2
+        """Where the mouse is, in CSS pixels."""
         self._sound, self._expired = True, False
         self._context = context
         self._direct = direct
@@ -125,6 +127,11 @@ class BrowserSession:
                 await self.page.go_forward(wait_until=self.options.wait_until)
             return at + 1 < len(addresses)
 
+    async def reload(self) -> None:
+        """Load the current page again."""
+        async with self._load("loading the page again"):
+            await self.page.reload(wait_until=self.options.wait_until)
+
     async def set_cookies(self, name: str, value: str, hosts: Iterable[str]) -> None:
         """Give the context a cookie that pages' scripts can't read, on each of these hosts."""
         async with self.guard("setting cookies"):
@@ -158,26 +165,17 @@ class BrowserSession:
                     raise
             return await capture_screenshot(await self._link(self.page))
 
-    async def click(self, x: float, y: float, *, right: bool = False) -> None:
-        """Click a point of the viewport with the mouse, with its left button or its right one."""
-        button = {"button": "right" if right else "left", "clickCount": 1}
-        async with self.guard("clicking"):
-            page = self.page
-            try:
-                await self._mouse(x, y, {"type": "mousePressed", **button}, {"type": "mouseReleased", **button})
-            except Exception as error:
-                if not self.pages.moved_on(page, error):  # the click closed the page
-                    raise
-
     async def move(self, x: float, y: float) -> None:
         """Move the mouse to a point of the viewport."""
         async with self.guard("moving the mouse"):
-            await self._mouse(x, y)
+            await self.send_mouse(x, y)
 
-    async def wheel(self, x: float, y: float, distance: float) -> None:
-        """Turn the wheel over a point: down by so many CSS pixels, or up."""
-        async with self.guard("scrolling"):
-            await self._mouse(x, y, {"type": "mouseWheel", "deltaX": 0, "deltaY": distance})
+    async def send_mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
+        """Move the mouse to a point and do there what is asked, all at once: the browser keeps the order."""
+        self.pointer = x, y
+        channel = (await self._link(self.page)).channel
+        sent = ({**event, "x": x, "y": y} for event in ({"type": "mouseMoved"}, *events))
+        await asyncio.gather(*(channel.send("Input.dispatchMouseEvent", event) for event in sent))
 
     async def traffic(self) -> PageActivity:
         """Return what the current page is doing; quiet unless `watch_traffic` is set."""
@@ -276,12 +274,6 @@ class BrowserSession:
         channel = (await self._link(self.page)).channel
         history = await channel.send("Page.getNavigationHistory")
         return int(history["currentIndex"]), [str(entry["url"]) for entry in history["entries"]]
-
-    async def _mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
-        """Move the mouse to a point and do there what is asked, all at once: the browser keeps the order."""
-        channel = (await self._link(self.page)).channel
-        sent = ({**event, "x": x, "y": y} for event in ({"type": "mouseMoved"}, *events))
-        await asyncio.gather(*(channel.send("Input.dispatchMouseEvent", event) for event in sent))
 
     async def _link(self, page: Page) -> PageConnection:
         link = self.pages.links.get(page)

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.records.trajectory import Tab
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+
+def list_tabs(session: BrowserSession, titles: Mapping[Page, str]) -> tuple[Tab, ...]:
+    """Return the open tabs, where there are several, with the titles that were seen of them."""
+    tabs, current = session.pages.tabs, session.page
+    shown = [titles.get(tab, "").encode(errors="replace").decode() for tab in tabs]
+    listed = (Tab(url=tab.url, title=title, current=tab is current) for tab, title in zip(tabs, shown, strict=True))
+    return tuple(listed) if len(tabs) > 1 else ()
 
 
 async def new_tab(session: BrowserSession) -> None:
@@ -12,12 +27,32 @@ async def new_tab(session: BrowserSession) -> None:
     await session.traffic()  # followed from before its first page
 
 
-async def show_tab(session: BrowserSession, number: int) -> bool:
-    """Make a tab the current page, by its number in `session.pages.tabs`. Returns False when there is no such tab."""
-    tabs = session.pages.tabs
-    if number >= len(tabs):
-        return False
+async def show_tab(session: BrowserSession, number: int) -> str | None:
+    """Make a tab the current page, by its number in `session.pages.tabs`. Returns None, or that there is none."""
+    if refusal := _refuse_tab(session, number):
+        return refusal
+    tab = session.pages.tabs[number]
     async with session.guard("showing a tab"):
-        await tabs[number].bring_to_front()
-        session.pages.show(tabs[number])
-    return True
+        await tab.bring_to_front()
+        session.pages.show(tab)
+    return None
+
+
+async def close_tab(session: BrowserSession, number: int | None) -> str | None:
+    """Close a tab by its number, or the current one. Returns None, or why it stays."""
+    tabs = session.pages.tabs
+    if refusal := _refuse_tab(session, number or 0):
+        return refusal
+    if len(tabs) == 1:
+        return "the only tab can't be closed"
+    async with session.guard("closing a tab"):
+        await (session.page if number is None else tabs[number]).close()
+    return None
+
+
+def _refuse_tab(session: BrowserSession, number: int) -> str | None:
+    count = len(session.pages.tabs)
+    if number < count:
+        return None
+    known = f"they are numbered 0 to {count - 1}" if count > 1 else "there is only tab 0"
+    return f"there is no tab {number}; {known}"

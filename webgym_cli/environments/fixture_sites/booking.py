@@ -7,20 +7,17 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import lru_cache
 
-from webgym_cli.environments.fixture_sites.words import code, money, people, towns
+from webgym_cli.environments.fixture_sites.answers import is_same_text
+from webgym_cli.environments.fixture_sites.words import code, load_words, money, people, towns
 
 # Seats are called 1A to 8F; A and F are at the windows.
 ROWS, LETTERS = 8, "ABCDEF"
 MEALS = ("None", "Vegetarian", "Fish")
 # Crossings and rooms can be booked from the first day on for so many days.
 BOOKABLE_DAYS = 90
+# Tickets that every episode starts with.
+EARLIER = 3
 _PORTS = 5
-_VESSELS = "Albatross|Cormorant|Petrel|Sea Holly|Storm Lantern|Tern|Wayfarer"
-_HOUSES = (
-    "Anchor House|Bellweather Inn|Crown Lodge|Driftwood Hotel|Eight Bells|Falcon Rest|Gable Inn|Heron House|"
-    "Ivy Lodge|Juniper Inn"
-)
-_ROOMS = ("Garret", "Garden room", "Corner room", "Suite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,10 @@ class Room:
     cents: int
     """Price of a night; no two rooms have the same."""
 
+    def __str__(self) -> str:
+        """Return its name."""
+        return self.name
+
     @property
     def price(self) -> str:
         """The price as it is written."""
@@ -69,33 +70,39 @@ class Room:
 
 
 @dataclass(slots=True)
-class FerryTicket:
-    """A booked seat."""
+class Booking:
+    """What was booked, for whom."""
 
     code: str
+    name: str
+    email: str
+
+    def is_for(self, name: str, email: str) -> bool:
+        """Whether it is for a person."""
+        return is_same_text(self.name, name) and self.email.casefold() == email
+
+
+@dataclass(slots=True)
+class FerryTicket(Booking):
+    """A booked seat."""
+
     crossing: str
     """The crossing's key."""
     seat: str
-    name: str
-    email: str
     meal: str
     cancelled: bool = False
 
 
 @dataclass(slots=True)
-class Stay:
+class Stay(Booking):
     """A booked room."""
 
-    code: str
     room: str
     """The room's id."""
     day: str
     """Day of arrival, YYYY-MM-DD."""
     nights: int
     guests: int
-    name: str
-    email: str
-    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,11 @@ class Harbour:
         """Return a bookable day by its number, from 0."""
         return (self.first_day + timedelta(days=number)).isoformat()
 
+    def best_room(self, town: str, guests: int) -> Room:
+        """Return the cheapest room of a town that sleeps the guests and has breakfast."""
+        fitting = [room for room in self.rooms if room.town == town and room.breakfast and room.sleeps >= guests]
+        return min(fitting, key=lambda room: room.cents)
+
     def room(self, room_id: str) -> Room | None:
         """Return the room of an id, if there is one."""
         return next((room for room in self.rooms if room.id == room_id), None)
@@ -129,6 +141,28 @@ class BookingState:
     seed: int
     tickets: list[FerryTicket] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
+
+    @property
+    def new_ticket(self) -> FerryTicket | None:
+        """The ticket that was booked; None unless it is the only one and the earlier ones stand."""
+        kept = not any(ticket.cancelled for ticket in self.tickets)
+        return self.tickets[-1] if kept and len(self.tickets) == EARLIER + 1 else None
+
+    @property
+    def new_stay(self) -> Stay | None:
+        """The room that was booked; None unless it is the only one."""
+        return self.stays[0] if len(self.stays) == 1 else None
+
+    def kept(self, but: int) -> list[tuple[str, str]]:
+        """Return crossing and seat of the tickets that are not cancelled, but for one."""
+        rest = self.tickets[:but] + self.tickets[but + 1 :]
+        return [(ticket.crossing, ticket.seat) for ticket in rest if not ticket.cancelled]
+
+    def free_days(self) -> list[str]:
+        """Return days on which no ticket lies, a week before the last or earlier."""
+        booked = {ticket.crossing.split("_")[2] for ticket in self.tickets}
+        days = map(harbour(self.seed).day, range(BOOKABLE_DAYS - 7))
+        return [day for day in days if day not in booked]
 
     def ticket(self, number: str) -> FerryTicket | None:
         """Return the ticket of a code, if there is one."""
@@ -154,12 +188,12 @@ def new_booking_state(seed: int) -> BookingState:
     found = harbour(seed)
     rng = random.Random(f"booking/{seed}/earlier")
     state = BookingState(seed)
-    targets = rng.sample(found.ports[1:], 3)
-    for target, number in zip(targets, sorted(rng.sample(range(5, BOOKABLE_DAYS), 3)), strict=True):
+    targets = rng.sample(found.ports[1:], EARLIER)
+    for target, number in zip(targets, sorted(rng.sample(range(5, BOOKABLE_DAYS), EARLIER)), strict=True):
         crossing = rng.choice(crossings(seed, found.ports[0], target, found.day(number)))
         email = found.owner.lower().replace(" ", ".") + "@post.example"
         seat = rng.choice(state.free(crossing))
-        state.tickets.append(FerryTicket(state.next_code(), crossing.key, seat, found.owner, email, MEALS[0]))
+        state.tickets.append(FerryTicket(state.next_code(), found.owner, email, crossing.key, seat, MEALS[0]))
     return state
 
 
@@ -168,12 +202,14 @@ def harbour(seed: int) -> Harbour:
     """Return the site of a seed."""
     rng = random.Random(f"booking/{seed}")
     ports = tuple(towns(rng, _PORTS))
-    houses = rng.sample(_HOUSES.split("|"), 2 * _PORTS)
-    prices = iter(rng.sample(range(4100, 21900, 100), 2 * _PORTS * len(_ROOMS)))
+    words = load_words("booking")
+    names = words["rooms"]
+    houses = rng.sample(words["houses"], 2 * _PORTS)
+    prices = iter(rng.sample(range(4100, 21900, 100), 2 * _PORTS * len(names)))
     rooms: list[Room] = []
     for at, house in enumerate(houses):
-        with_breakfast = rng.sample(_ROOMS, 2)
-        for name in _ROOMS:
+        with_breakfast = rng.sample(names, 2)
+        for name in names:
             sleeps = 2 if name in with_breakfast[:1] else rng.randint(1, 4)
             town, breakfast = ports[at % _PORTS], name in with_breakfast
             rooms.append(Room(str(len(rooms)), town, house, name, sleeps, breakfast, next(prices)))
@@ -200,7 +236,7 @@ def crossings(seed: int, origin: str, target: str, day: str) -> tuple[Crossing, 
         kept = f"{rng.randint(1, ROWS)}{rng.choice('AF')}"
         taken = frozenset(rng.sample([seat for seat in seats() if seat != kept], rng.randint(9, 30)))
         key = f"{origin}_{target}_{day}_{time.replace(':', '')}"
-        vessel = rng.choice(_VESSELS.split("|"))
+        vessel = rng.choice(load_words("booking")["vessels"])
         made.append(Crossing(key, origin, target, day, time, rng.randint(50, 310), vessel, cents, taken))
     return tuple(made)
 

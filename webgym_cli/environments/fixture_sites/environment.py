@@ -10,7 +10,8 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.fixture_sites.experts import SiteExpert, make_site_expert
 from webgym_cli.environments.fixture_sites.faults import FaultConfig
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
-from webgym_cli.environments.web.environment import WebEnvironment, WebPool
+from webgym_cli.environments.web.environment import WebEnvironment
+from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind

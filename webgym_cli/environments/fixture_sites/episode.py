@@ -39,10 +39,10 @@ class LiveEpisode:
     def state(self, host: str) -> Any:
         """Return the state of one site, made when it is first asked for."""
         if host not in self._states:
-            state = find_site(host).new_state(self.seed)
-            if host == self.task.host and self.instance.prepare is not None:
-                self.instance.prepare(state)
-            self._states[host] = state
+            ours = host == self.task.host
+            self._states[host] = (
+                self.task.new_state(self.instance, self.seed) if ours else find_site(host).new_state(self.seed)
+            )
         return self._states[host]
 
     def count(self, host: str) -> int:
@@ -57,7 +57,7 @@ class LiveEpisode:
         return self.task.score(self.instance, self.state(self.task.host), answer)
 
 
-_NOTHING_ASKED = SiteTask("open-world", "", "", (), lambda seed: TaskInstance({}, ()))
+_NOTHING_ASKED = SiteTask("open-world", "", "", {})
 
 
 class EpisodeTable:

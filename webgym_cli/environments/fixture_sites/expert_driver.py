@@ -1,28 +1,28 @@
-"""What all experts of the sites share: they look at what a policy is shown, and name one action at a time."""
+"""Follows the steps of an expert of the sites: it looks at what a policy is shown, and names one action at a time."""
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
 
+from webgym_cli.environments.fixture_sites.expressions import evaluate, fill
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
-from webgym_cli.records.webrl import AnyAction
+from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 
-# Yields one action after the other; between two of them the driver are shown the next page.
+# Yields one action after the other; between two of them the driver is shown the next page.
 ActionPlan = Generator[AnyAction, None, None]
 _SCROLLS, _WAITS = 4, 5
 # The roles of what can be typed into.
-FIELDS = ("textbox", "searchbox", "password", "textarea", "date", "combobox")
+_FIELDS = ("textbox", "searchbox", "password", "textarea", "date", "combobox")
 
 
 class ExpertDriver:
     """The current page, and how to act on it. Methods that return a generator are used with `yield from`."""
 
-    def __init__(self, asked: Mapping[str, str]) -> None:
-        self.asked = asked
-        """What the instruction says, by the names of its template."""
+    def __init__(self) -> None:
         self.url = ""
         self.elements: Sequence[Element] = ()
         self.text = ""
@@ -34,48 +34,83 @@ class ExpertDriver:
             self._pages_down = 0
         self.url, self.elements, self.text = url, elements, text
 
-    def find(self, name: str, *roles: str) -> Generator[AnyAction, None, Element]:
+    def follow(self, steps: Sequence[Any], names: dict[str, Any]) -> ActionPlan:
+        """Follow the steps, each of one of these kinds; a list in place of a step is followed too.
+
+        - `click`: the role and the name of an element;
+        - `type`: texts by the names of fields; a line feed at the end submits the form;
+        - `read`: a pattern, whose groups are names from then on; `rows`: all its places, as a list of that name;
+        - `set`: names and expressions;
+        - `each` and `do`: steps for each item of a list; the names of each are in `done` afterwards;
+        - `switch_tab`: a number;
+        - `answer`: the answer.
+
+        All texts are for Jinja, with the names so far.
+        """
+        for step in steps:
+            if isinstance(step, list):
+                yield from self.follow(step, names)
+            elif "each" in step:
+                yield from self._repeat(step, names)
+            else:
+                ((kind, value),) = step.items()
+                yield from self._act(kind, value, names)
+
+    def _repeat(self, step: Mapping[str, Any], names: dict[str, Any]) -> ActionPlan:
+        listed, done = step["each"], []
+        for item in evaluate(listed, names) if isinstance(listed, str) else listed:
+            one = names | {name: fill(str(value), names) for name, value in item.items()}
+            yield from self.follow(step["do"], one)
+            done.append(one)
+        names["done"] = done
+
+    def _act(self, kind: str, value: Any, names: dict[str, Any]) -> ActionPlan:
+        if kind == "click":
+            role, name = fill(value, names).split(" ", 1)
+            element = yield from self._find(name, role)
+            yield Action(name=ActionName.CLICK, element_id=element.id)
+        elif kind == "type":
+            for name, text in value.items():
+                yield from self._type(fill(name, names), fill(text, names))
+        elif kind == "read":
+            names |= (yield from self._read(fill(value, names)))[0]
+        elif kind == "rows":
+            names["rows"] = yield from self._read(fill(value, names))
+        elif kind == "set":
+            for name, expression in value.items():
+                names[name] = evaluate(expression, names)
+        elif kind == "switch_tab":
+            yield WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=value)
+        elif kind == "answer":
+            yield Action(name=ActionName.ANSWER, text=fill(value, names))
+        else:
+            raise ValueError(f"an expert's step is of no kind: {kind}")
+
+    def _find(self, name: str, *roles: str) -> Generator[AnyAction, None, Element]:
         """Return the element of this name, scrolling until it is in sight. Raises `LookupError` if it never is."""
         for _ in range(3 * _SCROLLS):
             for element in self.elements:
-                if element.name == name and (not roles or element.role in roles):
+                if element.name == name and element.role in roles:
                     return element
             yield self._scroll()
         raise LookupError(f"{self.url} shows no element that is called {name!r}")
 
-    def click(self, name: str, *roles: str) -> ActionPlan:
-        """Click on the element of this name."""
-        element = yield from self.find(name, *roles)
-        yield Action(name=ActionName.CLICK, element_id=element.id)
-
-    def type(self, name: str, text: str) -> ActionPlan:
-        """Type into the field of this name; a line feed at the end submits its form."""
-        element = yield from self.find(name, *FIELDS)
+    def _type(self, name: str, text: str) -> ActionPlan:
+        element = yield from self._find(name, *_FIELDS)
         if element.value != text:
             yield Action(name=ActionName.TYPE, element_id=element.id, text=text)
 
-    def fill(self, fields: Mapping[str, str]) -> ActionPlan:
-        """Type into several fields."""
-        for name, text in fields.items():
-            yield from self.type(name, text)
+    def _read(self, pattern: str) -> Generator[AnyAction, None, list[dict[str, str]]]:
+        """Return the groups at all places of a pattern in the page's text, waiting for a page that is still to come.
 
-    def read(self, pattern: str) -> Generator[AnyAction, None, tuple[str, ...]]:
-        """Return the groups of a pattern in the page's text, waiting for a page that is still to come."""
-        found = yield from self.read_all(pattern)
-        return found[0]
-
-    def read_all(self, pattern: str) -> Generator[AnyAction, None, list[tuple[str, ...]]]:
-        """Return the groups of all places of a pattern in the page's text; `^` and `$` stand at lines."""
+        In the pattern `^` and `$` stand at lines.
+        """
         for _ in range(_WAITS):
-            found = [match.groups() for match in re.finditer(pattern, self.text, re.MULTILINE)]
+            found = list(re.finditer(pattern, self.text, re.MULTILINE))
             if found:
-                return found
+                return [{name: text.strip() for name, text in match.groupdict().items()} for match in found]
             yield Action(name=ActionName.WAIT, seconds=1)
         raise LookupError(f"{self.url} has no text like {pattern!r}")
-
-    def answer(self, text: str) -> ActionPlan:
-        """Give the answer."""
-        yield Action(name=ActionName.ANSWER, text=text)
 
     def _scroll(self) -> Action:
         # Down first; but what was passed on the way down lies above.
@@ -83,10 +118,6 @@ class ExpertDriver:
             self._pages_down = -_SCROLLS
         self._pages_down += 1
         return Action(name=ActionName.SCROLL, direction="down" if self._pages_down > 0 else "up")
-
-
-# Solves one task, whatever its seed.
-Solver = Callable[[ExpertDriver], ActionPlan]
 
 
 def parse_instruction(template: str, instruction: str) -> dict[str, str]:

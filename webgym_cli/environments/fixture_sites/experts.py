@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from typing import Any
 
-from webgym_cli.environments.fixture_sites.expert_driver import ExpertDriver, Solver, parse_instruction
+from webgym_cli.environments.fixture_sites.expert_driver import ExpertDriver, parse_instruction
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
@@ -17,10 +17,10 @@ _FAILED, _CAPTCHA = "Something went wrong", "Verify you are human"
 class SiteExpert:
     """Solves one episode. Also gets over pages that fail or come blank, as the faults make them."""
 
-    def __init__(self, solver: Solver, asked: Mapping[str, str]) -> None:
-        """`asked`: what the instruction says, by the names that the solver has for it."""
-        self._driver = ExpertDriver(asked)
-        self._plan = solver(self._driver)
+    def __init__(self, steps: Sequence[Any], asked: Mapping[str, Any]) -> None:
+        """`steps`: as `ExpertDriver.follow` has them. `asked`: what the instruction says, by the names in the steps."""
+        self._driver = ExpertDriver()
+        self._plan = self._driver.follow(steps, dict(asked))
         self._waited = False
 
     def next(self, url: str, elements: Sequence[Element], text: str) -> AnyAction:
@@ -55,13 +55,5 @@ def make_site_expert(task_id: str, instruction: str) -> SiteExpert:
 
     Raises `UsageError` for an unknown task, `LookupError` for an instruction that is not the task's.
     """
-    asked = parse_instruction(find_task(task_id).instruction, instruction)
-    return SiteExpert(load_solvers()[task_id], asked)
-
-
-@cache
-def load_solvers() -> dict[str, Solver]:
-    """Return the solver of each task."""
-    from webgym_cli.environments.fixture_sites import booking_expert, mail_expert, shop_expert, wiki_expert
-
-    return {**shop_expert.SOLVERS, **mail_expert.SOLVERS, **wiki_expert.SOLVERS, **booking_expert.SOLVERS}
+    task = find_task(task_id)
+    return SiteExpert(task.expert, parse_instruction(task.instruction, instruction))

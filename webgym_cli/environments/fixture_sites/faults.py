@@ -32,7 +32,7 @@ class FaultConfig:
     latency: LatencyModel = LatencyModel()
     """Holds back every answer."""
     error_rate: float = 0.0
-    """Share of the requests for a page that are answered with HTTP 500, before they change anything."""
+    """Share of the requests for a page that are answered with HTTP 503, before they change anything."""
     slow_rate: float = 0.0
     """Share of the pages whose first byte takes `slow_seconds`."""
     slow_seconds: float = 10.0
@@ -73,6 +73,6 @@ class RequestFault:
     delay: float
     """Seconds until the first byte."""
     error: bool
-    """Whether it is answered with HTTP 500."""
+    """Whether it is answered with HTTP 503."""
     blank: bool
     """Whether the page comes empty."""

@@ -7,28 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from webgym_cli.environments.fixture_sites.words import code, money, people, towns
+from webgym_cli.environments.fixture_sites.answers import contains_answer
+from webgym_cli.environments.fixture_sites.words import code, load_words, money, people, towns
 
 # The folders that received messages lie in; what was sent has its own.
 FOLDERS = ("inbox", "archive", "trash")
-_TOPICS = (
-    "the garden fence|the choir|the new printer|the summer fair|the annual budget|the boat house|the harvest supper|"
-    "the website|the chess evening|the school bus|the museum visit|the cellar"
-)
-_TRADES = "Electric|Printing|Waterworks|Supplies"
-_PAPERS = ("Gazette", "Courier")
 _ISSUES = 3
-_CHATS = (
-    ("Lost umbrella", "Did I leave my umbrella at your place? It is the blue one."),
-    (
-        "<b>Sale</b> & more",
-        'Click <a href="http://lab.test/injection">here</a> <script>document.title = "owned"</script>',
-    ),
-    ("Recipe", "Two cups of flour, one of milk, and patience. More on Sunday."),
-    ("Thank you", "Thank you for the lift on Friday. The road was worse than I thought."),
-    ("Photographs", "I have put the photographs into an envelope for you."),
-    ("Keys", "The spare keys hang behind the door."),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +43,10 @@ class Received:
     facts: tuple[str, ...] = ()
     """What the body tells: amount and due date; reference and day; room and time."""
 
+    def __str__(self) -> str:
+        """Return its subject."""
+        return self.subject
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -70,7 +58,15 @@ class Sent:
     reply_to: int | None = None
     """Id of the message that it answers."""
     forwards: int | None = None
-    """Id of the message that it driver on."""
+    """Id of the message that it passes on."""
+
+    def goes_to(self, someone: Contact | Received) -> bool:
+        """Whether it goes to a contact, or to who sent a message."""
+        return self.to.casefold() == someone.email.casefold()
+
+    def mentions(self, text: str) -> bool:
+        """Whether words and numbers stand in it, whatever their spelling."""
+        return contains_answer(self.body, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +105,24 @@ class MailState:
         """Return where a message lies."""
         return self.moved.get(message, "inbox")
 
+    def count_unread(self) -> int:
+        """Return how many messages of the inbox are unread."""
+        messages = mailbox(self.seed).messages
+        return sum(self.folder(message.id) == "inbox" and self.is_unread(message.id) for message in messages)
+
     def is_unread(self, message: int) -> bool:
         """Tell whether a message is still unread."""
         return not self.opened.get(message, message not in mailbox(self.seed).unread)
 
-    def elsewhere(self) -> set[int]:
-        """Return the ids of the messages that are no longer in the inbox."""
-        return {message for message, folder in self.moved.items() if folder != "inbox"}
+    @property
+    def letter(self) -> Sent | None:
+        """The message that was sent; None unless it is the only one."""
+        return self.sent[0] if len(self.sent) == 1 else None
+
+    def moved_only(self, *messages: Received) -> bool:
+        """Whether no other message has left the inbox."""
+        elsewhere = {message for message, folder in self.moved.items() if folder != "inbox"}
+        return elsewhere <= {message.id for message in messages}
 
 
 @lru_cache(maxsize=128)
@@ -167,18 +174,19 @@ def _letters(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[_Let
         reference, day = code(rng), f"2026-{rng.randint(8, 12):02d}-{rng.randint(1, 28):02d}"
         body = f"Hello,\nI have booked the trip to {town} for us. The reference is {reference}, and we leave on {day}."
         yield contact.name, contact.email, f"Our trip to {town}", body, "trip", (reference, day)
-    for (subject, body), contact in zip(_CHATS, rng.sample(contacts, len(_CHATS)), strict=True):
+    chats = load_words("mail")["chats"]
+    for (subject, body), contact in zip(chats, rng.sample(contacts, len(chats)), strict=True):
         yield contact.name, contact.email, subject, body, "chat", ()
 
 
 def _business(rng: random.Random) -> Iterator[_Letter]:
     owners = rng.sample([name.split()[1] for name in people(rng, 8)], 6)
-    for owner, trade in zip(owners, _TRADES.split("|"), strict=False):
+    for owner, trade in zip(owners, load_words("mail")["trades"], strict=False):
         firm, number = f"{owner} {trade}", code(rng, 2, 5)
         amount, due = money(rng.randint(1900, 89900)), f"2026-{rng.randint(8, 12):02d}-{rng.randint(1, 28):02d}"
         body = f"Dear customer,\nplease pay invoice {number}.\nAmount due: {amount}\nDue date: {due}\nYours, {firm}"
         yield firm, f"billing@{owner.lower()}.example", f"Invoice {number}", body, "invoice", (amount, due)
-    for owner, paper in zip(owners[4:], _PAPERS, strict=True):
+    for owner, paper in zip(owners[4:], load_words("mail")["papers"], strict=True):
         first = rng.randint(20, 400)
         for issue in range(first, first + _ISSUES):
             name = f"{owner} {paper}"
@@ -186,7 +194,7 @@ def _business(rng: random.Random) -> Iterator[_Letter]:
 
 
 def _meetings(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[_Letter]:
-    for topic in rng.sample(_TOPICS.split("|"), 4):
+    for topic in rng.sample(load_words("mail")["topics"], 4):
         host, guest = rng.sample(contacts, 2)
         room, time = f"Room {rng.randint(101, 499)}", f"{rng.randint(8, 18):02d}:{rng.choice((0, 15, 30, 45)):02d}"
         body = f"Hello all,\nwe meet about {topic} in {room} at {time}. Please be on time."

@@ -3,72 +3,71 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from webgym_cli.environments.fixture_sites.mail import FOLDERS, MailState, Received, Sent, mailbox
 from webgym_cli.environments.fixture_sites.web import (
-    Route,
+    MissingPageError,
+    SitePages,
     SiteRequest,
     SiteResponse,
-    dispatch,
-    not_found_page,
     parse_whole,
     redirect,
-    render_page,
+    require,
 )
 
 _ON_A_PAGE = 14
 _MOVES = {"archive": "archive", "delete": "trash", "inbox": "inbox"}
 _EMAIL = re.compile(r"[^@\s,;]+@[^@\s,;]+\.[^@\s,;]+")
 _LONGEST = 20_000
+PAGES: SitePages[MailState] = SitePages("mail", mailbox)
+PAGES.show("/login", "login")
+PAGES.show("/contacts", "contacts")
 
 
 def answer(state: MailState, request: SiteRequest) -> SiteResponse:
     """Answer a request to the mail site; without a login everything leads to the login page."""
     if not state.logged_in and request.path != "/login":
         return redirect("/login")
-    return dispatch(_ROUTES, state, request)
+    return PAGES.answer(state, request)
 
 
-def _mail(template: str, state: MailState, status: int = 200, /, **values: Any) -> SiteResponse:
-    box = mailbox(state.seed)
-    unread = sum(state.folder(one.id) == "inbox" and state.is_unread(one.id) for one in box.messages)
-    values = {"query": "", "folder": "", **values}
-    return render_page(f"mail/{template}.html", status, user=box.user, unread=unread, **values)
+def _find(state: MailState, number: str) -> Received | None:
+    return mailbox(state.seed).find(parse_whole(number, 1, 999))
 
 
-def _login_form(state: MailState, request: SiteRequest) -> SiteResponse:
-    return render_page("mail/login.html", error="", user="")
+@PAGES.get("/")
+def _home(state: MailState, request: SiteRequest) -> SiteResponse:
+    return redirect("/folder/inbox")
 
 
+@PAGES.post("/login")
 def _login(state: MailState, request: SiteRequest) -> SiteResponse:
     box = mailbox(state.seed)
     user, password = request.field("user"), request.field("password")
     if (user, password) != (box.user, box.password):
-        return render_page("mail/login.html", 422, error="User name or password is wrong.", user=user)
+        return PAGES.page("login", state, errors=["User name or password is wrong."], user=user)
     state.logged_in = True
     return redirect("/folder/inbox")
 
 
+@PAGES.post("/logout")
 def _logout(state: MailState, request: SiteRequest) -> SiteResponse:
     state.logged_in = False
     return redirect("/login")
 
 
-def _home(state: MailState, request: SiteRequest) -> SiteResponse:
-    return redirect("/folder/inbox")
-
-
+@PAGES.get("/folder/{name}")
 def _folder(state: MailState, request: SiteRequest) -> SiteResponse:
     name = request.parts["name"]
     if name == "sent":
-        return _mail("sent", state, folder=name, sent=list(enumerate(state.sent))[::-1])
+        return PAGES.page("sent", state)
     if name not in FOLDERS:
-        return not_found_page()
+        raise MissingPageError
     found = [message for message in mailbox(state.seed).messages if state.folder(message.id) == name]
     return _listing(state, request, name.title(), found, folder=name)
 
 
+@PAGES.get("/search")
 def _search(state: MailState, request: SiteRequest) -> SiteResponse:
     query = request.query.get("q", "").strip()
     words = query.casefold().split()
@@ -85,8 +84,7 @@ def _listing(
 ) -> SiteResponse:
     pages = max(1, -(-len(found) // _ON_A_PAGE))
     number = parse_whole(request.query.get("page", "1"), 1, pages) or 1
-    shown = found[(number - 1) * _ON_A_PAGE : number * _ON_A_PAGE]
-    return _mail(
+    return PAGES.page(
         "listing",
         state,
         title=title,
@@ -94,58 +92,54 @@ def _listing(
         query=query,
         path=request.path,
         total=len(found),
-        rows=[(message, state.is_unread(message.id), state.folder(message.id)) for message in shown],
+        messages=found[(number - 1) * _ON_A_PAGE : number * _ON_A_PAGE],
         number=number,
         pages=pages,
     )
 
 
+@PAGES.post("/bulk")
 def _bulk(state: MailState, request: SiteRequest) -> SiteResponse:
     """Do one thing with all ticked messages."""
-    box, do = mailbox(state.seed), request.field("do")
-    chosen = [box.find(parse_whole(text, 1, 999)) for text in request.form.get("id", ())]
-    for message in chosen:
-        if message is not None and do in _MOVES:
+    do = request.field("do")
+    for message in filter(None, (_find(state, number) for number in request.form.get("id", ()))):
+        if do in _MOVES:
             state.moved[message.id] = _MOVES[do]
-        elif message is not None and do in ("read", "unread"):
+        elif do in ("read", "unread"):
             state.opened[message.id] = do == "read"
     back = request.field("back")
     return redirect(back if back.startswith("/") and not back.startswith("//") else "/folder/inbox")
 
 
+@PAGES.get("/message/{id}")
 def _message(state: MailState, request: SiteRequest) -> SiteResponse:
-    message = mailbox(state.seed).find(parse_whole(request.parts["id"], 1, 999))
-    if message is None:
-        return not_found_page()
+    message = require(_find(state, request.parts["id"]))
     state.opened[message.id] = True
-    return _mail("message", state, message=message, folder=state.folder(message.id))
+    return PAGES.page("message", state, message=message, folder=state.folder(message.id))
 
 
+@PAGES.post("/message/{id}")
 def _move(state: MailState, request: SiteRequest) -> SiteResponse:
-    message = mailbox(state.seed).find(parse_whole(request.parts["id"], 1, 999))
-    folder = _MOVES.get(request.field("do"))
-    if message is None or folder is None:
-        return not_found_page()
-    state.moved[message.id] = folder
+    message = require(_find(state, request.parts["id"]))
+    state.moved[message.id] = require(_MOVES.get(request.field("do")))
     return redirect("/folder/inbox")
 
 
+@PAGES.get("/compose")
 def _compose(state: MailState, request: SiteRequest) -> SiteResponse:
-    box = mailbox(state.seed)
-    reply = box.find(parse_whole(request.query.get("reply", ""), 1, 999))
-    forward = box.find(parse_whole(request.query.get("forward", ""), 1, 999))
+    reply = _find(state, request.query.get("reply", ""))
+    forward = _find(state, request.query.get("forward", ""))
     given = {"to": request.query.get("to", ""), "subject": "", "body": ""}
     if reply is not None:
         given |= {"to": reply.email, "subject": f"Re: {reply.subject}"}
     elif forward is not None:
         given |= {"subject": f"Fwd: {forward.subject}"}
-    return _mail("compose", state, given=given, reply=reply, forward=forward, errors=[])
+    return PAGES.page("compose", state, given=given, reply=reply, forward=forward)
 
 
+@PAGES.post("/compose")
 def _send(state: MailState, request: SiteRequest) -> SiteResponse:
-    box = mailbox(state.seed)
-    reply = box.find(parse_whole(request.field("reply"), 1, 999))
-    forward = box.find(parse_whole(request.field("forward"), 1, 999))
+    reply, forward = _find(state, request.field("reply")), _find(state, request.field("forward"))
     given = {name: request.field(name) for name in ("to", "subject", "body")}
     errors = []
     if not _EMAIL.fullmatch(given["to"]):
@@ -157,35 +151,12 @@ def _send(state: MailState, request: SiteRequest) -> SiteResponse:
     if len(given["body"]) > _LONGEST:
         errors.append(f"A message has {_LONGEST} characters at most.")
     if errors:
-        return _mail("compose", state, 422, given=given, reply=reply, forward=forward, errors=errors)
+        return PAGES.page("compose", state, given=given, reply=reply, forward=forward, errors=errors)
     state.sent.append(Sent(**given, reply_to=reply.id if reply else None, forwards=forward.id if forward else None))
     return redirect(f"/sent/{len(state.sent) - 1}")
 
 
+@PAGES.get("/sent/{number}")
 def _sent(state: MailState, request: SiteRequest) -> SiteResponse:
-    number = parse_whole(request.parts["number"], 0, len(state.sent) - 1)
-    if number is None:
-        return not_found_page()
-    sent = state.sent[number]
-    return _mail("sent-message", state, sent=sent, forwarded=mailbox(state.seed).find(sent.forwards), folder="sent")
-
-
-def _contacts(state: MailState, request: SiteRequest) -> SiteResponse:
-    return _mail("contacts", state, contacts=sorted(mailbox(state.seed).contacts, key=lambda one: one.name))
-
-
-_ROUTES: tuple[Route[MailState], ...] = (
-    ("GET", "/", _home),
-    ("GET", "/login", _login_form),
-    ("POST", "/login", _login),
-    ("POST", "/logout", _logout),
-    ("GET", "/folder/{name}", _folder),
-    ("GET", "/search", _search),
-    ("POST", "/bulk", _bulk),
-    ("GET", "/message/{id}", _message),
-    ("POST", "/message/{id}", _move),
-    ("GET", "/compose", _compose),
-    ("POST", "/compose", _send),
-    ("GET", "/sent/{number}", _sent),
-    ("GET", "/contacts", _contacts),
-)
+    number = require(parse_whole(request.parts["number"], 0, len(state.sent) - 1))
+    return PAGES.page("sent-message", state, sent=state.sent[number])

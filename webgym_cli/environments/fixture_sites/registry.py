@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,11 +17,14 @@ SITE_HOSTS = ("shop.test", "mail.test", "wiki.test", "booking.test")
 class FixtureSite:
     """One site: what it starts with and how it answers."""
 
-    host: str
+    world: Callable[[int], Any]
+    """Makes what a seed decides: the same for the same seed, and never changed."""
     new_state: Callable[[int], Any]
     """Makes the state that a seed starts with."""
     answer: Callable[[Any, SiteRequest], SiteResponse]
     """Answers a visit; a POST may change the state."""
+    names: Mapping[str, Any]
+    """What the expressions of the site's tasks can name."""
 
 
 def find_site(host: str) -> FixtureSite:
@@ -43,8 +46,8 @@ def _load_sites() -> dict[str, FixtureSite]:
     )
 
     return {
-        "shop.test": FixtureSite("shop.test", shop.ShopState, shop_pages.answer),
-        "mail.test": FixtureSite("mail.test", mail.MailState, mail_pages.answer),
-        "wiki.test": FixtureSite("wiki.test", wiki.WikiState, wiki_pages.answer),
-        "booking.test": FixtureSite("booking.test", booking.new_booking_state, booking_pages.answer),
+        "shop.test": FixtureSite(shop.catalogue, shop.ShopState, shop_pages.answer, vars(shop)),
+        "mail.test": FixtureSite(mail.mailbox, mail.MailState, mail_pages.answer, vars(mail)),
+        "wiki.test": FixtureSite(wiki.encyclopedia, wiki.WikiState, wiki_pages.answer, vars(wiki)),
+        "booking.test": FixtureSite(booking.harbour, booking.new_booking_state, booking_pages.answer, vars(booking)),
     }

@@ -198,7 +198,7 @@ def _failed(visit: SiteRequest) -> SiteResponse:
     fields = [(name, value) for name, values in visit.form.items() for value in values]
     if visit.method == "GET":
         fields = list(visit.query.items())
-    return render_page("failed.html", 500, method=visit.method.lower(), path=visit.path, fields=fields)
+    return render_page("failed.html", 503, method=visit.method.lower(), path=visit.path, fields=fields)
 
 
 def _response(reply: SiteResponse) -> web.Response:

@@ -6,42 +6,12 @@ import random
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from webgym_cli.environments.fixture_sites.words import money, people
+from webgym_cli.environments.fixture_sites.answers import is_same_text
+from webgym_cli.environments.fixture_sites.words import load_words, money, people
 
-CATEGORIES: dict[str, tuple[str, ...]] = {
-    "Kitchen": ("Kettle", "Skillet", "Teapot", "Colander", "Grinder", "Ladle", "Saucepan", "Whisk", "Mortar"),
-    "Lighting": (
-        "Lantern",
-        "Chandelier",
-        "Sconce",
-        "Candlestick",
-        "Torch",
-        "Uplighter",
-        "Nightlight",
-        "Pendant",
-        "Spot",
-    ),
-    "Outdoor": ("Hammock", "Tent", "Rucksack", "Compass", "Canteen", "Parasol", "Wheelbarrow", "Trellis", "Awning"),
-    "Desk": ("Inkwell", "Stapler", "Blotter", "Bookend", "Globe", "Clipboard", "Abacus", "Easel", "Hourglass"),
-    "Textiles": ("Quilt", "Apron", "Curtain", "Cushion", "Tablecloth", "Blanket", "Doormat", "Scarf", "Napkin"),
-}
-_LOOKS = (
-    "Amber Birch Copper Dusky Ebony Frosted Gilded Hazel Ivory Jade Larch Marbled Nordic Opal Pewter Quiet Rustic "
-    "Slate Tawny Umber Velvet Willow Zinc"
-)
-_COLOURS = "Black Blue Brown Green Grey Ochre Red White"
+CATEGORIES: dict[str, list[str]] = load_words("shop")["categories"]
 # Products of each category that can't be had.
 _SOLD_OUT = 2
-_DELIVERED = ("Delivered", "In transit", "Returned", "Cancelled")
-_PRAISE = (
-    "Arrived well packed.",
-    "My neighbour wants one too.",
-    "Smaller than I thought, but <b>sturdy</b>.",
-    "Would buy again & again.",
-    "The finish could be better.",
-    '<script>document.title = "owned"</script> Nice try, said the shop.',
-    "Exactly as described.",
-)
 # What express delivery costs; standard delivery is free.
 EXPRESS_CENTS = 990
 
@@ -75,6 +45,10 @@ class Product:
     """Days until delivery."""
     colours: tuple[str, ...]
     reviews: tuple[ProductReview, ...]
+
+    def __str__(self) -> str:
+        """Return its name."""
+        return self.name
 
     @property
     def price(self) -> str:
@@ -114,6 +88,10 @@ class Catalogue:
         """Return the products of a category, in the shop's order."""
         return [product for product in self.products if product.category == category]
 
+    def in_stock(self, category: str | None = None) -> list[Product]:
+        """Return the products that can be had, of one category or of all."""
+        return [product for product in self.products if product.stock and category in (None, product.category)]
+
     def find(self, product_id: str) -> Product | None:
         """Return the product of that id, if there is one."""
         return next((product for product in self.products if product.id == product_id), None)
@@ -145,6 +123,16 @@ class PlacedOrder:
     town: str
     cents: int
 
+    def has(self, product: Product, count: int, colour: str | None = None) -> bool:
+        """Whether it has so many of a product, in a colour if one is given."""
+        return any(
+            line.product == product.id and line.count == count and colour in (None, line.colour) for line in self.lines
+        )
+
+    def goes_to(self, *address: str) -> bool:
+        """Whether it goes to this name, street, postcode and town."""
+        return all(map(is_same_text, (self.name, self.street, self.postcode, self.town), address))
+
 
 @dataclass(slots=True)
 class ShopState:
@@ -155,6 +143,19 @@ class ShopState:
     coupon: str = ""
     orders: list[PlacedOrder] = field(default_factory=list)
 
+    @property
+    def order(self) -> PlacedOrder | None:
+        """The order that was placed; None unless it is the only one."""
+        return self.orders[0] if len(self.orders) == 1 else None
+
+    def fill_cart(self, content: list[tuple[Product, int]]) -> None:
+        """Put products into the empty cart, so many of each, in their first colours."""
+        self.cart = [CartLine(product.id, product.colours[0], count) for product, count in content]
+
+    def count(self, product: Product) -> int:
+        """Return how many of a product are in the cart."""
+        return sum(line.count for line in self.cart if line.product == product.id)
+
     def line(self, product_id: str) -> CartLine | None:
         """Return the cart's line of a product."""
         return next((line for line in self.cart if line.product == product_id), None)
@@ -164,6 +165,10 @@ class ShopState:
         found = catalogue(self.seed)
         prices = {product.id: product.cents for product in found.products}
         return sum(prices[line.product] * line.count for line in self.cart)
+
+    def total(self) -> int:
+        """Return what the cart costs in cents, without delivery."""
+        return self.subtotal() - self.discount()
 
     def discount(self) -> int:
         """Return what the coupon takes off, in cents, rounded down."""
@@ -192,7 +197,8 @@ def catalogue(seed: int) -> Catalogue:
 
 
 def _product(rng: random.Random, noun: str, category: str, cents: int, tenths: int, sold_out: bool) -> Product:
-    look = rng.choice(_LOOKS.split())
+    words = load_words("shop")
+    look = rng.choice(words["looks"])
     authors = people(rng, rng.randint(2, 4))
     return Product(
         id=f"{look}-{noun}".lower(),
@@ -203,8 +209,8 @@ def _product(rng: random.Random, noun: str, category: str, cents: int, tenths: i
         stock=0 if sold_out else rng.randint(4, 40),
         grams=rng.randint(12, 640) * 10,
         days=rng.randint(2, 21),
-        colours=tuple(sorted(rng.sample(_COLOURS.split(), 4))),
-        reviews=tuple(ProductReview(author, rng.randint(1, 5), rng.choice(_PRAISE)) for author in authors),
+        colours=tuple(sorted(rng.sample(words["colours"], 4))),
+        reviews=tuple(ProductReview(author, rng.randint(1, 5), rng.choice(words["praise"])) for author in authors),
     )
 
 
@@ -218,7 +224,7 @@ def _past(rng: random.Random, products: list[Product]) -> tuple[PastOrder, ...]:
                 date=f"2026-{month:02d}-{rng.randint(1, 28):02d}",
                 product=product.name,
                 count=count,
-                status=rng.choice(_DELIVERED),
+                status=rng.choice(load_words("shop")["statuses"]),
                 cents=product.cents * count,
             )
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import urlencode
 
 from webgym_cli.environments.fixture_sites.shop import (
@@ -16,15 +15,14 @@ from webgym_cli.environments.fixture_sites.shop import (
     catalogue,
 )
 from webgym_cli.environments.fixture_sites.web import (
-    Route,
+    MissingPageError,
+    SitePages,
     SiteRequest,
     SiteResponse,
-    dispatch,
     message_page,
-    not_found_page,
     parse_whole,
     redirect,
-    render_page,
+    require,
 )
 from webgym_cli.environments.fixture_sites.words import money
 
@@ -38,31 +36,25 @@ _SORTS = {
 }
 _ADDRESS = ("name", "street", "postcode", "town")
 _DELIVERIES = {"standard": 0, "express": EXPRESS_CENTS}
+PAGES: SitePages[ShopState] = SitePages(
+    "shop", catalogue, money=money, categories=tuple(CATEGORIES), express=EXPRESS_CENTS
+)
+PAGES.show("/", "home")
+PAGES.show("/deals", "deals")
+PAGES.show("/cart", "cart")
+PAGES.show("/orders", "orders")
+answer = PAGES.answer
 
 
-def answer(state: ShopState, request: SiteRequest) -> SiteResponse:
-    """Answer a request to the shop."""
-    return dispatch(_ROUTES, state, request)
-
-
-def _shop(template: str, state: ShopState, status: int = 200, /, **values: Any) -> SiteResponse:
-    count = sum(line.count for line in state.cart)
-    values = {"query": "", "money": money, **values}
-    return render_page(f"shop/{template}.html", status, categories=tuple(CATEGORIES), in_cart=count, **values)
-
-
-def _home(state: ShopState, request: SiteRequest) -> SiteResponse:
-    found = catalogue(state.seed)
-    return _shop("home", state, products=found.products[:4], percent=found.percent)
-
-
+@PAGES.get("/category/{name}")
 def _category(state: ShopState, request: SiteRequest) -> SiteResponse:
     name = request.parts["name"].title()
     if name not in CATEGORIES:
-        return not_found_page()
+        raise MissingPageError
     return _listing(state, request, name, catalogue(state.seed).of(name))
 
 
+@PAGES.get("/search")
 def _search(state: ShopState, request: SiteRequest) -> SiteResponse:
     query = request.query.get("q", "").strip()
     words = query.casefold().split()
@@ -84,7 +76,7 @@ def _listing(state: ShopState, request: SiteRequest, title: str, found: Sequence
         asked = {"q": request.query.get("q", ""), "sort": sort, **changes}
         return f"{request.path}?" + urlencode({key: value for key, value in asked.items() if value})
 
-    return _shop(
+    return PAGES.page(
         "listing",
         state,
         title=title,
@@ -104,15 +96,14 @@ def _sorted(found: Sequence[Product], sort: str) -> list[Product]:
     return list(found)
 
 
+@PAGES.get("/product/{id}")
 def _product(state: ShopState, request: SiteRequest) -> SiteResponse:
-    product = catalogue(state.seed).find(request.parts["id"])
-    return not_found_page() if product is None else _shop("product", state, product=product, error="")
+    return PAGES.page("product", state, product=require(catalogue(state.seed).find(request.parts["id"])))
 
 
+@PAGES.post("/cart/add")
 def _add(state: ShopState, request: SiteRequest) -> SiteResponse:
-    product = catalogue(state.seed).find(request.field("product"))
-    if product is None:
-        return not_found_page()
+    product = require(catalogue(state.seed).find(request.field("product")))
     count = parse_whole(request.field("count"), 1, _MOST_OF_ONE)
     line = state.line(product.id)
     had = line.count if line else 0
@@ -126,7 +117,7 @@ def _add(state: ShopState, request: SiteRequest) -> SiteResponse:
     elif request.field("colour") not in product.colours:
         error = "Please choose one of the colours."
     if error or count is None:
-        return _shop("product", state, 422, product=product, error=error)
+        return PAGES.page("product", state, product=product, errors=[error])
     if line is None:
         state.cart.append(CartLine(product.id, request.field("colour"), count))
     else:
@@ -134,26 +125,15 @@ def _add(state: ShopState, request: SiteRequest) -> SiteResponse:
     return redirect("/cart")
 
 
-def _cart(state: ShopState, request: SiteRequest) -> SiteResponse:
-    return _cart_page(state)
-
-
-def _cart_page(state: ShopState, error: str = "", status: int = 200) -> SiteResponse:
-    found = catalogue(state.seed)
-    rows = [(product, line) for line in state.cart if (product := found.find(line.product))]
-    total = state.subtotal() - state.discount()
-    return _shop("cart", state, status, rows=rows, state=state, percent=found.percent, total=total, error=error)
-
-
+@PAGES.post("/cart/update")
 def _update(state: ShopState, request: SiteRequest) -> SiteResponse:
-    line = state.line(request.field("product"))
-    product = catalogue(state.seed).find(request.field("product"))
-    if line is None or product is None:
-        return not_found_page()
-    count = parse_whole(request.field("count"), 0, min(_MOST_OF_ONE, product.stock))
+    line = require(state.line(request.field("product")))
+    product = require(catalogue(state.seed).find(line.product))
+    most = min(_MOST_OF_ONE, product.stock)
+    count = parse_whole(request.field("count"), 0, most)
     if count is None:
-        most = min(_MOST_OF_ONE, product.stock)
-        return _cart_page(state, f"The quantity of {product.name} is a whole number from 0 to {most}.", 422)
+        error = f"The quantity of {product.name} is a whole number from 0 to {most}."
+        return PAGES.page("cart", state, errors=[error])
     if count == 0 or request.field("do") == "remove":
         state.cart.remove(line)
     else:
@@ -161,31 +141,23 @@ def _update(state: ShopState, request: SiteRequest) -> SiteResponse:
     return redirect("/cart")
 
 
+@PAGES.post("/cart/coupon")
 def _coupon(state: ShopState, request: SiteRequest) -> SiteResponse:
     code = request.field("code").upper()
     if code != catalogue(state.seed).coupon:
-        return _cart_page(state, f"There is no coupon {code!r}.", 422)
+        return PAGES.page("cart", state, errors=[f"There is no coupon {code!r}."])
     state.coupon = code
     return redirect("/cart")
 
 
-def _deals(state: ShopState, request: SiteRequest) -> SiteResponse:
-    found = catalogue(state.seed)
-    return _shop("deals", state, coupon=found.coupon, percent=found.percent)
-
-
+@PAGES.get("/checkout")
 def _checkout(state: ShopState, request: SiteRequest) -> SiteResponse:
     if not state.cart:
         return message_page("Nothing to order", "Your cart is empty.", 409)
-    return _checkout_page(state, dict.fromkeys((*_ADDRESS, "delivery"), ""), [])
+    return PAGES.page("checkout", state, given=dict.fromkeys((*_ADDRESS, "delivery"), ""))
 
 
-def _checkout_page(state: ShopState, given: dict[str, str], errors: list[str]) -> SiteResponse:
-    total = state.subtotal() - state.discount()
-    status = 422 if errors else 200
-    return _shop("checkout", state, status, given=given, errors=errors, total=total, express=EXPRESS_CENTS)
-
-
+@PAGES.post("/checkout")
 def _place(state: ShopState, request: SiteRequest) -> SiteResponse:
     if not state.cart:
         return message_page("Nothing to order", "Your cart is empty.", 409)
@@ -196,39 +168,15 @@ def _place(state: ShopState, request: SiteRequest) -> SiteResponse:
     if given["delivery"] not in _DELIVERIES:
         errors.append("Please choose a delivery.")
     if errors:
-        return _checkout_page(state, given, errors)
+        return PAGES.page("checkout", state, given=given, errors=errors)
     number = str(80000 + (state.seed * 7 + len(state.orders) * 13) % 10000)
-    cents = state.subtotal() - state.discount() + _DELIVERIES[given["delivery"]]
+    cents = state.total() + _DELIVERIES[given["delivery"]]
     state.orders.append(PlacedOrder(number, tuple(state.cart), state.coupon, cents=cents, **given))
     state.cart, state.coupon = [], ""
     return redirect(f"/order/{number}")
 
 
+@PAGES.get("/order/{number}")
 def _order(state: ShopState, request: SiteRequest) -> SiteResponse:
-    order = next((order for order in state.orders if order.number == request.parts["number"]), None)
-    if order is None:
-        return not_found_page()
-    found = catalogue(state.seed)
-    rows = [(product, line) for line in order.lines if (product := found.find(line.product))]
-    return _shop("order", state, order=order, rows=rows)
-
-
-def _orders(state: ShopState, request: SiteRequest) -> SiteResponse:
-    return _shop("orders", state, orders=state.orders[::-1], past=catalogue(state.seed).past)
-
-
-_ROUTES: tuple[Route[ShopState], ...] = (
-    ("GET", "/", _home),
-    ("GET", "/category/{name}", _category),
-    ("GET", "/search", _search),
-    ("GET", "/product/{id}", _product),
-    ("GET", "/deals", _deals),
-    ("GET", "/cart", _cart),
-    ("POST", "/cart/add", _add),
-    ("POST", "/cart/update", _update),
-    ("POST", "/cart/coupon", _coupon),
-    ("GET", "/checkout", _checkout),
-    ("POST", "/checkout", _place),
-    ("GET", "/order/{number}", _order),
-    ("GET", "/orders", _orders),
-)
+    found = (order for order in state.orders if order.number == request.parts["number"])
+    return PAGES.page("order", state, order=require(next(found, None)))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
+import yaml
+
+from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS
 from webgym_cli.environments.fixture_sites.task_template import SiteTask
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
@@ -28,7 +32,9 @@ def find_task(task_id: str) -> SiteTask:
 
 @cache
 def _by_id() -> dict[str, SiteTask]:
-    from webgym_cli.environments.fixture_sites import booking_tasks, mail_tasks, shop_tasks, wiki_tasks
-
-    tasks = (*shop_tasks.TASKS, *mail_tasks.TASKS, *wiki_tasks.TASKS, *booking_tasks.TASKS)
-    return {task.id: task for task in tasks}
+    tasks = {}
+    for host in SITE_HOSTS:
+        path = Path(__file__).with_name(f"{host.partition('.')[0]}_tasks.yaml")
+        for task_id, fields in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+            tasks[task_id] = SiteTask(task_id, host, draw_order=fields.pop("draw"), **fields)
+    return tasks

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-World = TypeVar("World")
+
+class SeededState(Protocol):
+    """What an episode changed on a site."""
+
+    seed: int
+
+
+World = TypeVar("World", bound=SeededState)
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +55,66 @@ class SiteResponse:
 
 
 Handler = Callable[[World, SiteRequest], SiteResponse]
-# Method, path (`/product/{id}`), handler.
-Route = tuple[str, str, Handler[World]]
 
 
-def dispatch(routes: Sequence[Route[World]], world: World, request: SiteRequest) -> SiteResponse:
-    """Answer a request by the first route that fits; else with a page that says 404 or 405."""
-    known = False
-    for method, pattern, handler in routes:
-        parts = _match(pattern, request.path)
-        if parts is None:
-            continue
-        known = True
-        if method == request.method:
-            return handler(world, replace(request, parts=parts))
-    if known:
-        return message_page("That can't be done here", f"This page does not take {request.method} requests.", 405)
-    return not_found_page()
+class MissingPageError(LookupError):
+    """What an address names does not exist: answered with 404."""
+
+
+class SitePages(Generic[World]):
+    """The pages of one site: its routes, and the templates in the folder of its name."""
+
+    def __init__(self, name: str, world: Callable[[int], Any], **names: Any) -> None:
+        """`world`: makes what a seed decided. `names`: what all templates can name, beside `world` and `state`."""
+        self._name = name
+        self._world = world
+        self._names = names
+        self._routes: list[tuple[str, re.Pattern[str], Handler[World]]] = []
+
+    def get(self, path: str) -> Callable[[Handler[World]], Handler[World]]:
+        """Answer GET requests for a path, such as `/product/{id}`, by the decorated function."""
+        return lambda handler: self._add("GET", path, handler)
+
+    def post(self, path: str) -> Callable[[Handler[World]], Handler[World]]:
+        """Answer POST requests for a path by the decorated function."""
+        return lambda handler: self._add("POST", path, handler)
+
+    def show(self, path: str, template: str) -> None:
+        """Answer GET requests for a path by a template that needs no more than the state."""
+        self._add("GET", path, lambda state, request: self.page(template, state))
+
+    def page(
+        self, template: str, state: World, /, status: int = 200, errors: Sequence[str] = (), **values: Any
+    ) -> SiteResponse:
+        """Return a page; one with errors, of what was sent, has the status 422."""
+        given = {"state": state, "world": self._world(state.seed), "errors": errors, **self._names}
+        return render_page(f"{self._name}/{template}.html", 422 if errors else status, **given, **values)
+
+    def answer(self, state: World, request: SiteRequest) -> SiteResponse:
+        """Answer a request by the first route that fits; else with a page that says 404 or 405."""
+        known = False
+        for method, pattern, handler in self._routes:
+            if match := pattern.fullmatch(request.path):
+                known = True
+                if method == request.method:
+                    try:
+                        return handler(state, replace(request, parts=match.groupdict()))
+                    except MissingPageError:
+                        return not_found_page()
+        if known:
+            return message_page("That can't be done here", f"This page does not take {request.method} requests.", 405)
+        return not_found_page()
+
+    def _add(self, method: str, path: str, handler: Handler[World]) -> Handler[World]:
+        self._routes.append((method, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]*)", path)), handler))
+        return handler
+
+
+def require(found: Found | None) -> Found:
+    """Return what an address names. Raises `MissingPageError` where it does not exist."""
+    if found is None:
+        raise MissingPageError
+    return found
 
 
 def not_found_page() -> SiteResponse:
@@ -82,7 +134,7 @@ def redirect(location: str) -> SiteResponse:
 
 def render_page(template: str, status: int = 200, /, **values: Any) -> SiteResponse:
     """Return a template filled with values. Everything is escaped."""
-    return SiteResponse(load_templates().get_template(template).render(values), status)
+    return SiteResponse(load_templates().get_template(template).render(values, status=status), status)
 
 
 def parse_whole(text: str, least: int, most: int) -> int | None:
@@ -106,16 +158,3 @@ def load_templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _match(pattern: str, path: str) -> dict[str, str] | None:
-    wanted, found = pattern.split("/"), path.split("/")
-    if len(wanted) != len(found):
-        return None
-    parts: dict[str, str] = {}
-    for want, have in zip(wanted, found, strict=True):
-        if want.startswith("{"):
-            parts[want[1:-1]] = have
-        elif want != have:
-            return None
-    return parts

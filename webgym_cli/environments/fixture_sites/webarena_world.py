@@ -50,7 +50,7 @@ def make_webarena_expert(task: Task) -> SiteExpert:
     """Return an expert for one episode. Raises as `require_webarena_expert`."""
     require_webarena_expert(task)
     made = load_fixtures()[task.id]
-    return SiteExpert(made.solver, made.asked)
+    return SiteExpert(made.expert, made.drawn)
 
 
 def to_webrl_action(action: AnyAction, elements: Sequence[Element]) -> AnyAction:

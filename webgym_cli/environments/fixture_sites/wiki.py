@@ -6,12 +6,9 @@ import random
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from webgym_cli.environments.fixture_sites.words import people, towns
+from webgym_cli.environments.fixture_sites.answers import is_same_text
+from webgym_cli.environments.fixture_sites.words import load_words, people, towns
 
-_COUNTRIES = ("Verrania", "Ostmark", "Calbria", "Norland", "Tessaly", "Morvania")
-_REGIONS = ("Northern Hills", "Eastern Plain", "Southern Coast", "Western Lakes")
-_RIVERS = ("Aller", "Brenna", "Ciline", "Dorne", "Esker", "Fulda", "Gironne", "Havra")
-_JOBS = ("baker", "engineer", "judge", "physician", "sailor", "teacher", "violinist")
 _CITIES_OF_A_REGION = 3
 # Former mayors: people whose articles nobody asks about.
 _FORMER = 10
@@ -30,7 +27,11 @@ class Article:
     text: str
     """Its paragraphs, with line feeds between."""
 
-    def fact(self, label: str) -> str:
+    def __str__(self) -> str:
+        """Return its title."""
+        return self.title
+
+    def __getitem__(self, label: str) -> str:
         """Return one row's value. Raises `KeyError` when there is none."""
         return dict(self.facts)[label]
 
@@ -47,6 +48,14 @@ class Encyclopedia:
         wanted = title.replace("_", " ").strip().casefold()
         return next((article for article in self.articles if article.title.casefold() == wanted), None)
 
+    def linked(self, article: Article, label: str) -> list[Article]:
+        """Return the articles that a row of an article names."""
+        return [found for title in article[label].split(", ") if (found := self.find(title))]
+
+    def others(self, kind: str, *but: Article) -> list[Article]:
+        """Return the articles of a kind but for some, by title."""
+        return [article for article in self.of(kind) if article not in but]
+
     def of(self, kind: str) -> list[Article]:
         """Return the articles of a kind, by title."""
         return sorted((article for article in self.articles if article.kind == kind), key=lambda one: one.title)
@@ -62,6 +71,15 @@ class Edit:
     after: tuple[tuple[str, str], ...]
     summary: str
 
+    def sets(self, article: Article, label: str, value: str) -> bool:
+        """Whether a row of an article has a value from then on."""
+        return self.title == article.title and is_same_text(dict(self.after)[label], value)
+
+    def keeps_all_but(self, *labels: str) -> bool:
+        """Whether the other rows are as they were."""
+        before, after = ([row for row in rows if row[0] not in labels] for rows in (self.before, self.after))
+        return before == after
+
 
 @dataclass(slots=True)
 class WikiState:
@@ -72,6 +90,11 @@ class WikiState:
     watched: list[str] = field(default_factory=list)
     """Titles on the watchlist, in the order of watching."""
 
+    @property
+    def edit(self) -> Edit | None:
+        """The change that was saved; None unless it is the only one."""
+        return self.edits[0] if len(self.edits) == 1 else None
+
     def facts(self, article: Article) -> tuple[tuple[str, str], ...]:
         """Return the rows of an article's box as they stand now."""
         return next((edit.after for edit in reversed(self.edits) if edit.title == article.title), article.facts)
@@ -81,15 +104,16 @@ class WikiState:
 def encyclopedia(seed: int) -> Encyclopedia:
     """Return the wiki of a seed."""
     rng = random.Random(f"wiki/{seed}")
-    country = rng.choice(_COUNTRIES)
-    cities = towns(rng, len(_REGIONS) * _CITIES_OF_A_REGION)
+    words = load_words("wiki")
+    regions, country = words["regions"], rng.choice(words["countries"])
+    cities = towns(rng, len(regions) * _CITIES_OF_A_REGION)
     names = people(rng, len(cities) + _FORMER)
-    rivers = rng.sample(_RIVERS, len(_REGIONS))
+    rivers = rng.sample(words["rivers"], len(regions))
     populations = rng.sample(range(8_100, 940_000, 7), len(cities))
     years = rng.sample(range(870, 1740), len(cities))
     found: list[Article] = []
     for at, city in enumerate(cities):
-        region, river = _REGIONS[at // _CITIES_OF_A_REGION], f"River {rivers[at % len(rivers)]}"
+        region, river = regions[at // _CITIES_OF_A_REGION], f"River {rivers[at % len(rivers)]}"
         facts = (
             ("Country", country),
             ("Region", region),
@@ -102,7 +126,7 @@ def encyclopedia(seed: int) -> Encyclopedia:
         found.append(Article(city, "city", facts, _city_text(rng, city, region, names[len(cities) + at % _FORMER])))
     found += [_person(rng, name, cities, names.index(name) < len(cities)) for name in names]
     found += [_river(rng, f"River {name}", at, cities) for at, name in enumerate(rivers)]
-    found += [_region(region, at, cities) for at, region in enumerate(_REGIONS)]
+    found += [_region(region, at, cities) for at, region in enumerate(regions)]
     return Encyclopedia(country, tuple(found))
 
 
@@ -115,14 +139,14 @@ def _city_text(rng: random.Random, city: str, region: str, former: str) -> str:
 
 
 def _person(rng: random.Random, name: str, cities: list[str], in_office: bool) -> Article:
-    born, job = rng.choice(cities), rng.choice(_JOBS)
+    born, job = rng.choice(cities), rng.choice(load_words("wiki")["jobs"])
     facts = (("Born", str(rng.randint(1948, 1991))), ("Birthplace", born), ("Occupation", job))
     office = "is a mayor" if in_office else "was a mayor"
     return Article(name, "person", facts, f"{name} {office} and a {job}, born in {born}.")
 
 
 def _river(rng: random.Random, title: str, at: int, cities: list[str]) -> Article:
-    on_it = cities[at :: len(_REGIONS)]
+    on_it = cities[at :: len(cities) // _CITIES_OF_A_REGION]
     facts = (
         ("Length", f"{rng.randint(60, 890)} km"),
         ("Source elevation", f"{rng.randint(900, 2900)} m"),
@@ -134,4 +158,9 @@ def _river(rng: random.Random, title: str, at: int, cities: list[str]) -> Articl
 def _region(region: str, at: int, cities: list[str]) -> Article:
     inside = cities[at * _CITIES_OF_A_REGION : (at + 1) * _CITIES_OF_A_REGION]
     facts = (("Cities", ", ".join(inside)), ("Capital", inside[0]))
-    return Article(region, "region", facts, f"The {region} is one of the {len(_REGIONS)} regions of the country.")
+    return Article(
+        region,
+        "region",
+        facts,
+        f"The {region} is one of the {len(cities) // _CITIES_OF_A_REGION} regions of the country.",
+    )

@@ -3,54 +3,40 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Iterable
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-_FIRST = (
-    "Ada Bela Cora Dario Edith Farid Greta Hugo Ines Jonas Kira Leo Mona Nils Olga Pavel Quinn Rosa Samir Tilda Uma "
-    "Viktor Wanda Xenia Yusuf Zora Alba Bruno Clea Dmitri Elin Felix"
-)
-_LAST = (
-    "Abbot Barlow Castellan Drummond Eriksen Falk Granger Holloway Ivers Jarrett Kessler Lindqvist Marchetti Novak "
-    "Okafor Prescott Quimby Rasmus Sandoval Thorne Ulrich Vasquez Whitlock Yarrow Zeller Beckett Corrigan Dunmore"
-)
-_TOWN_HEADS = "Al Bram Cor Dun El Fen Gars Hol Ist Kes Lor Mar Nor Os Pel Ral Sel Tor Ul Vel Wes Yar"
-_TOWN_TAILS = "wick ford mouth stead haven borough dale minster bridge field gate cliff"
-_STREETS = "Mill Harbour Orchard Castle Chapel Linden River Station Meadow Tower Bridge Market"
-_KINDS = "Street Lane Road Row Square"
+import yaml
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a person lives."""
-
-    name: str
-    """First and last name."""
-    street: str
-    """Street and number."""
-    postcode: str
-    """Five digits."""
-    town: str
+@cache
+def load_words(of: str) -> dict[str, Any]:
+    """Return the words of a site, or of people and towns, by what they are for."""
+    words: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))[of]
+    return words
 
 
 def people(rng: random.Random, count: int) -> list[str]:
     """Return so many full names; no first and no last name comes twice (28 at most)."""
-    firsts, lasts = rng.sample(_FIRST.split(), count), rng.sample(_LAST.split(), count)
+    words = load_words("people")
+    firsts, lasts = rng.sample(words["first"], count), rng.sample(words["last"], count)
     return [f"{first} {last}" for first, last in zip(firsts, lasts, strict=True)]
 
 
 def towns(rng: random.Random, count: int) -> list[str]:
     """Return so many different town names (22 at most), none beginning like another."""
-    return [head + rng.choice(_TOWN_TAILS.split()) for head in rng.sample(_TOWN_HEADS.split(), count)]
+    words = load_words("people")
+    return [head + rng.choice(words["town_tails"]) for head in rng.sample(words["town_heads"], count)]
 
 
-def address(rng: random.Random) -> Address:
-    """Return a person with an address."""
-    return Address(
-        name=people(rng, 1)[0],
-        street=f"{rng.choice(_STREETS.split())} {rng.choice(_KINDS.split())} {rng.randint(1, 180)}",
-        postcode=f"{rng.randint(10000, 99999)}",
-        town=towns(rng, 1)[0],
-    )
+def address(rng: random.Random) -> tuple[str, str, str, str]:
+    """Return a person's name, street and number, postcode and town."""
+    words, name = load_words("people"), people(rng, 1)[0]
+    street = f"{rng.choice(words['streets'])} {rng.choice(words['kinds'])} {rng.randint(1, 180)}"
+    return name, street, f"{rng.randint(10000, 99999)}", towns(rng, 1)[0]
 
 
 def code(rng: random.Random, letters: int = 3, digits: int = 4) -> str:
@@ -62,3 +48,8 @@ def code(rng: random.Random, letters: int = 3, digits: int = 4) -> str:
 def money(cents: int) -> str:
     """Return an amount as the sites write it: `€1,204.50`."""
     return f"€{cents // 100:,}.{cents % 100:02d}"
+
+
+def add_money(amounts: Iterable[str]) -> str:
+    """Return the sum of amounts, all as the sites write them."""
+    return money(sum(int(Decimal(amount.removeprefix("€").replace(",", "")) * 100) for amount in amounts))

@@ -7,7 +7,7 @@ from typing import Any
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentStep, RawObservation
+from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, observe_script, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
@@ -33,6 +33,11 @@ from webgym_cli.records.webrl import AnyAction
 _REFUSED = {
     ActionName.NAVIGATE: "this page is the whole world: it can't be left",
     ActionName.GO_BACK: "this page is the whole world: there is nothing to go back to",
+    ActionName.ZOOM: "this page is small: all of it is seen",
+    **dict.fromkeys(
+        (ActionName.GO_FORWARD, ActionName.RELOAD, ActionName.NEW_TAB, ActionName.SWITCH_TAB, ActionName.CLOSE_TAB),
+        "this page is the whole world",
+    ),
 }
 
 # A context is closed after so many episodes, so that nothing can pile up in it.
@@ -116,7 +121,7 @@ class MiniWobPool:
         return MiniWobEnvironment(self)
 
 
-class MiniWobEnvironment:
+class MiniWobEnvironment(Environment):
     """One MiniWoB episode. A seed gives the same instruction, elements and first picture in every browser process."""
 
     def __init__(self, pool: MiniWobPool) -> None:
@@ -125,11 +130,6 @@ class MiniWobEnvironment:
         self._page = ""
         self._instruction = ""
         self._score: Score | None = None
-
-    @property
-    def tools(self) -> None:
-        """There are none."""
-        return None
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode of a seed on the task's page (its `start_url`, else its `id`)."""
@@ -144,10 +144,6 @@ class MiniWobEnvironment:
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{self._page} did not start: {detail}")
         self._instruction = shown["instruction"]
         return self._instruction, await self._view(session, shown)
-
-    def resolve_task(self, task: Task) -> Task:
-        """Return the task as it is."""
-        return task
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Carry out one action; `navigate` and `go_back` are refused, since the page is the whole world."""
@@ -166,10 +162,6 @@ class MiniWobEnvironment:
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode: these pages are solved by acting, so an answer alone is worth 0."""
         return self._score or Score(source="environment", value=0.0, detail="answered, but the page was not solved")
-
-    async def out_of_steps(self) -> Score | None:
-        """Return nothing: what was not finished can't be scored."""
-        return None
 
     async def expert_action(self) -> Action:
         """Return the expert's next action in the pool's interaction mode."""
@@ -204,4 +196,6 @@ class MiniWobEnvironment:
 def _score(end: dict[str, Any]) -> Score:
     if "left" in end:
         return Score(source="environment", value=0.0, detail="the action left the task's page")
-    return Score(source="environment", value=float(end["reward"]), detail=str(end["reason"]))
+    # The pages give -1 for a failure, which would make it worse than an episode out of steps.
+    raw = float(end["reward"])
+    return Score(source="environment", value=max(0.0, raw), detail=str(end["reason"]), extras={"raw_reward": raw})

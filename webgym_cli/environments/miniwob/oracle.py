@@ -67,6 +67,7 @@ class OracleMove:
 
 Rule = Callable[[OracleScene], OracleMove]
 _FIELDS = ("textbox", "password", "textarea", "date", "time", "spinbutton", "searchbox")
+_PASSWORD = r'password "(.+?)"'
 _ORDINALS = {"1st": 0, "2nd": 1, "3rd": 2}
 _WIDGET_ROLES = {"text": "textbox"}
 
@@ -100,8 +101,8 @@ def _click_named(pattern: str, *roles: str) -> Rule:
     return lambda scene: OracleMove(scene.named(scene.asked(pattern), *roles))
 
 
-def _click_fixed(name: str) -> Rule:
-    return lambda scene: OracleMove(scene.named(name))
+def _click_fixed(name: str, *roles: str) -> Rule:
+    return lambda scene: OracleMove(scene.named(name, *roles))
 
 
 def _submit(scene: OracleScene) -> OracleMove:
@@ -120,10 +121,6 @@ def _fill(scene: OracleScene, texts: Sequence[str]) -> OracleMove:
 
 def _click_sequence(scene: OracleScene) -> OracleMove:
     return OracleMove(scene.named("ONE" if scene.pressed == 0 else "TWO"))
-
-
-def _close_dialog(scene: OracleScene) -> OracleMove:
-    return OracleMove(scene.named("Close", "button"))
 
 
 def _dialog_button(scene: OracleScene) -> OracleMove:
@@ -152,16 +149,9 @@ def _choose(scene: OracleScene) -> OracleMove:
     return _submit(scene)
 
 
-def _enter_quoted(scene: OracleScene) -> OracleMove:
-    return _fill(scene, [scene.asked(r'"(.+?)"')])
-
-
-def _enter_password(scene: OracleScene) -> OracleMove:
-    return _fill(scene, [scene.asked(r'password "(.+?)"')] * 2)
-
-
-def _login(scene: OracleScene) -> OracleMove:
-    return _fill(scene, [scene.asked(r'username "(.+?)"'), scene.asked(r'password "(.+?)"')])
+def _enter(*patterns: str) -> Rule:
+    """Type what stands at each pattern into the field of its place, then submit."""
+    return lambda scene: _fill(scene, [scene.asked(pattern) for pattern in patterns])
 
 
 def _enter_cased(scene: OracleScene) -> OracleMove:
@@ -221,7 +211,7 @@ _RULES: dict[str, Rule] = {
     "click-collapsible": _expand,
     "click-collapsible-nodelay": _expand,
     "click-color": _click_colour,
-    "click-dialog": _close_dialog,
+    "click-dialog": _click_fixed("Close", "button"),
     "click-dialog-2": _dialog_button,
     "click-link": _click_named(r'link "(.+)"'),
     "click-option": _select_named("radio"),
@@ -233,13 +223,13 @@ _RULES: dict[str, Rule] = {
     "click-test-transfer": _click_fixed("ONE"),
     "click-widget": _click_widget,
     "enter-date": _enter_date,
-    "enter-password": _enter_password,
-    "enter-text": _enter_quoted,
+    "enter-password": _enter(_PASSWORD, _PASSWORD),
+    "enter-text": _enter(r'"(.+?)"'),
     "enter-text-2": _enter_cased,
-    "enter-text-dynamic": _enter_quoted,
+    "enter-text-dynamic": _enter(r'"(.+?)"'),
     "enter-time": _enter_time,
     "focus-text": _focus_first,
     "focus-text-2": _focus_nth,
-    "login-user": _login,
+    "login-user": _enter(r'username "(.+?)"', _PASSWORD),
     "unicode-test": _click_named(r'"(.+)" button', "button"),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentStep, RawObservation
+from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.tools.oracle import next_action
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
@@ -62,7 +62,7 @@ class ToolsPool:
         return ToolsEnvironment(self.kit)
 
 
-class ToolsEnvironment:
+class ToolsEnvironment(Environment):
     """One question, the tools for it, and what its answer is worth."""
 
     def __init__(self, kit: ToolEnvShared) -> None:
@@ -84,10 +84,6 @@ class ToolsEnvironment:
         self._task, self._calls = task, 0
         self._messages = [{"role": "user", "content": task.instruction}]
         return task.instruction, RawObservation(url="", title="")
-
-    def resolve_task(self, task: Task) -> Task:
-        """Return the task as it is."""
-        return task
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Make the calls of one response, side by side; one that is terminal ends the episode with its text."""
@@ -149,7 +145,8 @@ class ToolsEnvironment:
         except Exception as error:
             raise _failed(reward, f"{type(error).__name__}: {error}") from error
         detail = f"{reward.name} {extras}".strip()
-        return Score(source="environment", value=verdict.reward, detail=detail.encode(errors="replace").decode())
+        detail = detail.encode(errors="replace").decode()
+        return Score(source="environment", value=verdict.reward, detail=detail, extras=verdict.numbers())
 
 
 def _bound(reward: Reward, offered: dict[str, Any]) -> Callable[[], Any]:

@@ -5,10 +5,10 @@ Each has the `expression` that a calculator works it out by, for the expert; the
 
 from __future__ import annotations
 
-import operator
 import random
 from collections.abc import Callable
-from fractions import Fraction
+
+from webgym_cli.tools.arithmetic import evaluate, format_number
 
 # Questions in the set.
 COUNT = 200
@@ -18,8 +18,8 @@ TRAIN = 160
 SUMS_TRAIN = 240
 _SEED = 20250115
 
-# The text, the answer, and the expression that has its value.
-Question = tuple[str, Fraction, str]
+# The text, and the expression whose value is the answer.
+Question = tuple[str, str]
 
 
 def question_sets() -> dict[str, list[dict[str, str]]]:
@@ -39,16 +39,11 @@ def sum_questions() -> list[dict[str, str]]:
 
     All have the same shape, so that the smallest models learn them: two digits and a sign to be copied.
     """
-    asked = [
-        (kind, f"{a} {sign} {b}", calculate(a, b))
-        for kind, (sign, calculate) in _SUMS.items()
-        for a in range(10)
-        for b in range(10)
-    ]
+    asked = [(kind, f"{a} {sign} {b}") for kind, sign in _SUMS.items() for a in range(10) for b in range(10)]
     random.Random(_SEED).shuffle(asked)
     return [
-        _record(f"sums-{number:03d}", kind, (f"Calculate {expression}.", Fraction(value), expression))
-        for number, (kind, expression, value) in enumerate(asked)
+        _record(f"sums-{number:03d}", kind, (f"Calculate {expression}.", expression))
+        for number, (kind, expression) in enumerate(asked)
     ]
 
 
@@ -71,30 +66,24 @@ def arithmetic_questions() -> list[dict[str, str]]:
 
 
 def _record(name: str, kind: str, made: Question) -> dict[str, str]:
-    question, answer, expression = made
-    return {"id": name, "question": question, "answer": _text(answer), "expression": expression, "kind": kind}
-
-
-def _text(answer: Fraction) -> str:
-    """Return a number with at most two decimals, which all answers have."""
-    return str(answer.numerator) if answer.denominator == 1 else f"{float(answer):.2f}".rstrip("0")
+    question, expression = made
+    answer = format_number(evaluate(expression))
+    return {"id": name, "question": question, "answer": answer, "expression": expression, "kind": kind}
 
 
 def _product(draw: random.Random) -> Question:
     a, b = draw.randint(12, 99), draw.randint(12, 99)
-    return f"What is {a} times {b}?", Fraction(a * b), f"{a} * {b}"
+    return f"What is {a} times {b}?", f"{a} * {b}"
 
 
 def _chain(draw: random.Random) -> Question:
     a, b, c, d = (draw.randint(2, 60) for _ in range(4))
-    expression = f"{a} * {b} - {c} * {d}"
-    return f"Calculate {expression}.", Fraction(a * b - c * d), expression
+    return f"Calculate {a} * {b} - {c} * {d}.", f"{a} * {b} - {c} * {d}"
 
 
 def _brackets(draw: random.Random) -> Question:
     a, b, c, d = draw.randint(20, 90), draw.randint(2, 19), draw.randint(3, 30), draw.randint(5, 500)
-    expression = f"({a} - {b}) * {c} + {d}"
-    return f"Calculate {expression}.", Fraction((a - b) * c + d), expression
+    return f"Calculate ({a} - {b}) * {c} + {d}.", f"({a} - {b}) * {c} + {d}"
 
 
 def _sharing(draw: random.Random) -> Question:
@@ -103,7 +92,6 @@ def _sharing(draw: random.Random) -> Question:
     return (
         f"{total} beads are shared equally among {people} children, as many to each as possible. "
         "How many beads are left over?",
-        Fraction(left),
         f"{total} % {people}",
     )
 
@@ -112,7 +100,6 @@ def _wages(draw: random.Random) -> Question:
     hourly, minutes = draw.randint(2, 9) * 6, draw.choice((10, 20, 40, 50, 70, 80, 100))
     return (
         f"A helper earns ${hourly} an hour and works {minutes} minutes. How many dollars is that?",
-        Fraction(hourly * minutes, 60),
         f"{hourly} * {minutes} / 60",
     )
 
@@ -121,7 +108,6 @@ def _halving(draw: random.Random) -> Question:
     first = draw.randint(11, 140) * 2
     return (
         f"A stall sold {first} lamps in May and half as many in June. How many lamps did it sell in both months?",
-        Fraction(first * 3, 2),
         f"{first} + {first} / 2",
     )
 
@@ -130,7 +116,6 @@ def _percent(draw: random.Random) -> Question:
     share, price = draw.choice((5, 10, 15, 20, 25, 40)), draw.randint(4, 60) * 5
     return (
         f"A coat costs ${price} and is sold {share}% cheaper. What is its price now, in dollars?",
-        Fraction(price * (100 - share), 100),
         f"{price} * (100 - {share}) / 100",
     )
 
@@ -139,25 +124,14 @@ def _journey(draw: random.Random) -> Question:
     speed, hours, rest = draw.randint(30, 95), draw.randint(2, 9), draw.randint(10, 200)
     return (
         f"A train goes {speed} km an hour for {hours} hours and then another {rest} km. How many km has it gone?",
-        Fraction(speed * hours + rest),
         f"{speed} * {hours} + {rest}",
     )
 
 
 # Each kind of question makes as many as the others.
 _KINDS: dict[str, Callable[[random.Random], Question]] = {
-    "product": _product,
-    "chain": _chain,
-    "brackets": _brackets,
-    "sharing": _sharing,
-    "wages": _wages,
-    "halving": _halving,
-    "percent": _percent,
-    "journey": _journey,
+    make.__name__.removeprefix("_"): make
+    for make in (_product, _chain, _brackets, _sharing, _wages, _halving, _percent, _journey)
 }
-# The sign and the function of each kind of sum.
-_SUMS: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "sum": ("+", operator.add),
-    "difference": ("-", operator.sub),
-    "product": ("*", operator.mul),
-}
+# The sign of each kind of sum.
+_SUMS = {"sum": "+", "difference": "-", "product": "*"}

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentStep, RawObservation
+from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action
-from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.blank import is_blank
-from webgym_cli.environments.browser.egress_proxy import EgressProxy
+from webgym_cli.environments.browser.failures import has_sign
+from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.observe import (
     ACT_JS,
     MAX_ELEMENTS,
     OBSERVE_JS,
     draw_marks,
-    observe_script,
     parse_elements,
 )
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.page_activity import PageActivity
-from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.errors import BoundaryError, UsageError
-from webgym_cli.records.action import InteractionMode
+from webgym_cli.environments.browser.tabs import list_tabs
+from webgym_cli.environments.web.zoom import zoom_into
+from webgym_cli.errors import BoundaryError
+from webgym_cli.jobs.workers import cancel_tasks
+from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+    from webgym_cli.environments.web.pool import WebPool
 
 _CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); }}"
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
@@ -41,6 +47,10 @@ _SHOWN = f"""(limit) => ({{
 }})"""
 # Statuses by which a start page shuts the browser out.
 _SHUT_OUT = (401, 403, 429, 451)
+# Statuses of a site that may have its page another time.
+_PASSING = (408, 425, 502, 503, 504)
+# How Chrome says that an address is none of a page.
+_NO_PAGE = ("too_many_redirects", "download is starting")
 # How long a page that shuts us out may take to think better of it: some only check the browser first.
 _CHALLENGE_SECONDS = 5.0
 _BLANK_PAUSE = 0.5
@@ -50,71 +60,20 @@ _POPUPS = 4
 _TURNS = 4
 
 
-class WebPool:
-    """Makes environments on the open web over the host's browsers, all behind one gate."""
-
-    def __init__(self, settings: Settings, mode: InteractionMode) -> None:
-        browser = settings.browser
-        self.mode = mode
-        self.max_idle_wait = browser.max_idle_wait
-        self.options = SessionOptions(
-            width=browser.width,
-            height=browser.height,
-            device_scale_factor=browser.device_scale_factor,
-            action_timeout=browser.action_timeout,
-            navigation_timeout=browser.navigation_timeout,
-            life_seconds=browser.context_minutes * 60,
-            wait_until="commit",
-            watch_traffic=True,
-            init_scripts=(observe_script(),),
-            context_arguments={"locale": "en-US", "accept_downloads": False},
-        )
-        self.gate = EgressProxy(AddressRules.of(browser.private_hosts))
-        self._settings = settings
-        self.browsers = BrowserPool(browser)
-
-    async def __aenter__(self) -> WebPool:
-        """Open the gate, start the browser."""
-        await self.gate.__aenter__()
-        # A remote browser can't reach our loopback: its own network has to keep it from private addresses.
-        proxy = "" if self._settings.browser.cdp_urls else self.gate.address
-        self.browsers = BrowserPool(self._settings.browser, proxy)
-        try:
-            await self.browsers.__aenter__()
-        except BaseException:
-            await self.gate.__aexit__()
-            raise
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Stop the browser and wait until it is gone; close the gate."""
-        try:
-            await self.browsers.__aexit__(*exc)
-        finally:
-            await self.gate.__aexit__(*exc)
-
-    def new(self) -> WebEnvironment:
-        """Return a fresh environment; it takes its own browser context on `reset`."""
-        return WebEnvironment(self)
-
-
-class WebEnvironment:
+class WebEnvironment(Environment):
     """One episode on the open web. It has no score of its own: a judge gives the reward."""
 
     def __init__(self, pool: WebPool) -> None:
         self._pool = pool
         self._session: BrowserSession | None = None
         self._told = (0, 0)
-
-    @property
-    def tools(self) -> None:
-        """There are none."""
-        return None
+        self._titles: dict[Page, str] = {}
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
 
-        Raises `NAVIGATION_FAILED` when it can't be shown, `SITE_BLOCKED` when the site shuts the browser out.
+        Raises `NAVIGATION_FAILED` when it can't be shown, `START_PAGE_FAILED` when it never will, and `SITE_BLOCKED`
+        when the site shuts the browser out.
         """
         await self.close()
         self._told = (0, 0)
@@ -127,10 +86,6 @@ class WebEnvironment:
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{task.start_url} stays blank")
         return task.instruction, view
 
-    def resolve_task(self, task: Task) -> Task:
-        """Return the task as it is."""
-        return task
-
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Carry out one action and observe what came of it."""
         session = self._running()
@@ -138,29 +93,23 @@ class WebEnvironment:
         error = await self._perform(session, action)
         late = await self._settle(session)
         view = await self._view(session)
+        if error is None and isinstance(action, Action) and action.name is ActionName.ZOOM:
+            view, error = await zoom_into(view, action, (session.options.width, session.options.height))
         return EnvironmentStep(view=view, action_error=error or self._refusal(view.url) or late)
-
-    async def answer(self, text: str) -> Score | None:
-        """Return None: the answer is for a judge."""
-        return None
-
-    async def out_of_steps(self) -> Score | None:
-        """Return nothing: what was not finished can't be scored."""
-        return None
-
-    async def expert_action(self) -> AnyAction:
-        """Raise `UsageError`: nobody has solved the open web."""
-        raise UsageError("the open web has no expert", hint="--policy vllm, or tasks of miniwob: or sites:")
 
     async def close(self) -> None:
         """Close the browser context."""
         session, self._session = self._session, None
+        self._titles = {}
         if session is not None:
             await session.close()
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         """Prepare what the episode needs beside a browser; return how its browser context is made."""
-        return self._pool.options
+        folder = task.extra.get("upload_folder")
+        return (
+            replace(self._pool.options, upload_folder=Path(folder)) if isinstance(folder, str) else self._pool.options
+        )
 
     async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
         """Prepare a fresh context before its first page."""
@@ -168,7 +117,7 @@ class WebEnvironment:
     async def _arrive(self, session: BrowserSession, url: str) -> None:
         """Open a start page. Raises what its status means, unless the page is fine, or becomes so."""
         if refusal := self._pool.gate.rules.refuse_url(url):
-            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{refusal} (browser.private_hosts)")
+            raise BoundaryError(FailureKind.START_PAGE_FAILED, f"{refusal} (browser.private_hosts)")
         await self._open(session, url)
         await self._settle(session)
         await self._require_welcome(session)
@@ -183,6 +132,8 @@ class WebEnvironment:
         except BoundaryError as error:
             if error.kind is FailureKind.PAGE_TIMEOUT:
                 error.kind = FailureKind.NAVIGATION_FAILED  # it could not be reached: that it took long is the detail
+            elif has_sign(error, _NO_PAGE):
+                error.kind = FailureKind.START_PAGE_FAILED
             raise
 
     async def _settle(self, session: BrowserSession) -> str | None:
@@ -225,9 +176,7 @@ class WebEnvironment:
             await asyncio.wait((calming, leaving), return_when=asyncio.FIRST_COMPLETED)
             return calming.done() and await calming
         finally:
-            for task in (calming, leaving):
-                task.cancel()
-            await asyncio.gather(calming, leaving, return_exceptions=True)
+            await cancel_tasks(calming, leaving)
 
     async def _await_navigation(self, session: BrowserSession, seconds: float) -> None:
         traffic, clock = await session.traffic(), asyncio.get_running_loop()
@@ -243,13 +192,25 @@ class WebEnvironment:
             await self._settle(session)
             status = await session.evaluate(_STATUS)
         if refusal := self._refusal(session.url):
-            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{session.url}: {refusal}")
+            raise BoundaryError(FailureKind.START_PAGE_FAILED, f"{session.url}: {refusal}")
         if status in _SHUT_OUT:
             raise BoundaryError(FailureKind.SITE_BLOCKED, f"{session.url} answers with status {status}")
         if status >= 400:
-            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{session.url} answers with status {status}")
+            kind = FailureKind.NAVIGATION_FAILED if status in _PASSING else FailureKind.START_PAGE_FAILED
+            raise BoundaryError(kind, f"{session.url} answers with status {status}")
 
     async def _view(self, session: BrowserSession) -> RawObservation:
+        if self._pool.as_text:
+            page = await read_page(session)
+            png = await self._picture(session) if self._pool.screenshots else b""
+            view = RawObservation(page.url, page.title, png, page.elements, html=page.html)
+        else:
+            view = await self._look(session)
+        self._titles[session.page] = view.title
+        return replace(view, notices=self._notices(session), tabs=list_tabs(session, self._titles))
+
+    async def _look(self, session: BrowserSession) -> RawObservation:
+        """Return the page as a picture."""
         mode, scale = self._pool.mode, session.options.device_scale_factor
         marked = mode is InteractionMode.SET_OF_MARKS
         shown: dict[str, Any] = await session.evaluate(_SHOWN, MAX_ELEMENTS if marked else 0)
@@ -257,7 +218,7 @@ class WebEnvironment:
         elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
         if marked:
             png = await asyncio.to_thread(draw_marks, png, elements, scale)
-        return RawObservation(shown["url"], shown["title"], png, elements, self._notices(session))
+        return RawObservation(shown["url"], shown["title"], png, elements)
 
     async def _picture(self, session: BrowserSession) -> bytes:
         """Take the screenshot; one that is blank is taken again for a while, then it is what there is to see."""

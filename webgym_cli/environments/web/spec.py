@@ -9,10 +9,11 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import PICTURE_PROMPTS, EnvironmentSpec
 from webgym_cli.environments.web.tasks import complete_address, is_web_record, require_instruction
 from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import PromptVersion
 
 
 def _make_pool(settings: Settings) -> EnvironmentPool:
-    from webgym_cli.environments.web.environment import WebPool
+    from webgym_cli.environments.web.pool import WebPool
 
     return WebPool(settings, settings.context_config.interaction_mode)
 
@@ -23,11 +24,12 @@ def _no_new_fields(task: Task) -> dict[str, Any]:
 
 SPEC = EnvironmentSpec(
     name="web",
+    benchmarks=("openended",),
     claims=is_web_record,
     complete=complete_address,
     check_task=require_instruction,
     make_pool=_make_pool,
-    action_sets=PICTURE_PROMPTS,
+    action_sets=(*PICTURE_PROMPTS, PromptVersion.WEBRL),
     is_judged=lambda settings: True,
     new_task_fields=_no_new_fields,
 )

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import RawObservation
-from webgym_cli.environments.browser.html import read_page, reader_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
 from webgym_cli.environments.fixture_sites.webarena_tasks import WORLD
 from webgym_cli.environments.fixture_sites.webarena_world import is_fixture, make_webarena_expert, to_webrl_action
-from webgym_cli.environments.web.environment import WebEnvironment, WebPool
-from webgym_cli.environments.webarena.actions import perform_webrl
+from webgym_cli.environments.web.environment import WebEnvironment
+from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
 from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
@@ -29,12 +28,10 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Element, Score, Tab
+from webgym_cli.records.trajectory import Element, Score
 from webgym_cli.records.webrl import AnyAction
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
-
     from webgym_cli.environments.fixture_sites.experts import SiteExpert
 
 _TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
@@ -44,9 +41,8 @@ class WebArenaPool(WebPool):
     """Makes environments on WebArena's sites, and on the fixture sites, which are served once a task needs them."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, InteractionMode.SET_OF_MARKS)
+        super().__init__(settings, InteractionMode.SET_OF_MARKS, as_text=True)
         self.settings = settings
-        self.options = replace(self.options, init_scripts=(*self.options.init_scripts, reader_script()))
         self.desk = SiteScheduler(settings, lambda: self.browsers)
         self.gate.rules = self.gate.rules.with_names(self.desk.hosts)
         self.judge = FuzzyJudge(settings.judge) if settings.judge.base_url else None
@@ -86,7 +82,6 @@ class WebArenaEnvironment(WebEnvironment):
         self._arena = pool
         self._task = Task(id="none", environment="webarena")
         self._held = AsyncExitStack()
-        self._titles: dict[Page, str] = {}
         self._seen: tuple[Element, ...] = ()
         self._token = ""
         self._expert: SiteExpert | None = None
@@ -113,14 +108,15 @@ class WebArenaEnvironment(WebEnvironment):
     async def close(self) -> None:
         """Close the browser context, then let the next episode onto the sites."""
         await super().close()
-        self._titles, self._expert = {}, None
+        self._expert = None
         held, self._held = self._held, AsyncExitStack()
         await held.aclose()
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         """Take the sites' turn and their login."""
         self._task = task
-        arguments: dict[str, Any] = dict(self._arena.options.context_arguments)
+        options = await super()._options(task, seed)
+        arguments: dict[str, Any] = dict(options.context_arguments)
         if is_fixture(task):
             server = await self._arena.fixture()
             self._token = server.open_world(WORLD)
@@ -131,7 +127,7 @@ class WebArenaEnvironment(WebEnvironment):
                 arguments["storage_state"] = str(state)
         if place := task.extra.get("geolocation"):
             arguments |= {"geolocation": place, "permissions": ["geolocation"]}
-        return replace(self._arena.options, context_arguments=arguments)
+        return replace(options, context_arguments=arguments)
 
     async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
         if is_fixture(task):
@@ -151,32 +147,10 @@ class WebArenaEnvironment(WebEnvironment):
         starts = self._task.extra.get("start_urls") or [url]
         return [self._arena.desk.address(str(start)) for start in starts]
 
-    async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
-        return await perform_webrl(session, action, self._arena.gate.rules.refuse_url)
-
     async def _view(self, session: BrowserSession) -> RawObservation:
-        page = await read_page(session)
-        png = await self._picture(session) if self._arena.settings.browser.screenshots else b""
-        self._seen = page.elements
-        self._titles[session.page] = page.title
-        return RawObservation(
-            page.url,
-            page.title,
-            png,
-            page.elements,
-            self._notices(session),
-            html=page.html,
-            tabs=self._tabs(session),
-        )
-
-    def _tabs(self, session: BrowserSession) -> tuple[Tab, ...]:
-        tabs, current = session.pages.tabs, session.page
-        if len(tabs) == 1:
-            return ()
-        titles = [self._titles.get(tab, "").encode(errors="replace").decode() for tab in tabs]
-        return tuple(
-            Tab(url=tab.url, title=title, current=tab is current) for tab, title in zip(tabs, titles, strict=True)
-        )
+        view = await super()._view(session)
+        self._seen = view.elements
+        return view
 
     async def _scored(self, answer: str | None) -> Score | None:
         session, task = self._running(), self._task

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from webgym_cli.environments.webarena.locators import (
     LAST_URL,
@@ -23,28 +23,12 @@ from webgym_cli.environments.webarena.text_match import FuzzyContext, FuzzyJudge
 from webgym_cli.environments.webarena.url_match import url_matches
 from webgym_cli.records.webarena import EvalType, Evaluation, HtmlTarget
 
+if TYPE_CHECKING:
+    from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
+
 
 class PageScriptError(Exception):
     """A page could not evaluate a script: what it looks for isn't there."""
-
-
-class EvaluationPages(Protocol):
-    """The browser in which the episode ended. A browser that breaks raises `BoundaryError`: that is no 0."""
-
-    async def address(self) -> str:
-        """Return the address of the page that is open."""
-
-    async def open(self, url: str) -> None:
-        """Open an address and wait until it is there."""
-
-    async def html(self) -> str:
-        """Return the HTML of the whole page."""
-
-    async def run(self, function: str) -> Any:
-        """Return what a JavaScript function without arguments returns on the page. Raises `PageScriptError`."""
-
-    async def ask(self, helper: HelperName, argument: str | None) -> str | None:
-        """Return what a helper says of the site or the page; None where there is no such thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +47,7 @@ class FinishedEpisode:
 
     answer: str | None
     """What the agent said at the end; None where it was stopped."""
-    pages: EvaluationPages
+    pages: EvaluationBrowser
     asker: FuzzyContext
 
 
@@ -88,7 +72,7 @@ async def grade(
     *,
     intent: str,
     answer: str | None,
-    pages: EvaluationPages,
+    pages: EvaluationBrowser,
     judge: FuzzyJudgeFn | None = None,
 ) -> Grade | None:
     """Return what an episode scored; None for a generated task, which has no score of its own.
@@ -141,7 +125,7 @@ def _ordered(targets: Sequence[HtmlTarget]) -> list[tuple[HtmlTarget, ContentLoc
     return sorted(places, key=lambda pair: pair[1].url is not None)
 
 
-async def _content(place: ContentLocation, last: str, pages: EvaluationPages) -> str | None:
+async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) -> str | None:
     """Return what stands at a place; None where there is no such place."""
     if place.url is not None:
         url = await _asked(place.url, last, pages) if isinstance(place.url, HelperCall) else place.url
@@ -158,14 +142,14 @@ async def _content(place: ContentLocation, last: str, pages: EvaluationPages) ->
     return await _evaluated(place.locator, pages)
 
 
-async def _asked(helper: HelperCall, last: str, pages: EvaluationPages) -> str | None:
+async def _asked(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str | None:
     argument = helper.argument.replace(LAST_URL, last) if helper.argument is not None else None
     if helper.name is HelperName.POST_URL:
         return post_url(argument or "")
     return await pages.ask(helper.name, argument)
 
 
-async def _evaluated(script: PageScript, pages: EvaluationPages) -> str | None:
+async def _evaluated(script: PageScript, pages: EvaluationBrowser) -> str | None:
     """Return the value of a script as a text, as JavaScript writes it; None for nothing and where it fails."""
     try:
         value = await pages.run(script.function)

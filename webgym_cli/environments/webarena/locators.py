@@ -81,13 +81,13 @@ def parse_location(target: HtmlTarget) -> ContentLocation:
     return ContentLocation(_url(target.url.strip()), _locator(target.locator.strip()), preparations)
 
 
-def post_url(address: str) -> str | None:
-    """Return the address of the post that a page of the forum belongs to; None where it belongs to none."""
+def post_url(address: str) -> str:
+    """Return the address of the post that a page of the forum belongs to; where it belongs to none, its own."""
     parts = urlsplit(address)
     match parts.path.split("/"):
         case ["", "f", forum, number, *_] if forum and number.isdecimal():
             return f"{parts.scheme}://{parts.netloc}/f/{forum}/{number}/"
-    return None
+    return address
 
 
 def _url(text: str) -> str | HelperCall | None:

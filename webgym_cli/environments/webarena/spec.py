@@ -102,6 +102,7 @@ def _convert(path: Path, settings: Settings, sites: Sequence[str]) -> Conversion
 
 SPEC = EnvironmentSpec(
     name="webarena",
+    benchmarks=("webarena", "visualagentbench", "webrl"),
     list_tasks=_list_tasks,
     converters={"webarena": _convert},
     make_pool=_make_pool,

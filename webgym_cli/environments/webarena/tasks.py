@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 from webgym_cli.environments.webarena.evaluation import check_evaluation
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, WebArenaSite, is_address
+from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, WebArenaSite, is_address
 from webgym_cli.tasks.registry import BadTaskError
 
 # The names that WebRL's generated instructions (`task` and `web`) have for the sites.
@@ -82,6 +82,7 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
     digest = hashlib.sha256(_content(given)).hexdigest()[:16]
     filled: dict[str, Any] = {name: _filled(item, sites, name) for name, item in given.items()}
     _take_ssh_host(filled, sites)
+    _take_url_rule(filled)
     try:
         config = _Config.model_validate(filled)
         if config.eval is not None:
@@ -101,6 +102,16 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
         reference_answer=(config.eval and config.eval.reference_answer_raw_annotation.strip()) or None,
         extra={**kept, "start_urls": tabs, "generated": generated},
     )
+
+
+def _take_url_rule(filled: dict[str, Any]) -> None:
+    """Fill in how addresses are compared where a task does not say."""
+    # WebArena's code takes its own tasks' missing rule for GOLD in PRED, WebRL's takes its 165 tasks' for EXACT.
+    given = filled.get("eval")
+    if "old_task_id" not in filled and isinstance(given, dict) and not given.get("url_note"):
+        kinds = given.get("eval_types")
+        if isinstance(kinds, list) and EvalType.URL_MATCH in kinds:
+            filled["eval"] = {**given, "url_note": UrlRule.GOLD_IN_PRED.value}
 
 
 def is_verified(value: Mapping[str, Any]) -> bool:

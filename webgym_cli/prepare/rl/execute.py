@@ -238,6 +238,7 @@ def _line(member: BatchMember, reward: float | None) -> dict[str, Any]:
         "number": member.number,
         "group": member.group,
         "reward": reward,
+        "success": None if reward is None else member.success,
         "task": member.task,
         "policy": member.policy,
         "greedy": member.greedy,

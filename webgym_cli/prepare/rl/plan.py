@@ -34,15 +34,15 @@ _BATCH = """
 CREATE OR REPLACE TABLE rl_batch AS
 WITH {attempts}
 SELECT row_number() OVER (ORDER BY team, turn, id) - 1 AS number, dense_rank() OVER (ORDER BY team) - 1 AS team, turn,
-    id, episode, iteration, task, policy, reward, failure, steps, sampling,
+    id, episode, iteration, task, policy, reward, success, failure, steps, sampling,
     coalesce(baseline AND sampling.temperature = 0, false) AS greedy,
     file, start, size, verdict_file, verdict_start, verdict_size,
     {reason}
 FROM last_attempts LEFT JOIN rl_planned USING (episode)
 """
-_MEMBERS = (
-    f"SELECT number, team, task, policy, reward, greedy, reason, {LINE_REF_COLUMNS} FROM rl_batch ORDER BY number"
-)
+_MEMBERS = f"""
+SELECT number, team, task, policy, reward, success, greedy, reason, {LINE_REF_COLUMNS} FROM rl_batch ORDER BY number
+"""
 _UNTOLD = """
 SELECT count(DISTINCT id) AS count, min(id) AS first, arg_min(policy, id) AS policy
 FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
@@ -78,6 +78,8 @@ class BatchMember:
     policy: str
     reward: float | None
     """None exactly where it is masked."""
+    success: bool | None
+    """Whether the reward is that of a success; None without one."""
     greedy: bool
     masked: MaskReason | None
     """Why, as far as the index knows."""
@@ -128,7 +130,7 @@ class RlPlan:
         for row in self.index.rows(_MEMBERS):
             reason, reward = row.pop("reason"), row.pop("reward")
             masked = None if reason is None else MaskReason(reason)
-            values = {name: row.pop(name) for name in ("number", "task", "policy", "greedy")}
+            values = {name: row.pop(name) for name in ("number", "task", "policy", "success", "greedy")}
             group = row.pop("team")
             yield BatchMember(
                 place=LineRef(**row), group=group, reward=None if masked else reward, masked=masked, **values
@@ -140,8 +142,8 @@ class RlPlan:
         how += [] if self.replay is None else self.replay.digest_parts()
         found = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
         for member in self.members():
-            told = (member.place.id, member.group, member.reward, member.greedy, member.masked, member.policy)
-            found.update(repr(told).encode())
+            told = (member.place.id, member.group, member.reward, member.success, member.greedy, member.masked)
+            found.update(repr((*told, member.policy)).encode())
         return found.hexdigest()
 
     def to_json(self) -> dict[str, object]:

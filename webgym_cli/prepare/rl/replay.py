@@ -76,6 +76,7 @@ class ReplayWriter:
                 "number": number,
                 "group": group,
                 "reward": of.reward,
+                "success": of.success,
                 "task": of.task,
                 "policy": of.policy,
                 "greedy": False,

@@ -14,7 +14,6 @@ from webgym_cli.config.rl import ReplaySettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
-from webgym_cli.records.trajectory import SUCCESS_REWARD
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import current, policy_path
 from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index, open_index
@@ -24,7 +23,7 @@ from webgym_cli.util.text import hide_passwords
 
 _STORED = """
 WITH {attempts}
-SELECT iteration, task, site, instruction, policy, reward, steps, {reason}, {place}
+SELECT iteration, task, site, instruction, policy, reward, success, steps, {reason}, {place}
 FROM last_attempts ORDER BY iteration, id
 """
 # So far below a whole number of actions a product may come out by rounding.
@@ -44,6 +43,7 @@ class ReplayCandidate:
     policy: str
     """Who acted."""
     reward: float
+    success: bool
     steps: int
 
 
@@ -65,9 +65,9 @@ class ReplayCandidates:
             _STORED.format(attempts=attempts_sql(where), reason=REASON_COLUMN, place=LINE_REF_COLUMNS)
         ):
             self.trajectories += 1
-            facts = {name: row.pop(name) for name in ("task", "policy", "reward", "steps")}
+            facts = {name: row.pop(name) for name in ("task", "policy", "reward", "success", "steps")}
             task = (row.pop("site"), row.pop("instruction"))
-            reason = row.pop("reason") or self._find_drop_reason(task, facts["reward"], replay)
+            reason = row.pop("reason") or self._find_drop_reason(task, replay, success=facts["success"])
             del row["iteration"]
             if reason is None:
                 self._tasks.add(task)
@@ -76,9 +76,9 @@ class ReplayCandidates:
                 self.dropped[str(reason)] += 1
 
     def _find_drop_reason(
-        self, task: tuple[str, str], reward: float, replay: ReplaySettings
+        self, task: tuple[str, str], replay: ReplaySettings, *, success: bool
     ) -> ReplayDropReason | None:
-        if replay.successes_only and reward < SUCCESS_REWARD:
+        if replay.successes_only and not success:
             return ReplayDropReason.UNSUCCESSFUL
         return ReplayDropReason.REPEATED_TASK if replay.one_per_task and task in self._tasks else None
 
@@ -113,7 +113,7 @@ class ReplayPlan:
 
     def digest_parts(self) -> list[object]:
         """Return all that decides what is taken over."""
-        stored = ((str(one.run.root), one.place.id, one.reward, one.policy) for one in self.candidates)
+        stored = ((str(one.run.root), one.place.id, one.reward, one.success, one.policy) for one in self.candidates)
         found = hashlib.sha256("\n".join(map(repr, stored)).encode()).hexdigest()
         return [self.how.model_dump(mode="json", exclude=_OF_THE_SERVER), self.policy, self.seed, found]
 

@@ -73,8 +73,9 @@ class Converter:
 
     def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | DropReason:
         """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
-        whole = trajectory.prompt.tools is not None or trajectory.prompt.version is PromptVersion.WEBRL
-        window = 0 if whole else min(trajectory.prompt.history_window, index)
+        spec, sent = trajectory.prompt, trajectory.steps[index].sent is not None
+        whole = spec.tools is not None or spec.version is PromptVersion.WEBRL or sent
+        window = 0 if whole else min(spec.history_window, index)
         first = 0 if whole else index - window
         shots = (shot for step in trajectory.steps[first : index + 1] for shot in step.observation.pictures)
         seen = {shot.sha256: shot for shot in shots}

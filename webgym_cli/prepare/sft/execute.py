@@ -132,7 +132,7 @@ def write_dataset(
         write_atomic(folder / name, content)
     newest = current(run)
     prepared = Prepared(
-        iteration=newest.version if newest else 0,
+        iteration=version(run),
         model_name=new_name(run),
         parent=newest.name if newest else settings.policy_config.base_model,
         data_digest=digest.hexdigest(),

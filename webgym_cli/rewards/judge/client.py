@@ -19,6 +19,8 @@ from webgym_cli.store.screenshots import data_url
 # SHA-256 of a screenshot -> its bytes, a PNG or a WebP. Raises `StoreError`.
 ImageLoader = Callable[[str], bytes]
 
+# The jobs that may have a model, an address and a key of their own -> how the names of those settings begin.
+_PREFIXES: dict[str, str] = {QuestionKind.KEY_POINT: "key_points_", QuestionKind.BLOCKING: "blocking_"}
 # So much of a reason is kept.
 REASON_CHARACTERS = 2000
 
@@ -56,37 +58,50 @@ class JudgeContext:
 
 
 class JudgeClient:
-    """A judge behind an OpenAI-compatible base URL, with a limit on the calls at once."""
+    """A judge behind OpenAI-compatible base URLs, each with a limit on the calls at once."""
 
     def __init__(self, settings: JudgeSettings) -> None:
         """Connect to nothing yet. Raises `SettingsError` without a usable `judge.base_url`."""
         require_judge(settings)
         self._settings = settings
-        self._client = ChatClient(settings)
+        self._clients: dict[tuple[str, str], ChatClient] = {}
+        for job in (QuestionKind.KEY_POINT, QuestionKind.BLOCKING, ""):
+            of_job = settings_for(settings, job)
+            self._clients.setdefault(_server(of_job), ChatClient(of_job))
 
     async def ask(self, question: JudgeQuestion, case: JudgeContext) -> JudgeReply:
         """Return the reply to a question. Raises `ChatError` after the last repeat, and `StoreError` for a picture."""
         content = await asyncio.to_thread(build_messages, question, case.url)
         form = ReplyFormat(question.job, JudgeReply, REPLY_SCHEMA)
-        return await self._client.ask(content, form, case, model=model_for(self._settings, question.job))
+        of_job = settings_for(self._settings, question.job)
+        return await self._clients[_server(of_job)].ask(content, form, case, model=of_job.model)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        for client in self._clients.values():
+            await client.close()
+
+
+def _server(settings: JudgeSettings) -> tuple[str, str]:
+    return settings.base_url, settings.api_key_env_var
 
 
 def require_judge(settings: JudgeSettings) -> None:
-    """Raise `SettingsError` unless `judge.base_url` is an address."""
+    """Raise `SettingsError` unless `judge.base_url` and the given ones of single jobs are addresses."""
     hint = "-s judge.base_url=http://HOST:PORT/v1"
     if not settings.base_url:
         raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
-    require_address("judge", settings.base_url, hint)
+    for prefix in ("", *_PREFIXES.values()):
+        name = f"{prefix}base_url"
+        require_address("judge", getattr(settings, name) or settings.base_url, hint.replace("base_url", name))
 
 
-def model_for(settings: JudgeSettings, job: str) -> str:
-    """Return the model that does a job."""
-    if job == QuestionKind.KEY_POINT:
-        return settings.key_points_model or settings.model
-    if job == QuestionKind.BLOCKING:
-        return settings.blocking_model or settings.model
-    return settings.model
+def settings_for(settings: JudgeSettings, job: str) -> JudgeSettings:
+    """Return the settings with the model, address and key of a job."""
+    if not (prefix := _PREFIXES.get(job, "")):
+        return settings
+    own = {name: getattr(settings, prefix + name) for name in ("model", "base_url", "api_key_env_var")}
+    update = {name: value for name, value in own.items() if value}
+    if own["base_url"]:
+        update["api_key_env_var"] = own["api_key_env_var"]  # never another server's key
+    return settings.model_copy(update=update)

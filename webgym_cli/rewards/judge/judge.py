@@ -16,7 +16,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.judge.client import ImageLoader, JudgeClient, JudgeContext, model_for
+from webgym_cli.rewards.judge.client import ImageLoader, JudgeClient, JudgeContext, settings_for
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
 from webgym_cli.rewards.judge.question import QuestionKind
 from webgym_cli.rewards.judge.session import JudgeSession
@@ -80,7 +80,7 @@ class Judge:
 def name_models(settings: JudgeSettings) -> dict[str, str]:
     """Return which model does which job."""
     jobs = {"key_points": QuestionKind.KEY_POINT, "blocking": QuestionKind.BLOCKING, "verdict": QuestionKind.FACT}
-    return {name: model_for(settings, job) for name, job in jobs.items()}
+    return {name: settings_for(settings, job).model for name, job in jobs.items()}
 
 
 def compute_settings_digest(settings: JudgeSettings) -> str:

@@ -17,5 +17,5 @@ async def judge_settings(settings: JudgeSettings) -> AsyncIterator[JudgeSettings
     from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
 
     async with ScriptedJudgeServer() as server:
-        names = {"model": MODEL, "key_points_model": "", "blocking_model": ""}
-        yield settings.model_copy(update={"base_url": server.base_url, **names})
+        own = dict.fromkeys(("key_points_model", "blocking_model", "key_points_base_url", "blocking_base_url"), "")
+        yield settings.model_copy(update={"base_url": server.base_url, "model": MODEL, **own})

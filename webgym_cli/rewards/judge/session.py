@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
 from webgym_cli.agent.chat import ChatError
 from webgym_cli.config.judge import JudgeSettings
+from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext, JudgeReply
@@ -47,14 +47,3 @@ class JudgeSession:
             return await self.ask(question)
         except ChatError as error:
             return error
-
-
-async def gather_or_cancel(*asked: Any) -> list[Any]:
-    """Await everything at once; the first that raises ends the others, so that no call outlives its judgement."""
-    tasks = [asyncio.ensure_future(one) for one in asked]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

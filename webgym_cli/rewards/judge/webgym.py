@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from webgym_cli.agent.chat import ChatError
+from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge import prompts
 from webgym_cli.rewards.judge.protocol import JudgeProtocol
-from webgym_cli.rewards.judge.session import JudgeSession, gather_or_cancel
+from webgym_cli.rewards.judge.session import JudgeSession
 
 # The stored question of criterion B.
 CLAIMS_QUESTION = "everything that the answer claims can be seen"

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from webgym_cli.agent.reply import ServerCounters
@@ -238,7 +239,11 @@ class Monitor:
 
 
 def tally(trajectories: list[Trajectory]) -> dict[str, Any]:
-    """Return the success rate over trajectories that worked and whose reward is known, with its 95 % interval."""
+    """Return the success rate over trajectories that worked and whose reward is known, with its 95 % interval.
+
+    Beside it means: of the reward, of each other number of the reward functions over the trajectories that have it, of
+    the steps, and of the calls of each tool.
+    """
     known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
     successes = sum(bool(trajectory.outcome.success) for trajectory in known)
     low, high = wilson(successes, len(known))
@@ -247,4 +252,21 @@ def tally(trajectories: list[Trajectory]) -> dict[str, Any]:
         "successes": successes,
         "success_rate": round(successes / len(known), 4) if known else None,
         "interval": [round(low, 4), round(high, 4)],
+        **_mean_rewards(known),
+    }
+
+
+def _mean_rewards(known: list[Trajectory]) -> dict[str, Any]:
+    extras: dict[str, list[float]] = {}
+    calls: Counter[str] = Counter()
+    for trajectory in known:
+        calls.update(trajectory.count_calls())
+        for name, value in trajectory.outcome.extras.items():
+            extras.setdefault(name, []).append(value)
+    rewards = [trajectory.outcome.reward for trajectory in known if trajectory.outcome.reward is not None]
+    return {
+        "mean_reward": round(fmean(rewards), 4) if known else None,
+        "mean_steps": round(fmean(len(trajectory.steps) for trajectory in known), 2) if known else None,
+        "reward_extra": {name: round(fmean(values), 4) for name, values in sorted(extras.items())},
+        "tool_calls": {name: round(count / len(known), 2) for name, count in sorted(calls.items())},
     }

@@ -8,14 +8,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import webgym_cli
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
-from webgym_cli.jobs.ray_cluster import ActorLostError, Node, RayCluster
+from webgym_cli.jobs.ray_cluster import START_SECONDS, ActorLostError, Node, RayCluster, check_actor, shared_marker
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.snapshot import idle_timings, merge_servers
@@ -24,12 +23,9 @@ from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.ray.worker import RolloutWorker
 from webgym_cli.rollout.resources import POLICY_KEY, PolicyEndpoint
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import write_atomic
 
 # Seconds without an answer to `status` after which a worker counts as hanging and is killed.
 SILENCE = 90.0
-# Deadline of each call that starts a worker: Ray may have to start a process, or to wait for a free CPU.
-START_SECONDS = 120.0
 # Deadline for a worker to return its cancelled episodes, and to close its browsers.
 STOP_SECONDS = 40.0
 POLL_SECONDS = 0.5
@@ -46,8 +42,6 @@ class NodeWorker:
     handle: Any
     slots: int = 0
     running: int = 0
-    status: dict[str, Any] | None = None
-    lost: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
@@ -73,8 +67,8 @@ class RayRunner:
     """Ids of the nodes that have, or had, a worker."""
     _lost: int = 0
     _last_error: WebGymError | None = None
-    _ended: list[dict[str, Any]] = field(default_factory=list)
-    """Last status of each lost worker: its timings still count."""
+    _statuses: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Last status of each worker, lost ones included: their timings still count."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -92,7 +86,8 @@ class RayRunner:
         while True:
             worker = await self._acquire()
             try:
-                return await self._run_on(worker, owed)
+                trajectory, self._statuses[worker.number] = await self._run_on(worker, owed)
+                return trajectory
             except ActorLostError as error:
                 await self._drop(worker, str(error))
             except WebGymError as error:
@@ -108,11 +103,11 @@ class RayRunner:
 
     def servers(self) -> ServerCounters:
         """Return the request counters of all workers: each balances its own requests."""
-        return merge_servers([status["servers"] for status in self.worker_timings()])
+        return merge_servers([status["servers"] for status in self._statuses.values()])
 
     def worker_timings(self) -> list[dict[str, Any]]:
         """Return the last status of each worker, lost ones included."""
-        return [*self._ended, *(worker.status for worker in self._workers.values() if worker.status)]
+        return list(self._statuses.values())
 
     def facts(self) -> dict[str, Any]:
         """Return how many workers there were, and how many were lost."""
@@ -149,26 +144,21 @@ class RayRunner:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _run_on(self, worker: NodeWorker, owed: PendingEpisode) -> Trajectory | None:
+    async def _run_on(self, worker: NodeWorker, owed: PendingEpisode) -> tuple[Trajectory | None, dict[str, Any]]:
         call: asyncio.Future[tuple[Trajectory | None, dict[str, Any]]] = asyncio.ensure_future(
             self.cluster.call(worker.handle.run_episode, owed)
         )
-        lost = asyncio.ensure_future(worker.lost.wait())
         try:
-            await asyncio.wait((call, lost), return_when=asyncio.FIRST_COMPLETED)
+            return await asyncio.shield(call)
         except asyncio.CancelledError:
             # The command ends. The worker returns the steps so far, which are stored as cancelled.
             self._start_task(self._stop_worker(worker))
-            await asyncio.wait((call, lost), return_when=asyncio.FIRST_COMPLETED, timeout=STOP_SECONDS)
+            await asyncio.wait((call,), timeout=STOP_SECONDS)
             if not call.done() or call.exception():
                 raise
+            return call.result()
         finally:
-            lost.cancel()
             call.cancel()
-        if not call.done() or call.cancelled():
-            raise ActorLostError("it does not answer")
-        trajectory, worker.status = call.result()
-        return trajectory
 
     async def _add_workers(self) -> None:
         offered = await asyncio.to_thread(self.cluster.nodes, self.settings.rollout.ray_cpus)
@@ -178,29 +168,22 @@ class RayRunner:
         first = len(self._nodes)
         # Before the actors exist: a node whose actor fails is not tried again by the next look.
         self._nodes.update(node.id for node in fresh)
-        marker = self.directory.status().parent / f"marker-{uuid4().hex}"
-        write_atomic(marker, "")
-        try:
-            started = (self._add_worker(number, node, str(marker)) for number, node in enumerate(fresh, first))
+        with shared_marker(self.directory.status().parent) as marker:
+            started = (self._add_worker(number, node, marker) for number, node in enumerate(fresh, first))
             results = await asyncio.gather(*started, return_exceptions=True)
-        finally:
-            marker.unlink(missing_ok=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _add_worker(self, number: int, node: Node, marker: str) -> None:
-        call, settings = self.cluster.call, self.settings
-        worker = NodeWorker(
-            number, node, self.cluster.create_actor(RolloutWorker, node, cpus=settings.rollout.ray_cpus)
-        )
-        opening = (str(self.directory.root), settings, self.endpoint, self.environment, self._secrets())
+    async def _add_worker(self, number: int, node: Node, marker: Path) -> None:
+        cluster, settings, root = self.cluster, self.settings, self.directory.root
+        worker = NodeWorker(number, node, cluster.create_actor(RolloutWorker, node, cpus=settings.rollout.ray_cpus))
+        opening = (str(root), settings, self.endpoint, self.environment, self._secrets())
         try:
-            info = await call(worker.handle.inspect, marker, seconds=START_SECONDS)
-            self._check(node, info)
-            worker.slots = await call(worker.handle.open, *opening, seconds=START_SECONDS)
+            info = await check_actor(cluster, node, worker.handle, marker, root)
+            worker.slots = await cluster.call(worker.handle.open, *opening, seconds=START_SECONDS)
         except (ActorLostError, WebGymError) as error:
-            await self.cluster.kill(worker.handle)
+            await cluster.kill(worker.handle)
             if isinstance(error, UsageError | StoreError) and not isinstance(error, VenvError):
                 raise
             self._record_loss(worker, error)
@@ -213,18 +196,6 @@ class RayRunner:
         if self.on_slots_added is not None:
             self.on_slots_added(worker.slots)
 
-    def _check(self, node: Node, info: dict[str, Any]) -> None:
-        if info["version"] != webgym_cli.__version__:
-            raise UsageError(
-                f"{node.name} has webgym {info['version']}, this is {webgym_cli.__version__}",
-                hint=f'pip install "webgym[ray]=={webgym_cli.__version__}" on {node.name}',
-            )
-        if not info["visible"]:
-            raise UsageError(
-                f"{node.name} ({node.address}) does not see {self.directory.root} as it is here",
-                hint="put the run on a file system that every node mounts at the same path",
-            )
-
     def _secrets(self) -> dict[str, str]:
         # They travel in a call's arguments, never in a file, a flag or a log.
         names = (POLICY_KEY, *self.settings.webarena.password_variables())
@@ -233,7 +204,7 @@ class RayRunner:
     async def _poll(self, worker: NodeWorker) -> None:
         try:
             while True:
-                worker.status = await self.cluster.call(worker.handle.status, seconds=SILENCE)
+                self._statuses[worker.number] = await self.cluster.call(worker.handle.status, seconds=SILENCE)
                 await asyncio.sleep(POLL_SECONDS)
         except (ActorLostError, WebGymError) as error:
             await self._drop(worker, str(error))
@@ -250,14 +221,14 @@ class RayRunner:
         """Give a worker up: its episodes run elsewhere. Safe to repeat."""
         if self._workers.pop(worker.number, None) is None:
             return
-        if worker.status:
-            self._ended.append(idle_timings(worker.status))
+        if status := self._statuses.get(worker.number):
+            self._statuses[worker.number] = idle_timings(status)
         self._record_loss(worker, JobError(reason))
         if worker.running and self._workers:
             self.sink({"event": "note", "message": f"{worker.name}: episodes moved to other nodes: {worker.running}"})
-        worker.lost.set()
         self._changed.set()
-        await self.cluster.kill(worker.handle)  # one that only hangs must not go on
+        # One that only hangs must not go on; its calls fail, and their episodes run elsewhere.
+        await self.cluster.kill(worker.handle)
 
     def _record_loss(self, worker: NodeWorker, error: Exception) -> None:
         self._lost += 1

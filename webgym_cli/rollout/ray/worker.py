@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
-import webgym_cli
 from webgym_cli.config.model import Settings
-from webgym_cli.jobs.ray_cluster import wait_for_file
+from webgym_cli.jobs.ray_cluster import NodeActor
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.rollout.runner import LocalRunner, open_runner
 from webgym_cli.store.run import RunDir
 
-# Deadline for a marker file to become visible: network file systems show new files late.
-MARKER_SECONDS = 15.0
 
-
-class RolloutWorker:
+class RolloutWorker(NodeActor):
     """One actor per node, with its own browsers and policy connections. It writes screenshots, no trajectories.
 
     The driver stores a trajectory when the call returns. An actor that dies has therefore stored nothing of its running
@@ -32,12 +27,6 @@ class RolloutWorker:
         self._runner: LocalRunner | None = None
         self._closing = asyncio.Event()
         self._holder: asyncio.Task[None] | None = None
-
-    async def inspect(self, marker: str) -> dict[str, Any]:
-        """Return host, pid and version of this process, and whether it sees the run's directory."""
-        visible = await wait_for_file(Path(marker), MARKER_SECONDS)
-        version = webgym_cli.__version__
-        return {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "visible": visible}
 
     async def open(
         self, root: str, settings: Settings, endpoint: PolicyEndpoint, environment: str, secrets: dict[str, str]

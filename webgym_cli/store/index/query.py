@@ -58,7 +58,7 @@ WITH newest AS (
             ELSE failure_detail END AS failure_detail)
     FROM overlaid
 )
-SELECT *, CASE WHEN failure IS NULL THEN reward >= 1 END AS success FROM decided
+SELECT *, CASE WHEN failure IS NULL THEN reward >= success_threshold END AS success FROM decided
 """
 
 

@@ -35,7 +35,7 @@ class LinePosition:
 def build_trajectory_row(trajectory: Trajectory, line: LinePosition) -> Row:
     """Return the row of a trajectory as it was written."""
     task, outcome, prompt = trajectory.task, trajectory.outcome, trajectory.prompt
-    own = next((score.value for score in outcome.scores if score.source == "environment"), None)
+    own = next((score for score in outcome.scores if score.source == "environment"), None)
     return {
         "id": trajectory.id,
         "episode": trajectory.episode,
@@ -56,11 +56,14 @@ def build_trajectory_row(trajectory: Trajectory, line: LinePosition) -> Row:
         "interaction_mode": prompt.interaction_mode.value,
         "steps": len(trajectory.steps),
         "reward": outcome.reward,
+        "success_threshold": outcome.success_threshold,
+        "reward_extra": list(outcome.extras.items()),
+        "tool_calls": list(trajectory.count_calls().items()),
         "stop": outcome.stop and outcome.stop.value,
         "failure": outcome.failure and outcome.failure.value,
         "failure_detail": outcome.failure_detail,
         "answer": outcome.answer,
-        "environment_reward": own,
+        "environment_reward": own and own.value,
         "scored_by_environment": scored_by_environment(trajectory),
         "policy_seconds": sum(step.policy_seconds for step in trajectory.steps),
         "environment_seconds": sum(step.environment_seconds for step in trajectory.steps),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 # Version of the tables; an index of another version is built anew.
-FORMAT = 3
+FORMAT = 4
 
 # UTC, without a zone: DuckDB's Python needs another library for the zone.
 MOMENT = pa.timestamp("us")
@@ -50,6 +50,9 @@ TRAJECTORIES = pa.schema(
         ("interaction_mode", pa.string()),
         ("steps", pa.int32()),
         ("reward", pa.float64()),
+        ("success_threshold", pa.float64()),  # the smallest reward of a success
+        ("reward_extra", pa.map_(pa.string(), pa.float64())),  # the other numbers of the reward function
+        ("tool_calls", pa.map_(pa.string(), pa.int32())),  # by tool
         ("stop", pa.string()),
         ("failure", pa.string()),
         ("failure_detail", pa.string()),

@@ -20,7 +20,7 @@ class TrajectoryQuery:
     task: str | None = None
     """A task's id."""
     reward: float | None = None
-    """The reward after the newest judgement, 0 to 1."""
+    """The reward after the newest judgement."""
     failure: str | None = None
     """A kind of failure, or `any`."""
     site: str | None = None

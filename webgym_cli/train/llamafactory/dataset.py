@@ -36,7 +36,7 @@ def read_prepared(run: RunDir) -> Prepared:
         raise MissingStageError(f"{run.dataset}: there is no dataset", hint=hint)
     prepared = read_record(file, Prepared, hint)
     newest = checkpoints.current(run)
-    version = newest.version if newest else 0
+    version = checkpoints.version(run)
     if prepared.iteration != version:
         known = f"{newest.name} was already trained on it" if newest and prepared.iteration < version else "not current"
         raise MissingStageError(

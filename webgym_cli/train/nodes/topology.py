@@ -45,18 +45,7 @@ class NodeTopology:
             "placed_by": placed,
             "rendezvous": rendezvous,
             "shares": shares,
-            "files": self.files,
         }
-
-    @property
-    def files(self) -> str:
-        """Who gets the run's files, and how."""
-        if not self.by_ray:
-            return "every node works in the run's folder: it must be mounted at the same path"
-        return (
-            "a node that does not see the run's folder is sent dataset, images, configuration and starting weights by "
-            "node 0, once, and gives back its share of the optimizer's states"
-        )
 
     @property
     def master(self) -> str:

@@ -60,6 +60,8 @@ class Trajectories:
 
     reward: torch.Tensor
     """[N] float64; NaN where nothing is learned from one: it failed, or was a greedy one for a baseline."""
+    success: torch.Tensor
+    """[N] bool: whether the reward is that of a success."""
     group: torch.Tensor
     """[N] long."""
     baseline: torch.Tensor
@@ -159,11 +161,12 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
 
 def _trajectories(path: Path, with_baseline: bool) -> Trajectories:
     """Read rewards and groups."""
-    entries: dict[int, tuple[int, float, bool]] = {}
+    entries: dict[int, tuple[int, float, bool, bool]] = {}
     for place, _, value in _lines(path):
         try:
             reward = math.nan if value["reward"] is None else float(value["reward"])
-            entry = (int(value["group"]), reward, bool(value.get("greedy", False)))
+            success = bool(value.get("success", reward >= 1))  # batches of older versions don't have it
+            entry = (int(value["group"]), reward, bool(value.get("greedy", False)), success)
             number = int(value["number"])
         except (KeyError, TypeError, ValueError) as error:
             raise TrainingError(f"{place}: not a trajectory ({error!r}): {AGAIN}") from error
@@ -173,13 +176,15 @@ def _trajectories(path: Path, with_baseline: bool) -> Trajectories:
     if sorted(entries) != list(range(len(entries))):
         raise TrainingError(f"{path}: the trajectories' numbers must be from 0 to {len(entries) - 1}: {AGAIN}")
     ordered = [entries[number] for number in range(len(entries))]
-    greedy = {group: reward for group, reward, is_greedy in ordered if is_greedy}
-    baseline = torch.tensor([greedy.get(group, math.nan) for group, _, _ in ordered], dtype=torch.float64)
-    reward = torch.tensor([math.nan if is_greedy else reward for _, reward, is_greedy in ordered], dtype=torch.float64)
+    greedy = {group: reward for group, reward, is_greedy, _ in ordered if is_greedy}
+    baseline = torch.tensor([greedy.get(group, math.nan) for group, *_ in ordered], dtype=torch.float64)
+    rewards = [math.nan if is_greedy else reward for _, reward, is_greedy, _ in ordered]
+    reward = torch.tensor(rewards, dtype=torch.float64)
     if with_baseline:
         reward = reward.masked_fill(baseline.isnan(), math.nan)
-    failed = sum(math.isnan(reward) for _, reward, _ in ordered)
-    return Trajectories(reward, torch.tensor([group for group, _, _ in ordered]), baseline, failed)
+    failed = sum(math.isnan(reward) for _, reward, _, _ in ordered)
+    success, group = (torch.tensor([entry[at] for entry in ordered]) for at in (3, 0))
+    return Trajectories(reward, success, group, baseline, failed)
 
 
 def _rows(path: Path, trajectories: Trajectories, digest: Any) -> Iterator[TrainRow]:

@@ -13,6 +13,17 @@ from pathlib import Path
 from webgym_cli.train.rl.layout import TRAINER_LOG
 
 
+def trim_log(path: Path, step: int) -> None:
+    """Drop what was logged after a step: the training goes on from there and will log it again."""
+    if not path.is_file():
+        return
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    kept = [line for line in lines if 0 < _step(line) <= step]
+    work = path.with_name(f"{path.name}.new")
+    work.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    work.rename(path)
+
+
 @dataclass(slots=True)
 class TrainerLog:
     """Of a training that has made `done` of `total` steps when it begins, or begins again."""
@@ -24,15 +35,8 @@ class TrainerLog:
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        """Drop what was logged after the step that the training goes on from: it will be logged again."""
-        path = self.folder / TRAINER_LOG
-        if not path.is_file():
-            return
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        kept = [line for line in lines if 0 < _step(line) <= self.done]
-        work = path.with_name(f"{TRAINER_LOG}.new")
-        work.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        work.rename(path)
+        """Drop what will be logged again."""
+        trim_log(self.folder / TRAINER_LOG, self.done)
 
     def step(self, step: int, loss: float, rate: float, metrics: dict[str, float]) -> None:
         """Log a step, counted from 1."""

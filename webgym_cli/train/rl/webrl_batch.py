@@ -29,8 +29,7 @@ class ActionTargets:
 
 def successes(batch: Batch) -> torch.Tensor:
     """Return [n] bool: whether the episode of each action succeeded."""
-    reward = batch.trajectories.reward
-    return torch.tensor([bool(reward[row.trajectory] >= 1) for row in batch.rows])
+    return batch.trajectories.success[[row.trajectory for row in batch.rows]]
 
 
 def steps_left(rows: tuple[TrainRow, ...]) -> torch.Tensor:

@@ -1,0 +1,227 @@
+"""Each action beyond the basic ones on one page of our own, in both modes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.browser.actions import normalise_point, perform_action
+from webgym_cli.environments.browser.keys import combine_keys
+from webgym_cli.environments.browser.observe import list_elements, observe_script
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.tabs import list_tabs
+from webgym_cli.environments.web.zoom import zoom_into
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.webrl import WebRLAction, WebRLActionName
+
+pytestmark = pytest.mark.browser
+
+SIZE = (600, 400)
+MARKS, POINTS = InteractionMode.SET_OF_MARKS, InteractionMode.COORDINATES
+PAGE = """<!doctype html><title>Hands</title>
+<style>body { margin: 8px } #pane { width: 120px; height: 60px; overflow: auto }
+#wide { width: 900px; height: 500px } #far { height: 2000px } [draggable] { display: inline-block }</style>
+<button id="b">Press</button> <input aria-label="Name" value="old"> <textarea aria-label="Notes">a</textarea>
+<select aria-label="City"><option>Oslo</option><option>Rome (Italy)</option></select>
+<x-pick></x-pick><iframe srcdoc="<select aria-label='Framed'><option>One<option>Two</select>" height="40"></iframe>
+<label><input type="file" aria-label="File" multiple></label>
+<div id="from" draggable="true" role="button">Card</div> <div id="to" role="button">Place</div>
+<input type="range" aria-label="Volume" value="0" style="width: 100px">
+<div id="pane"><div id="wide" role="button">Wide</div></div><div id="far"></div>
+<script>
+const log = window.log = [];
+const heard = (e) => log.push([e.type, e.button, e.detail, e.shiftKey, e.ctrlKey].join());
+for (const type of ["click", "dblclick", "auxclick", "contextmenu"]) b.addEventListener(type, heard);
+document.addEventListener("keydown", (e) => log.push("key " + (e.ctrlKey ? "^" : "") + e.key));
+to.ondragover = (e) => e.preventDefault();
+to.ondrop = () => log.push("dropped");
+from.ondragstart = (e) => e.dataTransfer.setData("text", "card");
+customElements.define("x-pick", class extends HTMLElement { constructor() { super();
+  this.attachShadow({ mode: "open" }).innerHTML =
+    "<select aria-label='Shaded'><option>A</option><option>B</option></select>"; } });
+</script>"""
+
+
+@pytest.fixture
+async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[BrowserSession]:
+    (tmp_path / "hands.html").write_text(PAGE)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "cv.txt").write_text("my life")
+    (tmp_path / "files" / "more.txt").write_text("more")
+    (tmp_path / "secret.txt").write_text("mine")
+    (tmp_path / "files" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    options = SessionOptions(
+        width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),), upload_folder=tmp_path / "files"
+    )
+    made = await browsers.session(options)
+    await made.goto((tmp_path / "hands.html").as_uri())
+    yield made
+    await made.close()
+
+
+async def perform(session: BrowserSession, action) -> str | None:
+    return await perform_action(session, action, lambda url: "not there" if "forbidden" in url else None)
+
+
+async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, target: str, **fields) -> str | None:
+    """Act on a named element; `to` names another one."""
+    seen = {found.element.name: found for found in await list_elements(session)}
+    for field, at in (("", target), ("to_", fields.pop("to", None))):
+        if at is not None and mode is MARKS:
+            fields[f"{field}element_id"] = seen[at].element.id
+        elif at is not None:
+            fields[f"{field}coordinate"] = normalise_point(seen[at].point, SIZE)
+    return await perform(session, Action(name=name, **fields))
+
+
+async def ask(session: BrowserSession, expression: str):
+    return await session.evaluate(f"() => {expression}")
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_clicks_of_all_kinds(session: BrowserSession, mode: InteractionMode):
+    for fields in ({"button": "right"}, {"button": "middle"}, {"clicks": 2}, {"modifiers": ("shift", "ctrl")}):
+        assert await act(session, mode, ActionName.CLICK, "Press", **fields) is None
+    assert await ask(session, "log.filter((line) => !line.startsWith('key'))") == [
+        *("contextmenu,2,0,false,false", "auxclick,2,1,false,false", "auxclick,1,1,false,false"),
+        *("click,0,1,false,false", "click,0,2,false,false", "dblclick,0,2,false,false", "click,0,1,true,true"),
+    ]
+    assert "Shift" in await act(session, mode, ActionName.CLICK, "Press", modifiers=("a",))
+    await ask(session, "log.splice(0)")
+    assert await perform(session, Action(name=ActionName.CLICK, here=True, clicks=3)) is None
+    assert "click,0,3,false,false" in await ask(session, "log")
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_typing_appends_submits_and_goes_to_the_focus(session: BrowserSession, mode: InteractionMode):
+    assert await act(session, mode, ActionName.TYPE, "Name", text="er", append=True) is None
+    assert await ask(session, "document.querySelector('input').value") == "older"
+    assert await perform(session, Action(name=ActionName.TYPE, here=True, text="!\n", append=True)) is None
+    assert await ask(session, "[document.querySelector('input').value, log.at(-1)]") == ["older!", "key Enter"]
+    assert await perform(session, Action(name=ActionName.TYPE, here=True, text="new")) is None
+    assert await ask(session, "document.querySelector('input').value") == "new"
+    assert await act(session, mode, ActionName.TYPE, "Name", text="x", submit=True) is None
+    assert await ask(session, "[document.querySelector('input').value, log.at(-1)]") == ["x", "key Enter"]
+
+
+async def test_keys_alone_and_together(session: BrowserSession):
+    await act(session, MARKS, ActionName.CLICK, "Notes")
+    for keys in (("ctrl", "a"), ("Delete",), ("b",), ("Enter",), ("ctrl+Home",), ("escape",), ("page_down",)):
+        assert await perform(session, Action(name=ActionName.KEY, keys=keys)) is None
+    assert await ask(session, "document.querySelector('textarea').value") == "b\n"
+    assert {"key ^a", "key ^Home", "key Escape", "key PageDown"} <= set(await ask(session, "log"))
+    assert "no key 'hyper'" in await perform(session, Action(name=ActionName.KEY, keys=("hyper",)))
+    assert await act(session, MARKS, ActionName.KEY, "Volume", keys=("ArrowRight",)) is None
+    assert await ask(session, "document.querySelector('[type=range]').value") == "1"
+
+
+def test_keys_have_many_names():
+    assert [combine_keys(names) for names in (["ctrl", "+"], ["Control++"], ["cmd", "SHIFT", "z"], ["f5"], [" "])] == [
+        *("Control++", "Control++", "Meta+Shift+z", "F5", " ")
+    ]
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_options_are_selected_also_in_shadows_and_frames(session: BrowserSession, mode: InteractionMode):
+    for name, text in (("City", "italy"), ("Shaded", "B"), ("Framed", "Two")):
+        assert await act(session, mode, ActionName.SELECT_OPTION, name, text=text) is None
+    chosen = "[document, document.querySelector('x-pick').shadowRoot, document.querySelector('iframe').contentDocument]"
+    assert await ask(session, f"{chosen}.map((root) => root.querySelector('select').selectedIndex)") == [1, 1, 1]
+    assert "Oslo" in await act(session, mode, ActionName.SELECT_OPTION, "City", text="Paris")
+    assert "no list" in await act(session, mode, ActionName.SELECT_OPTION, "Press", text="x")
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_scrolling_an_element_in_four_directions(session: BrowserSession, mode: InteractionMode):
+    ways = (("down", "scrollTop", 40), ("right", "scrollLeft", 60), ("up", "scrollTop", 0), ("left", "scrollLeft", 0))
+    for direction, side, expected in ways:
+        assert await act(session, mode, ActionName.SCROLL, "Wide", direction=direction, amount=100) is None
+        for _ in range(100):
+            if await ask(session, f"pane.{side}") == expected:
+                break
+            await asyncio.sleep(0.02)
+        assert (await ask(session, f"pane.{side}"), await ask(session, "scrollY")) == (expected, 0)
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_dragging(session: BrowserSession, mode: InteractionMode):
+    assert await act(session, mode, ActionName.DRAG, "Card", to="Place") is None
+    assert "dropped" in await ask(session, "log")
+    assert await act(session, mode, ActionName.HOVER, "Volume") is None
+    assert await perform(session, Action(name=ActionName.DRAG, here=True, to_coordinate=(990, 300))) is None
+    assert await ask(session, "Number(document.querySelector('[type=range]').value)") > 50
+    assert "no element 99" in await act(session, MARKS, ActionName.DRAG, "Card", to_element_id=99)
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_files_come_from_the_task_s_folder_only(session: BrowserSession, mode: InteractionMode, tmp_path: Path):
+    names = "Array.from(document.querySelector('[type=file]').files, (file) => file.name)"
+    assert await act(session, mode, ActionName.UPLOAD_FILE, "File", text="cv.txt") is None
+    assert await ask(session, names) == ["cv.txt"]
+    assert await ask(session, "document.querySelector('[type=file]').files[0].text()") == "my life"
+    assert await act(session, mode, ActionName.UPLOAD_FILE, "File", text="cv.txt\nmore.txt") is None
+    for outside in ("../secret.txt", str(tmp_path / "secret.txt"), "link.txt", "none.txt", ".", ""):
+        refused = await act(session, mode, ActionName.UPLOAD_FILE, "File", text=outside)
+        assert refused is not None and "cv.txt" in refused
+    assert await ask(session, names) == ["cv.txt", "more.txt"]
+    session.options = replace(session.options, upload_folder=None)
+    assert await act(session, mode, ActionName.UPLOAD_FILE, "File", text="cv.txt") == "the task has no files"
+
+
+async def test_what_asks_for_no_file_says_so(session: BrowserSession):
+    assert "no file" in await act(session, MARKS, ActionName.UPLOAD_FILE, "Press", text="cv.txt")
+
+
+async def test_tabs_history_and_reloading(session: BrowserSession):
+    first = session.url
+    tab, back, forward = (Action(name=ActionName(name)) for name in ("close_tab", "go_back", "go_forward"))
+    assert "only tab" in await perform(session, tab) and list_tabs(session, {}) == ()
+    assert "not there" in await perform(session, Action(name=ActionName.NEW_TAB, url="http://forbidden.test"))
+    assert await perform(session, Action(name=ActionName.NEW_TAB, url=f"{first}?two")) is None
+    listed = list_tabs(session, {session.page: "Two"})
+    assert [(one.url, one.title, one.current) for one in listed] == [(first, "", False), (f"{first}?two", "Two", True)]
+    assert "numbered 0 to 1" in await perform(session, Action(name=ActionName.SWITCH_TAB, tab=2))
+    assert await perform(session, WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=0)) is None and session.url == first
+    assert await perform(session, Action(name=ActionName.CLOSE_TAB, tab=1)) is None
+    assert len(session.pages.tabs) == 1 and session.url == first
+    assert "forward" in await perform(session, forward)
+    assert await perform(session, Action(name=ActionName.NAVIGATE, url=f"{first}?three")) is None
+    assert await perform(session, back) is None and await perform(session, forward) is None
+    assert session.url == f"{first}?three"
+    await ask(session, "(window.kept = 1)")
+    assert await perform(session, Action(name=ActionName.RELOAD)) is None
+    assert await ask(session, "window.kept") is None
+
+
+async def test_there_is_a_most_of_tabs(session: BrowserSession):
+    for _ in range(9):
+        assert await perform(session, Action(name=ActionName.NEW_TAB)) is None
+    assert "10 tabs" in await perform(session, Action(name=ActionName.NEW_TAB))
+
+
+async def test_zooming_shows_a_region(session: BrowserSession):
+    elements = tuple(found.element for found in await list_elements(session))
+    out = io.BytesIO()
+    picture = Image.new("RGB", SIZE, "white")
+    picture.paste((255, 0, 0), (0, 0, 300, 200))
+    picture.save(out, "PNG")
+    view = RawObservation(url="", title="", png=out.getvalue(), elements=elements)
+    zoomed, error = await zoom_into(
+        view, Action(name=ActionName.ZOOM, coordinate=(500, 500), to_coordinate=(100, 100)), SIZE
+    )
+    with Image.open(io.BytesIO(zoomed.png)) as seen:
+        assert (seen.size, seen.getpixel((5, 5)), seen.getpixel((595, 395))) == (SIZE, (255, 0, 0), (255, 0, 0))
+    assert error is None and len(zoomed.notices) == 1
+    marked, error = await zoom_into(view, Action(name=ActionName.ZOOM, element_id=0), SIZE)
+    assert error is None and marked.png != view.png
+    for nowhere in (Action(name=ActionName.ZOOM, element_id=99), Action(name=ActionName.ZOOM)):
+        assert await zoom_into(view, nowhere, SIZE) == (view, "there is no such region")

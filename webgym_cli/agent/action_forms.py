@@ -1,0 +1,158 @@
+"""Actions as the arguments of one function: the schema in the prompt, parser and writer of calls, by a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+
+
+class UnknownActionError(ValueError):
+    """A call names no action of its set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a call: its schema, and the fields of an action that it stands for."""
+
+    schema: Mapping[str, Any]
+    read: Callable[[Any], dict[str, Any]]
+    """Returns the fields that a value gives. Raises `ValueError`."""
+    write: Callable[[Action], Any]
+    """Returns the value for an action; None where it has none."""
+
+
+def make_argument(name: str, description: str, **schema: Any) -> Argument:
+    """Return an argument that is one field of an action."""
+    return Argument(
+        {**schema, "description": description},
+        read=lambda value: {name: tuple(value) if isinstance(value, list) else value},
+        write=lambda action: _plain(getattr(action, name)),
+    )
+
+
+def make_flag(name: str, description: str) -> Argument:
+    """Return an argument that is true or left out."""
+    told = make_argument(name, description, type="boolean")
+    return Argument(told.schema, read=lambda value: {} if value is False else told.read(value), write=told.write)
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, tuple):
+        return value
+    return [int(part) if isinstance(part, float) and part.is_integer() else part for part in value]
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """An action under the name that a set has for it."""
+
+    name: ActionName
+    arguments: str = ""
+    """Names of arguments, those that may be left out with a question mark."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the action that its name implies."""
+    unplaced: Mapping[str, Any] = field(default_factory=lambda: {"here": True})
+    """Fields that it has where it may have a place and has none."""
+    own: Mapping[str, Argument] = field(default_factory=dict)
+    """Arguments that mean something else than elsewhere in the set."""
+    ignored: frozenset[str] = frozenset()
+    """Fields that don't matter when an action is put into its words: the set can't tell them apart."""
+
+    def takes(self, argument: str) -> bool | None:
+        """Return whether a call must have an argument, or may (False); None where it may not."""
+        names = self.arguments.split()
+        return True if argument in names else False if f"{argument}?" in names else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebActions:
+    """The actions of a set in both interaction modes."""
+
+    functions: Mapping[InteractionMode, str]
+    """The function that is called, in each mode that the set has."""
+    forms: Mapping[InteractionMode, Mapping[str, CallForm]]
+    """The actions by their names."""
+    arguments: Mapping[str, Argument]
+    """All arguments of the forms, in the order of the schema."""
+    rules: str = ""
+    """What the schema does not say of the actions."""
+    plain_typing_rule: str = ""
+    """How typing works, for a prompt without `typing_rule`; `vanilla` never said it."""
+    typing_rule: str = "Typing replaces what the field holds; a line break at the end of the text presses Enter."
+
+    def has(self, name: ActionName) -> bool:
+        """Tell whether the set has an action."""
+        return any(form.name is name for forms in self.forms.values() for form in forms.values())
+
+    def build_schema(self, mode: InteractionMode) -> dict[str, Any]:
+        """Return the function's JSON schema, as it stands in the system prompt."""
+        forms = self.forms[mode]
+        properties: dict[str, Any] = {"action": {"type": "string", "enum": list(forms)}}
+        for name, argument in self.arguments.items():
+            needing = [called for called, form in forms.items() if form.takes(name)]
+            allowing = [called for called, form in forms.items() if form.takes(name) is False]
+            uses = [f"For {_enumerate(needing)}"] if needing else []
+            uses += [f"{'optional' if needing else 'Optional'} for {_enumerate(allowing)}"] if allowing else []
+            if uses:
+                described = f"{argument.schema['description']} {'; '.join(uses)}."
+                properties[name] = {**argument.schema, "description": described}
+        parameters = {"type": "object", "properties": properties, "required": ["action"]}
+        description = "Acts on the web page that the last screenshot shows."
+        return {
+            "type": "function",
+            "function": {"name": self.functions[mode], "description": description, "parameters": parameters},
+        }
+
+    def read(self, arguments: Mapping[str, Any], mode: InteractionMode) -> Action:
+        """Return the action of a call. Raises `UnknownActionError`, or `ValueError` with what is wrong with it."""
+        called = arguments.get("action")
+        if not isinstance(called, str) or called not in self.forms[mode]:
+            raise UnknownActionError(f"no action {called!r}")
+        form = self.forms[mode][called]
+        given = {key: value for key, value in arguments.items() if key != "action"}
+        if unknown := sorted(key for key in given if key not in self.arguments or form.takes(key) is None):
+            raise ValueError(f"{called} has no argument {', '.join(unknown)}")
+        given = {key: value for key, value in given.items() if value is not None}
+        if missing := [name for name in self.arguments if form.takes(name) and name not in given]:
+            raise ValueError(f"{called} lacks the argument {', '.join(missing)}")
+        fields: dict[str, Any] = {"name": form.name, **form.fields}
+        if any(form.takes(place) is False for place in _PLACES) and not given.keys() & _PLACES:
+            fields |= form.unplaced
+        for key, value in given.items():
+            argument = form.own.get(key, self.arguments[key])
+            if value not in argument.schema.get("enum", [value]):
+                raise ValueError(f"{key} must be one of {', '.join(argument.schema['enum'])}")
+            fields |= argument.read(value)
+        return Action.model_validate(fields, strict=True)
+
+    def write(self, action: Action, mode: InteractionMode) -> dict[str, Any]:
+        """Return the arguments that are read as an action. Raises `ValueError` where the set can't say it."""
+        for called, form in self.forms[mode].items():
+            if form.name is not action.name:
+                continue
+            taken = [name for name in self.arguments if form.takes(name) is not None]
+            values = {name: form.own.get(name, self.arguments[name]).write(action) for name in taken}
+            arguments = {"action": called, **{name: value for name, value in values.items() if value is not None}}
+            if self._says(arguments, mode, action, form.ignored):
+                return arguments
+        raise ValueError(f"the action set has no such action: {action.model_dump_json(exclude_none=True)}")
+
+    def _says(
+        self, arguments: Mapping[str, Any], mode: InteractionMode, action: Action, ignored: frozenset[str]
+    ) -> bool:
+        try:
+            read = self.read(arguments, mode)
+        except ValueError:
+            return False
+        alike = dict.fromkeys(ignored)
+        return read.model_copy(update=alike) == action.model_copy(update=alike)
+
+
+_PLACES = frozenset({"coordinate", "element_id"})
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,113 @@
+"""Actions on fields: typing, keys, choosing an option, giving files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from webgym_cli.environments.browser import mouse
+from webgym_cli.environments.browser.keys import combine_keys
+from webgym_cli.environments.browser.observe import ACT_JS
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.records.action import Action
+
+# Longer texts are inserted at once instead of being typed key by key.
+_MAX_TYPED_KEYS = 60
+# The share of an action's time that a click may take to ask for files.
+_CHOOSER_SHARE = 0.5
+# Files that a refusal names.
+_NAMED_FILES = 20
+# Where no element is: only the focus says where text goes.
+_NOWHERE = (-1.0, -1.0)
+_FOCUS = """([x, y]) => {
+  const found = document.elementFromPoint(x, y)?.closest(
+    "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]");
+  found?.focus();
+}"""
+
+
+async def type_text(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    """Click a point and replace what its field holds; without a point type to the focus.
+
+    A line feed at the end presses Enter. On a native list it chooses the option of that label, because the list's own
+    popup is drawn outside of the page.
+    """
+    text = action.text or ""
+    enter = text.endswith("\n") or bool(action.submit)
+    text = text.removesuffix("\n").removesuffix("\r")
+    if point is not None:
+        await mouse.click(session, point)
+    ready = {"typing": True, "empty": True}
+    if not action.append:
+        ready = await session.evaluate(
+            f"([point, text]) => {ACT_JS}.prepare(point, text)", [list(point or _NOWHERE), text]
+        )
+    if "error" in ready:
+        return str(ready["error"])
+    async with session.guard("typing"):
+        keyboard = session.keyboard
+        if action.append and point is not None:
+            await keyboard.press("Control+End")
+        if ready.get("typing"):
+            if not text and not ready["empty"]:
+                await keyboard.press("Delete")
+            elif len(text) > _MAX_TYPED_KEYS or ("\n" in text and not action.append):
+                await keyboard.insert_text(text)
+            else:
+                await keyboard.type(text)
+        if enter:
+            await keyboard.press("Enter")
+    return None
+
+
+async def press_keys(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    """Press keys together; on the element at a point, which gets the focus, or where the focus is."""
+    try:
+        keys = combine_keys(action.keys or ())
+    except ValueError as error:
+        return str(error)
+    if point is not None:
+        await session.evaluate(_FOCUS, list(point))
+    async with session.guard("pressing keys"):
+        await session.keyboard.press(keys)
+    return None
+
+
+async def select_option(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    """Choose the option of the list at a point: of this label, or the first whose label contains the text."""
+    chosen = await session.evaluate(
+        f"([point, text]) => {ACT_JS}.select(point, text)", [list(point or session.pointer), action.text]
+    )
+    error: str | None = chosen.get("error")
+    return error
+
+
+async def upload_files(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    """Give files of the task's folder, one name a line, to what asks for files when a point is clicked."""
+    folder = session.options.upload_folder
+    if folder is None:
+        return "the task has no files"
+    files = [_find_file(folder, name.strip()) for name in (action.text or "").splitlines()]
+    if not files or None in files:
+        known = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+        return f"there is no such file; there are: {', '.join(known[:_NAMED_FILES])}"
+    from playwright.async_api import TimeoutError as NoChooser
+
+    limit = session.options.action_timeout * _CHOOSER_SHARE * 1000
+    async with session.guard("giving files"):
+        try:
+            async with session.page.expect_file_chooser(timeout=limit) as asked:
+                # Not by our own connection: it would overtake the driver's request to be asked for the files.
+                await session.page.mouse.click(*(point or session.pointer))
+            chooser = await asked.value
+        except NoChooser:
+            return "a click there asks for no file"
+        if len(files) > 1 and not chooser.is_multiple():
+            return "only one file can be given there"
+        await chooser.set_files([path for path in files if path])
+    return None
+
+
+def _find_file(folder: Path, name: str) -> Path | None:
+    """Return a file in a folder; None for what is none, or lies outside of the folder."""
+    root, path = folder.resolve(), (folder / name).resolve()
+    return path if path.is_relative_to(root) and path.is_file() else None

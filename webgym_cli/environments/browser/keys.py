@@ -1,0 +1,45 @@
+"""The keys of a keyboard under the names that policies have for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_NAMES = (
+    *("Alt", "Control", "Meta", "Shift", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Home", "End", "PageDown"),
+    *("PageUp", "Backspace", "Delete", "Enter", "Escape", "Insert", "Space", "Tab"),
+    *(f"F{number}" for number in range(1, 13)),
+)
+_SYNONYMS = {
+    **{name.lower(): name for name in _NAMES},
+    **{way.lower(): f"Arrow{way}" for way in ("Down", "Left", "Right", "Up")},
+    "ctrl": "Control",
+    "cmd": "Meta",
+    "command": "Meta",
+    "super": "Meta",
+    "win": "Meta",
+    "option": "Alt",
+    "return": "Enter",
+    "esc": "Escape",
+    "del": "Delete",
+    "pgdn": "PageDown",
+    "pgup": "PageUp",
+}
+# Of "ctrl+a", of "ctrl" and "a": the names; a plus that stands for itself is one of them.
+_PART = re.compile(r"[^+]+|(?<=\+)\+|^\+$")
+
+
+def find_key(name: str) -> str | None:
+    """Return a key as the browser's driver names it, from `Enter`, `enter`, `page_down`, `a`; None for no key."""
+    if len(name) == 1:
+        return name
+    return _SYNONYMS.get(re.sub(r"[\s_-]", "", name).lower())
+
+
+def combine_keys(names: Sequence[str]) -> str:
+    """Return keys that are pressed together, from `["ctrl", "a"]` or `["ctrl+a"]`. Raises `ValueError` for no key."""
+    parts = [part for name in names for part in (_PART.findall(name.strip()) or [name])]
+    found = [find_key(part) for part in parts]
+    if unknown := [part for part, key in zip(parts, found, strict=True) if key is None]:
+        raise ValueError(f"there is no key {unknown[0][:40]!r}; keys are called like Enter, Control, ArrowDown, F5, a")
+    return "+".join(key for key in found if key)

@@ -1,0 +1,53 @@
+"""Jinja's expressions and texts, in which the files of tasks say what is drawn, what must hold and what is typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.environments.fixture_sites.words import add_money, address, code, money, people
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+
+def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
+    """Return the value of an expression."""
+    return _compile_expression(expression)(names)
+
+
+def fill(text: str, names: Mapping[str, Any]) -> str:
+    """Return a text with what its `{{ }}` stand for."""
+    return _compile_text(text).render(names)
+
+
+@cache
+def _compile_expression(expression: str) -> Callable[..., Any]:
+    return _load_environment().compile_expression(expression, undefined_to_none=False)
+
+
+@cache
+def _compile_text(text: str) -> Template:
+    return _load_environment().from_string(text)
+
+
+@cache
+def _load_environment() -> Environment:
+    """Return Jinja with functions for names and money, and filters for the row with the least or most of a number."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+
+    def sort_rows(rows: Iterable[Any], name: str) -> list[Any]:
+        return sorted(rows, key=lambda row: _to_number(environment.getitem(row, name)))
+
+    environment.globals |= {part.__name__: part for part in (add_money, address, code, money, people)}
+    environment.filters["least"] = lambda rows, name: sort_rows(rows, name)[0]
+    environment.filters["most"] = lambda rows, name: sort_rows(rows, name)[-1]
+    return environment
+
+
+def _to_number(value: Any) -> float:
+    return float(re.sub(r"[€,]", "", str(value)))

@@ -1,0 +1,69 @@
+"""What the episodes on the open web share: the browsers of this host, behind one gate."""
+
+from __future__ import annotations
+
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
+from webgym_cli.environments.browser.html import reader_script
+from webgym_cli.environments.browser.observe import observe_script
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.web.environment import WebEnvironment
+from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.trajectory import PromptVersion
+
+# So much of the viewport goes by in one scroll of a page that is shown as text, as in WebRL.
+_SCROLLED_AS_TEXT = 2 / 3
+
+
+class WebPool:
+    """Makes environments on the open web over the host's browsers, all behind one gate."""
+
+    def __init__(self, settings: Settings, mode: InteractionMode, *, as_text: bool = False) -> None:
+        browser = settings.browser
+        self.mode = mode
+        self.as_text = as_text or settings.context_config.prompt_version is PromptVersion.WEBRL
+        """Whether pages are shown as text."""
+        self.screenshots = browser.screenshots or not self.as_text
+        self.max_idle_wait = browser.max_idle_wait
+        self.options = SessionOptions(
+            width=browser.width,
+            height=browser.height,
+            device_scale_factor=browser.device_scale_factor,
+            action_timeout=browser.action_timeout,
+            navigation_timeout=browser.navigation_timeout,
+            life_seconds=browser.context_minutes * 60,
+            wait_until="commit",
+            watch_traffic=True,
+            scroll_share=_SCROLLED_AS_TEXT if self.as_text else None,
+            init_scripts=(observe_script(), *((reader_script(),) if self.as_text else ())),
+            context_arguments={"locale": "en-US", "accept_downloads": False},
+        )
+        self.gate = EgressProxy(AddressRules.of(browser.private_hosts))
+        self._settings = settings
+        self.browsers = BrowserPool(browser)
+
+    async def __aenter__(self) -> WebPool:
+        """Open the gate, start the browser."""
+        await self.gate.__aenter__()
+        # A remote browser can't reach our loopback: its own network has to keep it from private addresses.
+        proxy = "" if self._settings.browser.cdp_urls else self.gate.address
+        self.browsers = BrowserPool(self._settings.browser, proxy)
+        try:
+            await self.browsers.__aenter__()
+        except BaseException:
+            await self.gate.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop the browser and wait until it is gone; close the gate."""
+        try:
+            await self.browsers.__aexit__(*exc)
+        finally:
+            await self.gate.__aexit__(*exc)
+
+    def new(self) -> WebEnvironment:
+        """Return a fresh environment; it takes its own browser context on `reset`."""
+        return WebEnvironment(self)

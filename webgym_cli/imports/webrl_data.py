@@ -1,0 +1,164 @@
+"""WebRL's released data: `web_policy_sft.json` (a conversation a step) and `.pt` files (lists of trajectories).
+
+Both hold each step's whole prompt: the instruction, the earlier responses, and the page of the current round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.agent.parse import ParseError
+from webgym_cli.agent.webrl_actions import parse_webrl_action
+from webgym_cli.errors import StoreError
+from webgym_cli.imports.containers import read_pickle
+from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
+from webgym_cli.imports.source import (
+    ImportedEpisode,
+    ImportedStep,
+    ImportFormat,
+    NotUnderstood,
+    SkippedEpisode,
+    SkipReason,
+    compute_digest,
+    format_time,
+    to_fields,
+    to_number,
+    to_text,
+    with_stop,
+)
+from webgym_cli.records.failure import Stop
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome, PromptSpec, PromptVersion, Score
+from webgym_cli.tasks.registry import find_benchmark
+from webgym_cli.util.files import read_json
+
+_TASK = "Task Instruction: "
+_USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n"
+_REPLY = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
+# Characters of history and page together in WebRL's prompts.
+_MAX_CHARACTERS = 15872
+
+
+@dataclass(frozen=True, slots=True)
+class WebRLStep:
+    """One step of theirs."""
+
+    instruction: str
+    past: tuple[str, ...]
+    """The responses before it."""
+    page: str
+    response: str
+
+
+def find(path: Path) -> list[Path]:
+    """Return the data files at or under a path, by name."""
+    if path.is_file():
+        return [path] if path.suffix in (".json", ".pt") else []
+    return [*sorted(path.glob("web_policy_sft*.json")), *sorted(path.glob("*.pt"))]
+
+
+def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
+    """Yield the episodes of a file. Raises `UsageError`."""
+    written = format_time(source.stat().st_mtime)
+    episodes = _read_trajectories(source) if source.suffix == ".pt" else _read_conversations(source)
+    for number, (score, given) in enumerate(episodes):
+        where = f"{source}, trajectory {number}"
+        try:
+            yield _build_episode(where, [_read_step(*step) for step in given], score, written)
+        except NotUnderstood as error:
+            yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, where, str(error))
+
+
+def parse_prompt(text: str) -> tuple[str, tuple[str, ...], str]:
+    """Return instruction, earlier responses and page of a prompt of theirs. Raises `NotUnderstood`."""
+    first, *rounds = text.removesuffix(_REPLY).split(_REPLY)
+    instruction, begun, page = first.partition(f"\n\nRound 0\n\n{_USER}")
+    if not begun or not instruction.startswith(_TASK):
+        raise NotUnderstood(f"a prompt that does not begin as WebRL's: {text[:80]!r}")
+    past: list[str] = []
+    for number, part in enumerate(rounds, 1):
+        response, begun, page = part.partition(f"\n\nRound {number}\n\n{_USER}")
+        if not begun:
+            raise NotUnderstood(f"a prompt without its round {number}")
+        past.append(response)
+    return instruction.removeprefix(_TASK), tuple(past), page.removesuffix("\n\n")
+
+
+def _read_trajectories(source: Path) -> Iterator[tuple[Score, list[tuple[Any, Any]]]]:
+    value = read_pickle(source, AllowedNames())
+    if not isinstance(value, list) or not all(isinstance(steps, list) for steps in value):
+        raise PickleRefused(f"{source}: no list of trajectories (X_filter.pt holds single steps: take X.pt)")
+    for steps in value:
+        fields = [to_fields(step, "a step") for step in steps]
+        reward = fields[-1].get("trajectory_reward", fields[-1].get("reward")) if fields else None
+        score = Score(source="orm", value=to_number(reward), detail="WebRL's trajectory_reward")
+        yield score, [(step.get("observation"), step.get("action")) for step in fields]
+
+
+def _read_conversations(source: Path) -> Iterator[tuple[Score, list[tuple[Any, Any]]]]:
+    """Yield the conversations of consecutive rounds of a task together. Raises `PickleRefused`."""
+    try:
+        value = read_json(source)
+        turns = [[turn["value"] for turn in record["conversations"]] for record in value]
+        pairs = [(prompt, response) for prompt, response in turns]
+    except (StoreError, KeyError, TypeError, ValueError) as error:
+        raise PickleRefused(f"{source}: no list of conversations with a prompt and a response: {error}") from None
+    score = Score(source="environment", value=1.0, detail="a demonstration of WebRL's")
+    episode: list[tuple[Any, Any]] = []
+    for prompt, response in pairs:
+        if episode and f"\n\nRound 1\n\n{_USER}" not in to_text(prompt):
+            yield score, episode
+            episode = []
+        episode.append((prompt, response))
+    if episode:
+        yield score, episode
+
+
+def _read_step(prompt: Any, response: Any) -> WebRLStep:
+    instruction, past, page = parse_prompt(to_text(prompt))
+    return WebRLStep(instruction, past, page, to_text(response).removesuffix("<|eot_id|>"))
+
+
+def _build_episode(where: str, steps: list[WebRLStep], score: Score, written: str) -> ImportedEpisode:
+    """Return an episode of text. Raises `NotUnderstood` where a round is missing."""
+    for number, step in enumerate(steps):
+        before = tuple(earlier.response.strip() for earlier in steps[:number])
+        if step.instruction != steps[0].instruction or tuple(text.strip() for text in step.past) != before:
+            raise NotUnderstood(f"step {number} does not follow the steps before it")
+    if not steps:
+        raise NotUnderstood("no step")
+    instruction = steps[0].instruction
+    imported = tuple(_convert(step) for step in steps)
+    outcome = Outcome(reward=score.value, scores=(score,))
+    return ImportedEpisode(
+        where=where,
+        digest=compute_digest(instruction, [(step.page, step.response) for step in steps], score.value),
+        task=Task(
+            id=compute_digest(instruction)[:16],
+            instruction=instruction,
+            environment=find_benchmark("webrl").name,
+            extra={"generated": True},
+        ),
+        policy="webrl",
+        prompt=PromptSpec(version=PromptVersion.WEBRL, lenient=True, max_characters=_MAX_CHARACTERS),
+        steps=imported,
+        outcome=with_stop(outcome, imported, Stop.STEP_LIMIT),
+        started_at=written,
+        split=Split.TRAIN,
+    )
+
+
+def _convert(step: WebRLStep) -> ImportedStep:
+    parsed = parse_webrl_action(step.response, lenient=True)
+    failed = parsed.kind if isinstance(parsed, ParseError) else None
+    action = None if isinstance(parsed, ParseError) else parsed
+    return ImportedStep(picture=None, html=step.page, response=step.response, action=action, parse_error=failed)
+
+
+# What WebRL's authors released, and what its process_data.py writes.
+WEBRL_DATA = ImportFormat(
+    find, read, "web_policy_sft.json, or .pt files of trajectories as process_data.py writes them", Split.TRAIN
+)
