@@ -97,6 +97,7 @@ ENVIRONMENTS.register(
         list_tasks=list_tasks,
         make_pool=lambda settings: DialPool(),
         require_expert=lambda settings, tasks: None,
+        is_judged=lambda settings: settings.judge.protocol == "dial_turned",
         has_pages=False,
     ),
 )

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.extending.dial_policy import serve_policy
+
 PLUGINS = Path(__file__).parent
 
 
@@ -27,7 +29,7 @@ def command(*arguments: str) -> tuple[str, ...]:
 @pytest.fixture
 def webgym(tmp_path):
     """Run a command in a folder outside the repository, where the plugins' files lie."""
-    for file in PLUGINS.glob("[dt][ir]a*_*.py"):
+    for file in PLUGINS.glob("*_*.py"):
         shutil.copy(file, tmp_path)
 
     def run(*arguments: str) -> str:
@@ -36,6 +38,10 @@ def webgym(tmp_path):
         return done.stdout
 
     return run
+
+
+def settings(*assignments: str) -> tuple[str, ...]:
+    return tuple(word for assignment in assignments for word in ("-s", assignment))
 
 
 def stored(folder: Path) -> list[dict[str, Any]]:
@@ -93,3 +99,27 @@ def test_its_episodes_train_a_backend_of_the_user_s(webgym, tmp_path, tiny_model
     assert 0 < json.loads(samples.read_text()) <= len(replies)
     assert json.loads(webgym("status", "run", "--json"))["policy_version"] == 1
     webgym("report", "run")
+
+
+@pytest.mark.stack
+def test_a_protocol_of_the_user_s_judges_its_episodes_and_an_estimator_of_the_user_s_trains_on_them(
+    webgym, tmp_path, tiny_model_dir
+):
+    own = settings('plugins=["dial_plugin.py", "dial_judge.py", "dial_estimator.py"]', "tasks.train=dial:all")
+    model = settings(f"policy_config.base_model={tiny_model_dir}", "train.algorithm=dial_centred", "agent.num_chains=2")
+    plain = settings("policy_config.top_k=-1", "policy_config.top_p=1")
+    with serve_policy(tiny_model_dir) as url:
+        rollout = ("rollout", "run", "--policy", url, "--episodes", "4")
+        webgym(*rollout, *own, *model, *plain, "-s", "judge.protocol=dial_turned")
+    assert [trajectory["outcome"]["reward"] for trajectory in stored(tmp_path)] == [None] * 4
+    summary = json.loads(webgym("judge", "run", "-s", "judge.base_url=scripted").splitlines()[-1])
+    assert (summary["judged"], summary["successes"], summary["judge_failed"]) == (4, 2, 0)
+    prepared = json.loads(webgym("prepare", "run").splitlines()[-1])
+    assert prepared["trained"] == 4
+    webgym("train", "run")
+    webgym("resume", "run")
+    status = json.loads(webgym("status", "run", "--json"))
+    assert status["policy_version"] == 1
+    webgym("inspect-buffer", "run")
+    webgym("report", "run")
+    assert "dial_centred" in (tmp_path / "run" / "report.html").read_text()

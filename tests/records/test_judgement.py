@@ -76,6 +76,7 @@ def test_the_environments_own_reward_stands_whatever_a_judge_says(said):
         (SCORED, WEB, True, False),
         (SCORED.model_copy(update={"reward": None}), WEB, False, True),
         (SOLVED, WEB, True, False),
+        (SOLVED.model_copy(update={"reward": None}), WEB, False, True),
         (UNSOLVED, Task(id="t"), True, False),
         (CRASHED, WEB, False, False),
         (Outcome(stop=Stop.ANSWERED, failure=FailureKind.JUDGE_FAILED), WEB, False, True),

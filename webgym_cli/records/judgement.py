@@ -91,8 +91,8 @@ def scored_by_environment(trajectory: Trajectory) -> bool:
     Where a judge was to decide although the environment has an opinion, the reward was left open.
     """
     outcome = trajectory.outcome
-    scored = any(score.source == "environment" for score in outcome.scores) and outcome.reward is not None
-    return scored or outcome.stop is Stop.TERMINATED or _is_drawn(trajectory.task)
+    scored = outcome.stop is Stop.TERMINATED or any(score.source == "environment" for score in outcome.scores)
+    return (scored and outcome.reward is not None) or _is_drawn(trajectory.task)
 
 
 def _is_drawn(task: Task) -> bool:

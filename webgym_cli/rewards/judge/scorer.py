@@ -46,9 +46,10 @@ class JudgeScorer:
         outcome = trajectory.outcome
         if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
             return ScoringSkip.INFRASTRUCTURE
-        if trajectory.prompt.tools is not None:
-            return ScoringSkip.ENVIRONMENT  # an episode of tool calls has no screenshots to judge by
-        if not needs_judge(trajectory) and not (selection is ScoringSelection.ALL and outcome.stop is Stop.ANSWERED):
+        # an episode of tool calls that has its environment's score has no screenshots for a second opinion
+        is_page = trajectory.prompt.tools is None
+        again = is_page and selection is ScoringSelection.ALL and outcome.stop is Stop.ANSWERED
+        if not needs_judge(trajectory) and not again:
             return ScoringSkip.ENVIRONMENT
         failed = (last.failure if last else outcome.failure) is FailureKind.JUDGE_FAILED
         has_verdict = last is not None and not failed

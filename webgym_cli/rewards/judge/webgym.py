@@ -29,7 +29,7 @@ async def judge_by_rubric(session: JudgeSession) -> bool | None:
         return None
     if session.trajectory.outcome.stop is not Stop.ANSWERED:
         return False
-    if not session.trajectory.steps:
+    if all(step.observation.screenshot is None for step in session.trajectory.steps):
         raise ChatError("there is no screenshot to judge by")
     shown = await _select_key_points(session)
     session.fields["key_points"] = tuple(shown)

@@ -1,0 +1,81 @@
+"""A policy server that turns the dial to its goal at once in every second episode, and answers in the others.
+
+As vLLM does, it gives the token ids of prompt and response by the model's own tokenizer.
+"""
+
+import base64
+import itertools
+import json
+import re
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+
+from PIL import Image
+
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.testing.tiny_model_build import END
+
+
+def _read(messages):
+    """Return the prompt's messages and its images' sizes."""
+    texts, sizes = [], []
+    for message in messages:
+        parts = message["content"]
+        for part in parts if isinstance(parts, list) else ():
+            if part["type"] == "image_url":
+                with Image.open(BytesIO(base64.b64decode(part["image_url"]["url"].partition(",")[2]))) as image:
+                    sizes.append(image.size)
+        text = parts if isinstance(parts, str) else "".join(part.get("text", IMAGE) for part in parts)
+        texts.append(Message(role=message["role"], content=text))
+    return texts, sizes
+
+
+@contextmanager
+def serve_policy(model):
+    """Give the base URL of a server, for the time of the block."""
+    tokens, numbers = ModelTokens(str(model)), itertools.count()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def _send(self, answer):
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self):
+            self._send({"version": "0.32.0", "data": [{"id": "policy"}]})
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            messages, sizes = _read(body["messages"])
+            goal = re.findall(r"Turn it to (\d+)", " ".join(message.content for message in messages))[-1]
+            call = {"name": "turn", "arguments": {"by": int(goal)}}
+            turn = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+            text = "It is done." if next(numbers) % 2 else turn
+            ids = [*tokens.response_ids(text), tokens.tokenizer.token_to_id(END)]
+            choice = {
+                "index": 0,
+                "message": {"role": "assistant", "content": text},
+                "finish_reason": "stop",
+                "token_ids": ids,
+                "logprobs": {"content": [{"token": "x", "logprob": -7.0, "top_logprobs": []} for _ in ids]},
+            }
+            prompt_ids = tokens.prompt_ids(messages, sizes)
+            head = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy"}
+            self._send({**head, "choices": [choice], "prompt_token_ids": prompt_ids})
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
