@@ -203,7 +203,7 @@ class EpisodeRun:
         for result in view.results:
             image = await self._store_image(result.image) if result.image else None
             results.append(ToolResult(name=result.name, text=result.text, image=image, error=result.error))
-        return Observation(
+        observation = Observation(
             url=view.url,
             title=view.title.encode(errors="replace").decode(),  # a lone surrogate can't be encoded as UTF-8
             screenshot=await self._store_image(view.png) if view.png else None,
@@ -213,6 +213,7 @@ class EpisodeRun:
             html=view.html,
             tabs=view.tabs,
         )
+        return observation.model_copy(update={"digest": observation.compute_digest()})
 
     async def _store_image(self, png: bytes) -> Screenshot:
         return await asyncio.to_thread(self.screenshots.put, png)
