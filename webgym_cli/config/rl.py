@@ -20,6 +20,19 @@ KlType = Literal["kl", "abs", "mse", "low_var_kl"]
 Mean = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]
 # The same, or by a constant.
 Aggregation = Literal[Mean, "seq-mean-token-sum-norm"]
+# The policy's loss, by its name in verl.
+LossMode = Literal["vanilla", "gspo", "cispo"]
+
+
+class FilterGroupsSettings(ConfigSection):
+    """Dynamic sampling (DAPO, arXiv 2503.14476): groups whose rewards are all equal are replaced by others."""
+
+    enable: bool | None = None
+    """Leave out groups without reward variance and, with groups by `chain`, roll out further groups in their place.
+    null: for the estimators that compare within a group (`grpo`, `rloo`, `gigpo`), whose gradient would be 0."""
+    max_num_gen_batches: int = Field(default=4, ge=1)
+    """Maximum number of training episodes of an iteration, in multiples of those asked for (`rollout.episodes`);
+    1: none in place of those left out."""
 
 
 class RlDataSettings(ConfigSection):
@@ -33,9 +46,10 @@ class RlDataSettings(ConfigSection):
     fixture sites the chains run variants of the task; their mean is still a baseline that no single action influences).
     `task`: all episodes of a task, over all draws. `start`: all episodes of a task on the same seed, which differ by
     the policy's sampling only. null: `chain` if a drawn task has several episodes, else `task`."""
+    filter_groups: FilterGroupsSettings = FilterGroupsSettings()
     merge_turns: bool = True
     """Merge the steps of a trajectory into one row while each prompt starts with all tokens of the row. false: one row
-    per step."""
+    per step, as always with `gigpo`."""
     max_row_tokens: int | None = Field(default=None, ge=2)
     """Maximum length of a row in tokens; a trajectory with a longer row is masked. null: the server's limit."""
 
@@ -150,11 +164,13 @@ class RlAlgorithmSettings(ConfigSection):
     """The advantage estimation of `train.algorithm`, and the KL penalty in the reward."""
 
     gamma: float = Field(default=1.0, ge=0, le=1)
-    """Discount factor per token, for `reinforce_plus_plus` and `gae`."""
+    """Discount factor per token, for `reinforce_plus_plus` and `gae`; per step, for `gigpo`."""
     lam: float = Field(default=1.0, ge=0, le=1)
     """GAE's lambda: 0 is the one-step advantage, 1 the Monte Carlo return."""
     norm_adv_by_std_in_grpo: bool = True
-    """Divide GRPO's advantages by the group's standard deviation."""
+    """Divide the advantages of `grpo` and `gigpo` by the group's standard deviation."""
+    step_advantage_w: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Weight of the step advantage of `gigpo`, beside the episode's."""
     whiten_advantages: bool | None = None
     """Normalize advantages to mean 0 and variance 1 over the batch's tokens. null: only for `reinforce_plus_plus` and
     `gae`, as they are defined."""
@@ -171,10 +187,14 @@ class RlAlgorithmSettings(ConfigSection):
 class ActorSettings(ConfigSection):
     """The policy's loss and update."""
 
+    loss_mode: LossMode = "vanilla"
+    """Policy loss. `vanilla`: PPO's clipped objective with a ratio per token and a dual clip; `gspo`: the clipped
+    objective with a ratio per row, the geometric mean of its tokens' ratios; `cispo`: -A · log-prob, weighted by the
+    clipped ratio as a constant, so that clipped tokens keep their gradient."""
     clip_ratio: float = Field(default=0.2, ge=0)
     """PPO clipping range: the probability ratio is clipped to [1 - clip_ratio, 1 + clip_ratio]."""
-    clip_ratio_low: float | None = Field(default=None, ge=0, lt=1)
-    """Clipping range below 1; null: `clip_ratio`."""
+    clip_ratio_low: float | None = Field(default=None, ge=0, le=1)
+    """Clipping range below 1; 1: no lower bound; null: `clip_ratio`."""
     clip_ratio_high: float | None = Field(default=None, ge=0)
     """Clipping range above 1; null: `clip_ratio`."""
     clip_ratio_c: float = Field(default=3.0, gt=1)
@@ -183,7 +203,8 @@ class ActorSettings(ConfigSection):
     """Aggregation of token losses: the mean over tokens; the mean over rows of each row's token mean or token sum; or
     the last one divided by `loss_scale_factor`."""
     loss_scale_factor: int | None = Field(default=None, ge=1)
-    """Divisor of `seq-mean-token-sum-norm`, in tokens: a constant such as the maximum response length."""
+    """Divisor of `seq-mean-token-sum-norm`, in tokens; null: the maximum length of a response
+    (`policy_config.max_new_tokens`)."""
     entropy_coeff: float = 0.0
     """Coefficient of the entropy bonus."""
     use_kl_loss: bool = False
@@ -222,10 +243,8 @@ class ActorSettings(ConfigSection):
 
     @model_validator(mode="after")
     def _loss_is_defined(self) -> ActorSettings:
-        if self.low >= 1:
-            raise ValueError(f"clip_ratio must be below 1, not {self.clip_ratio}, or clip_ratio_low must be given")
-        if self.loss_agg_mode == "seq-mean-token-sum-norm" and self.loss_scale_factor is None:
-            raise ValueError("loss_agg_mode=seq-mean-token-sum-norm needs loss_scale_factor, a number of tokens")
+        if self.low > 1:
+            raise ValueError(f"clip_ratio must be at most 1, not {self.clip_ratio}, or clip_ratio_low must be given")
         return self
 
 

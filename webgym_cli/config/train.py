@@ -15,7 +15,7 @@ class TrainSettings(ConfigSection):
     algorithm: str = "sft"
     """Training algorithm. `sft`: supervised fine-tuning on selected episodes with LLaMA-Factory (`algorithm_config`).
     Policy gradients on all episodes of an iteration (`rl`), by advantage estimator: `grpo`, `rloo`,
-    `reinforce_plus_plus`, `remax`, `gae`; `webrl`: WebRL's actor-critic (`rl.webrl`); or a training backend or
+    `reinforce_plus_plus`, `remax`, `gae`, `gigpo`; `webrl`: WebRL's actor-critic (`rl.webrl`); or a training backend or
     estimator of yours (`plugins`). Demonstration iterations use `loop.demonstration_algorithm`."""
     nproc_per_node: int | None = Field(default=None, ge=1)
     """Number of training processes on this machine; null: one per GPU in `CUDA_VISIBLE_DEVICES`, one on a CPU."""
