@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.rl import GroupBy
+from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.query import Index

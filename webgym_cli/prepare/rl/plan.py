@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.rl import GroupBy, RlDataSettings
+from webgym_cli.config.rl_data import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, StoreError, WebGymError
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
