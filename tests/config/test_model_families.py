@@ -12,6 +12,7 @@ from webgym_cli.config.model_families import (
     FAMILIES,
     chat_template_kwargs,
     detect_model,
+    find_call_format,
     template_opens_thought,
 )
 from webgym_cli.errors import SettingsError
@@ -130,6 +131,15 @@ def test_a_folder_is_told_by_its_config(folder, config, template):
 )
 def test_one_type_of_several_families_is_told_by_the_chat_template(folder, kind, chat, template):
     assert policy(folder({"model_type": kind}, chat)).template == template
+
+
+def test_the_call_format_is_the_chat_templates(folder):
+    own = "You may call one or more functions to assist with the user query. <tool_call>"
+    assert find_call_format(str(folder({"model_type": "qwen2"}, own))) == "qwen"
+    assert find_call_format(str(folder({"model_type": "qwen3_5"}, f"{own}<function=a>", name="xml"))) == "hermes"
+    assert find_call_format("Qwen/Qwen2.5-3B-Instruct") == "qwen"
+    assert find_call_format("meta-llama/Llama-3.3-70B-Instruct") == "hermes"
+    assert load(overrides=["policy_config.base_model=Qwen/Qwen2.5-3B-Instruct"]).agent.call_format == "qwen"
 
 
 def test_llamas_chat_template_is_told_its_date(folder):

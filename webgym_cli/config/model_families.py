@@ -18,6 +18,9 @@ from typing import Any
 OPEN, CLOSE = "<think>", "</think>"
 # Stands for the user's message when a chat template is tried.
 _ASKED = "what is asked"
+# What the chat templates of these families say of tools.
+_QWEN_CALLS = "You may call one or more functions to assist with the user query."
+_QWEN_TOOLS = ("qwen", "qwen3_nothink", "qwen3_vl_nothink")
 # The date in Llama's chat templates where nobody gives another.
 DATE = "26 Jul 2024"
 _THINKING_NAME = re.compile(r"thinking", re.IGNORECASE)
@@ -113,6 +116,16 @@ def chat_template_kwargs(model: str) -> dict[str, str]:
     found = None if folder else _find_by_name(model)
     dated = "date_string" in read_chat_template(folder) if folder else bool(found and found.template == "llama3")
     return {"date_string": DATE} if dated else {}
+
+
+def find_call_format(model: str) -> str:
+    """Return the call format of a model's chat template; `hermes` where it has none that is known."""
+    folder = find_model_folder(model)
+    if folder is None:
+        found = _find_by_name(model)
+        return "qwen" if found and found.template in _QWEN_TOOLS else "hermes"
+    template = read_chat_template(folder)
+    return "qwen" if _QWEN_CALLS in template and "<function=" not in template else "hermes"
 
 
 def template_opens_thought(template: str) -> bool | None:

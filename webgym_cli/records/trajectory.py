@@ -237,6 +237,8 @@ class PromptSpec(Record):
     """Whether the model thinks first: its thoughts leave the history."""
     tools: tuple[dict[str, Any], ...] | None = None
     """The schemas of the tools that could be called, where the episode is a conversation with tools; else None."""
+    call_format: str = "hermes"
+    """How the tools are described and called."""
     system_prompt: str = ""
     """What stands before the tools, or with `webrl` in place of our words; empty: our own words."""
     explained: bool = True

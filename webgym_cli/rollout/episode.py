@@ -78,6 +78,7 @@ class EpisodeRun:
             max_images=context.max_images,
             thinking=bool(self.settings.policy_config.thinking),
             tools=tools,
+            call_format="hermes" if tools is None else self.settings.agent.call_format,
             system_prompt="" if tools is None and not webrl else self.settings.agent.system_prompt,
             explained=context.explain_actions or not webrl,
             lenient=webrl and context.lenient_actions,
