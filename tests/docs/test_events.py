@@ -9,6 +9,7 @@ from functools import cache
 from tests.cli.runs import filled
 from tests.docs.pages import ROOT
 from tests.forked import webgym
+from webgym_cli.records import events
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.rl_data import RlData
@@ -17,8 +18,13 @@ from webgym_cli.store.blocklist import Block
 PAGE = ROOT / "docs/events.md"
 EVERYWHERE = {"event", "message", "bar", "done", "total", "facts", "transient"}
 """Keys that the page explains once."""
-NAMED_BY_CALL = {"_event"}
-"""Functions whose first argument is an event's name."""
+NAMED_BY_CALL = {"_event": 0, "make_event": 0, "rename_event": 1}
+"""Functions, and which of their arguments is an event's name; the keywords are its keys."""
+TYPES = [
+    kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and "event" in vars(kind).get("__annotations__", {})
+]
 RECORDS = {"Block": Block, "Prepared": Prepared, "RlData": RlData, "Checkpoint": Checkpoint}
 SAME = "the same"
 
@@ -49,14 +55,23 @@ def constants(node, names):
 @cache
 def sent():
     """Return file, event and literal keys of each event in the source."""
-    events = []
+    sends = []
     for file in sorted((ROOT / "webgym_cli").rglob("*.py")):
         where = str(file.relative_to(ROOT))
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in NAMED_BY_CALL:
-                events += [(where, name.value, set()) for name in node.args[:1] if isinstance(name, ast.Constant)]
+            if isinstance(node, ast.Call):
+                called = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+                keys = {word.arg for word in node.keywords if word.arg}
+                names = [word.value for word in node.keywords if word.arg == "event"]
+                names += [node.args[at] for at in [NAMED_BY_CALL.get(called, 9)] if at < len(node.args)]
+                parts = [
+                    part
+                    for name in names
+                    for part in ([name.body, name.orelse] if isinstance(name, ast.IfExp) else [name])
+                ]
+                sends += [(where, name.value, keys) for name in parts if isinstance(name, ast.Constant)]
             if isinstance(node, ast.ClassDef) and where.endswith("/scorer.py"):
-                events += [(where, name, set()) for name in constants(node, {"stage", "event"})]
+                sends += [(where, name, set()) for name in constants(node, {"stage", "event"})]
             if isinstance(node, ast.Dict):
                 values = {
                     key.value: value
@@ -64,8 +79,8 @@ def sent():
                     if isinstance(key, ast.Constant)
                 }
                 if isinstance(values.get("event"), ast.Constant):
-                    events.append((where, values["event"].value, set(values)))
-    return events
+                    sends.append((where, values["event"].value, set(values)))
+    return sends
 
 
 def test_every_event_of_the_source_is_on_the_page_with_its_keys():
@@ -73,6 +88,14 @@ def test_every_event_of_the_source_is_on_the_page_with_its_keys():
     assert [(file, name) for file, name, _ in sent() if name not in page] == []
     lacking = [(file, name, keys - EVERYWHERE - page[name]) for file, name, keys in sent()]
     assert [line for line in lacking if line[-1]] == []
+
+
+def test_the_keys_of_each_type_are_those_of_the_page():
+    page = documented()
+    for kind in TYPES:
+        pages = [page[name] for name in re.findall(r"`(\w+)`", kind.__doc__.split(":")[0])]
+        assert all(kind.__required_keys__ - EVERYWHERE <= keys for keys in pages), kind.__name__
+        assert set(kind.__annotations__) - EVERYWHERE <= set().union(*pages), kind.__name__
 
 
 def test_every_event_of_the_page_is_sent():

@@ -6,7 +6,7 @@ import pytest
 
 from tests.inspect.buffers import made
 from tests.report.runs import at, facts, note
-from webgym_cli.records.events import TimedEvent
+from webgym_cli.records.stored_events import TimedEvent
 from webgym_cli.report import timing
 from webgym_cli.report.figures import BARS, make_bars
 from webgym_cli.report.timing import compute_cost, read_timed_events

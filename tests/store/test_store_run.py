@@ -10,7 +10,7 @@ import pytest
 from tests.records.made import checkpoint, published
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError
-from webgym_cli.records.events import EvaluationEvent
+from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.store import checkpoints, metrics, state
 from webgym_cli.store.lock import locked
 from webgym_cli.store.run import RunDir, new_attempt

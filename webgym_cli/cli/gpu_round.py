@@ -17,7 +17,6 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.jobs.process import Job, last_lines
-from webgym_cli.records.events import Event
 from webgym_cli.records.rl_data import ROWS, SUMMARY, TRAJECTORIES
 from webgym_cli.serve.client import IMAGE_SIDE, known_image
 from webgym_cli.serve.execute import PolicyServer
@@ -68,8 +67,10 @@ async def run_round(settings: Settings, folder: Path, device: Device) -> RoundRe
     own = own.model_copy(update={"venvs": settings.venvs.model_copy(update={"device": device})})
     model = await asyncio.to_thread(build_tiny_model, folder / "model", own)
     plan = plan_servers(own, str(model), role_python(own, "serve"), device, phases=True)[0]
-    events: list[Event] = []
-    server = PolicyServer(plan, folder, events.append, nvml=open_nvml() if device == "cuda" else None)
+    events: list[dict[str, Any]] = []
+    server = PolicyServer(
+        plan, folder, lambda event: events.append(dict(event)), nvml=open_nvml() if device == "cuda" else None
+    )
     try:
         await server.start()
         log = await train_once(server, role_python(own, "train"), folder)
@@ -94,7 +95,7 @@ async def train_once(server: PolicyServer, python: Path, folder: Path) -> dict[s
     return log
 
 
-def summarize(events: Sequence[Event], log: Mapping[str, Any]) -> RoundResult:
+def summarize(events: Sequence[Mapping[str, Any]], log: Mapping[str, Any]) -> RoundResult:
     """Return what the events of a round and the trainer's log tell."""
     changed = [event for event in events if event["event"] in ("swap", "wake")]
     return RoundResult(

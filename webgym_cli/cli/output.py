@@ -210,7 +210,7 @@ class ProgressBoard:
         """Draw the board of a status, or take it away."""
         from webgym_cli.cli.live_view import LiveView
 
-        self._board = LiveView(status) if status else None
+        self._board = LiveView(dict(status)) if status else None
         for name, task in self._tasks.items():
             if self._bars is not None:
                 self._bars.update(task, visible=self._has_bar(name))

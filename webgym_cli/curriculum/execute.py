@@ -24,7 +24,7 @@ from webgym_cli.curriculum.plan import GenerationPlan
 from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibility_chat, build_generation_chat
 from webgym_cli.curriculum.seeds import SeedRequest, build_task
 from webgym_cli.jobs.workers import Failures, run_workers
-from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.events import EventSink, GenerationSummary, make_event
 from webgym_cli.rewards.judge.client import JudgeReply
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA
 from webgym_cli.rewards.orm.client import OrmClient
@@ -66,7 +66,7 @@ class TaskGeneration:
         self._chat = ChatClient(self.settings)
         self._critic = OrmClient(self.orm) if self.plan.critic == "orm" else None
 
-    async def execute(self) -> Event:
+    async def execute(self) -> GenerationSummary:
         """Go through the rounds and return the summary.
 
         Raises `WebGymError` when a server is down or answers nonsense all the time; what was answered is stored.
@@ -83,12 +83,16 @@ class TaskGeneration:
             if self._critic is not None:
                 await self._critic.close()
         self.found.cut(self.settings.tasks)
-        known = {"asked": self.asked, "unanswered": self.unanswered, "calls": self.calls}
         return {
             "event": "generate",
             "seeds": self.plan.seeds,
-            **self.found.to_json(),
-            **known,
+            "proposed": len(self.found.candidates),
+            "kept": len(self.found.kept),
+            "rejected": self.found.count_rejected(),
+            "kept_by_site": self.found.count_by_site(),
+            "asked": self.asked,
+            "unanswered": self.unanswered,
+            "calls": self.calls,
             "critic": self.plan.critic,
             "model": self.settings.model,
             "seconds": round(time.monotonic() - began, 2),
@@ -113,7 +117,7 @@ class TaskGeneration:
             await self._run_all(passed, self._ask_feasibility, "generate.base_url and generate.model")
         self.found.candidates += new
         for candidate in new:
-            self.sink({"event": "new_task", **candidate.to_json()})
+            self.sink(make_event("new_task", **candidate.to_json()))
 
     async def _run_all(self, things: Sequence[Any], work: Work, names: str) -> None:
         """See to all of them, so many at once. Raises `WebGymError` when too many in a row failed."""
@@ -199,20 +203,20 @@ class TaskGeneration:
 
     def _told(self, request: SeedRequest, problem: str) -> None:
         self.sink(
-            {
-                "event": "generated",
-                "site": request.group.site,
-                "round": request.round,
-                "failure_detail": problem or None,
-                "bar": "generate",
-                "done": self.asked,
-                "total": sum(map(len, self.plan.rounds)),
-                "facts": f"{len(self.found.kept)} kept",
-            }
+            make_event(
+                "generated",
+                site=request.group.site,
+                round=request.round,
+                failure_detail=problem or None,
+                bar="generate",
+                done=self.asked,
+                total=sum(map(len, self.plan.rounds)),
+                facts=f"{len(self.found.kept)} kept",
+            )
         )
 
 
-def generate_in_words(summary: Event) -> str:
+def generate_in_words(summary: GenerationSummary) -> str:
     """Return the summary in one line."""
     turned = ", ".join(f"{count} {why}" for why, count in summary["rejected"].items() if count)
     parts = [f"{summary['kept']} new tasks of {summary['proposed']} proposed ({turned or 'none turned down'})"]

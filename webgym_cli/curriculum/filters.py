@@ -128,12 +128,11 @@ class GenerationResult:
         for extra in self.kept[wanted:] if wanted is not None else ():
             extra.reject(Rejection.SURPLUS)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts."""
-        reasons = Counter(found.rejection for found in self.rejected)
-        return {
-            "proposed": len(self.candidates),
-            "kept": len(self.kept),
-            "rejected": {why.value: reasons[why] for why in Rejection},
-            "kept_by_site": dict(sorted(Counter(found.request.group.site for found in self.kept).items())),
-        }
+    def count_rejected(self) -> dict[str, int]:
+        """Count the rejected tasks by reason."""
+        reasons = Counter(candidate.rejection for candidate in self.rejected)
+        return {why.value: reasons[why] for why in Rejection}
+
+    def count_by_site(self) -> dict[str, int]:
+        """Count the tasks that are kept by site."""
+        return dict(sorted(Counter(candidate.request.group.site for candidate in self.kept).items()))

@@ -6,8 +6,10 @@ import hashlib
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -16,7 +18,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.imports.pictures import NoPicture, load_png
 from webgym_cli.imports.plan import ImportPlan
 from webgym_cli.imports.source import ImportedEpisode, ImportedStep, SkippedEpisode, SkipReason, compute_digest
-from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, with_verdict
 from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, Trajectory
 from webgym_cli.store.buffer import append, append_judgement
@@ -104,7 +106,7 @@ class Importer:
     _iteration: int = 0
     """The iteration that takes the episodes of the source that is read."""
 
-    def execute(self) -> Event:
+    def execute(self) -> dict[str, Any]:
         """Import everything and return the summary event. Raises `StoreError`; what was stored before stays."""
         start = time.monotonic()
         self._known = self._imported_before()
@@ -116,12 +118,12 @@ class Importer:
                 for count, one in enumerate(self.plan.format.read(source, self.plan.images)):
                     self._import_episode(one)
                     if count % _PROGRESS_EVERY == 0:
-                        self.sink({**self._progress_event(str(source), number - 1), "transient": True})
+                        self.sink(make_event(**self._progress_event(str(source), number - 1), transient=True))
             # One bad file does not end the import of the others; the command fails at its end.
             except UsageError as error:  # the file; its message begins with the name
                 self.report.skip(SkippedEpisode(SkipReason.UNREADABLE, str(error)))
-                self.sink({"event": "unreadable", "source": str(source), "message": str(error)})
-            self.sink(self._progress_event(str(source), number))
+                self.sink(make_event("unreadable", source=str(source), message=str(error)))
+            self.sink(make_event(**self._progress_event(str(source), number)))
         seconds = round(time.monotonic() - start, 2)
         facts = {"format": self.plan.name, "iteration": self.plan.iteration, "sources": len(self.plan.sources)}
         return {"event": "import", "dry_run": self.dry, **facts, **self.report.to_json(), "seconds": seconds}
@@ -203,7 +205,7 @@ class Importer:
             append_judgement(self.run, trajectory.split, trajectory.iteration, verdict)
         append(self.run, trajectory)
 
-    def _progress_event(self, source: str, done: int) -> Event:
+    def _progress_event(self, source: str, done: int) -> dict[str, Any]:
         report = self.report
         skipped = f"  {sum(report.skipped.values())} skipped" if report.skipped else ""
         return {
@@ -248,7 +250,7 @@ def _build_step(number: int, step: ImportedStep, shots: list[Screenshot | None])
     )
 
 
-def require_imported(summary: Event, plan: ImportPlan) -> None:
+def require_imported(summary: Mapping[str, Any], plan: ImportPlan) -> None:
     """Raise `UsageError` when a file could not be read, or when there was nothing to import at all."""
     skipped, examples = summary["skipped"], summary["examples"]
     if unreadable := skipped.get(SkipReason.UNREADABLE):
@@ -262,7 +264,7 @@ def require_imported(summary: Event, plan: ImportPlan) -> None:
         raise UsageError(f"nothing was imported: {skipped.get(why, 0)} x {why}, the first: {texts[0]}", hint=hint)
 
 
-def format_import(summary: Event) -> str:
+def format_import(summary: Mapping[str, Any]) -> str:
     """Return the summary in one line."""
     counts = (
         (summary["solved"], f"{summary['solved']} solved"),

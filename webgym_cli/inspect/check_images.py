@@ -13,6 +13,7 @@ from PIL import Image
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.findings import FindingKind, Findings
 from webgym_cli.inspect.references import Reference, References
+from webgym_cli.records.events import make_event
 from webgym_cli.store.index.fragments import SourceFile
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -50,7 +51,7 @@ def check_images(
             for look, named in zip(pool.map(partial(_check_image, store), by_name), by_name.values(), strict=True):
                 _report(store, look, named, sources, findings)
             progress = {"bar": "images", "done": number + 1, "total": len(folders), "transient": True}
-            findings.sink({"event": "verify_progress", **progress})
+            findings.sink(make_event("verify_progress", **progress))
     return counts
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 
 # Findings that the summary lists; all of them are sent as events.
 LISTED = 100
@@ -27,8 +27,6 @@ class FindingKind(StrEnum):
     """A trajectory stands in the file of another split or iteration."""
     DUPLICATE_ID = "duplicate_id"
     """Two lines have a trajectory of the same id."""
-    OBSERVATION_ALTERED = "observation_altered"
-    """An observation's screenshot, elements, address or title are not those that were stored together."""
     LONE_JUDGEMENT = "lone_judgement"
     """A judgement is of a trajectory that isn't there."""
     INDEX_UNREADABLE = "index_unreadable"
@@ -64,7 +62,7 @@ class Findings:
         self.counts[kind.value] += 1
         if len(self.first) < LISTED:
             self.first.append(finding)
-        self.sink({"event": "finding", **finding})
+        self.sink(make_event("finding", **finding))
 
     def _mend(self, kind: FindingKind) -> str:
         if kind.value.startswith("index_"):

@@ -18,7 +18,7 @@ from PIL import Image
 
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.gc import read_dataset_images
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
 from webgym_cli.util.files import is_within, write_atomic
@@ -85,7 +85,7 @@ def execute(
                 if sink is not None:
                     facts = f"{(saved.bytes_before - saved.bytes_after) / 1e6:.1f} MB saved"
                     progress = {"bar": "recode", "done": done, "total": total, "facts": facts, "transient": True}
-                    sink({"event": "recode_progress", **progress})
+                    sink(make_event("recode_progress", **progress))
     return saved
 
 

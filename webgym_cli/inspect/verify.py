@@ -13,7 +13,7 @@ from webgym_cli.inspect.check_images import check_images
 from webgym_cli.inspect.check_records import check_records
 from webgym_cli.inspect.findings import FindingKind, Findings
 from webgym_cli.inspect.references import References
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -97,7 +97,7 @@ class _Check:
             for span in chain:
                 self._compare(source, span, self._derive(number, source, span))
                 progress = {"done": sum(sizes[:number]) + span.end, "total": sum(sizes), "transient": True}
-                self.findings.sink({"event": "verify_progress", "bar": "lines", **progress})
+                self.findings.sink(make_event("verify_progress", bar="lines", **progress))
             self.counts["unfinished_bytes"] += max(0, sizes[number] - (chain[-1].end if chain else 0))
 
     def compare_with_metrics(self) -> None:
@@ -143,12 +143,8 @@ class _Check:
         self.counts["trajectories"] += 1
         self.counts["steps"] += len(trajectory.steps)
         for step in trajectory.steps:
-            seen = step.observation
-            for picture in seen.pictures:
+            for picture in step.observation.pictures:
                 self.references.add(picture, number, start)
-            if seen.digest and seen.digest != seen.compute_digest():
-                detail = f"step {step.index} of {name}: screenshot, elements, address and title are not of one moment"
-                self.findings.add(FindingKind.OBSERVATION_ALTERED, source.path, place, detail)
         if name in self._ids:
             detail = f"{name} stands in {self._ids[name]}, too"
             self.findings.add(FindingKind.DUPLICATE_ID, source.path, place, detail)

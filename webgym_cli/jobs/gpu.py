@@ -14,7 +14,7 @@ from typing import Protocol
 
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.guard import descendants, start_time
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 
 # How long the driver may take to give back the memory of a process that has ended.
 RELEASE_SECONDS = 120.0
@@ -106,7 +106,7 @@ class GpuMemory:
         nvml = open_nvml() if device == "cuda" else None
         if device == "cuda" and nvml is None:
             message = "nvidia-ml-py is not installed, or no driver answers it: nothing waits until GPU memory is free"
-            sink({"event": "gpu_memory", "pids": [], "message": f"{message} (pip install 'webgym[gpu]')"})
+            sink(make_event("gpu_memory", pids=[], message=f"{message} (pip install 'webgym[gpu]')"))
         return cls(sink, nvml)
 
     def note(self, root: int) -> None:
@@ -148,7 +148,7 @@ async def memory_freed(
     others = [holder for holder in nvml.holders() if holder.pid not in mine and holder.bytes >= MUCH]
     if others:
         message = f"GPU memory is held by others, which may leave too little: {_words(others)}"
-        sink({"event": "gpu_memory", "pids": sorted({holder.pid for holder in others}), "message": message})
+        sink(make_event("gpu_memory", pids=sorted({holder.pid for holder in others}), message=message))
 
 
 def _is(pid: int, ours: Mapping[int, str]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.agent.chat import require_address
 from webgym_cli.agent.prompt import render
@@ -21,7 +22,7 @@ from webgym_cli.curriculum.plan import plan_generation
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import GenerationSummary, make_event
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
@@ -47,7 +48,7 @@ def resolve_settings(settings: Settings) -> Settings:
     return resolve_orm_model(settings) if settings.generate.critic != "none" and has_orm else settings
 
 
-async def generate(pipeline: Pipeline, out: Path) -> Event:
+async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
     """Write new tasks into a file, the others with their reasons beside it, and return the summary.
 
     Raises `WebGymError` when no task is left, and what `TaskGeneration` raises.
@@ -55,15 +56,15 @@ async def generate(pipeline: Pipeline, out: Path) -> Event:
     run, sink = pipeline.run, pipeline.sink
     with open_index(run, progress=sink) as index:
         plan = plan_generation(run, pipeline.settings, index, has_critic=outcome_critic(run) is not None)
-    told = plan.to_json()
-    sink({**told, "message": f"{plan.seeds} failed tasks, at most {told['requests']} requests for new ones"})
+    facts: dict[str, Any] = plan.to_json()
+    sink(make_event(**facts, message=f"{plan.seeds} failed tasks, at most {facts['requests']} requests for new ones"))
     for note in plan.notes:
         sink({"event": "note", "message": note})
     needed = plan.critic == "orm"
     async with _generator(pipeline.settings.generate) as how, reachable_orm(pipeline, needed=needed) as orm:
         values = partial(_values, pipeline) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
-        summary = {**await work.execute(), "out": str(out)}
+        summary = await work.execute() | {"out": str(out)}
     found = work.found
     _write(sibling_path(out, "rejected"), (json.dumps(one.to_json(), ensure_ascii=False) for one in found.rejected))
     pipeline.record(summary, generate_in_words(summary))

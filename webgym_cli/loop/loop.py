@@ -16,7 +16,8 @@ from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import plan_current_rollout, require_success
-from webgym_cli.records.events import EvaluationEvent, Event
+from webgym_cli.records.events import Event, make_event, rename_event
+from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.resources import ORACLE
 from webgym_cli.store.buffer import list_iterations as stored_iterations
@@ -144,7 +145,7 @@ class Loop:
     _lost_updates: int = 0
     """Trainings of the current version's data that failed."""
 
-    async def execute(self) -> list[Event]:
+    async def execute(self) -> list[dict[str, Any]]:
         """Bring the run as far as planned and return all its evaluations.
 
         Raises the error of a stage; with `keep_going` the last one, and only if the run got not as far as planned.
@@ -169,7 +170,7 @@ class Loop:
         """Run the held-out episodes with the current policy, once a policy version, where that is planned."""
         if self._version in self.plan.evaluations and self._evaluation() is None:
             summary = await self.pipeline.rollout(Split.TEST, self.pipeline.settings.rollout.policy)
-            self.pipeline.record({**summary, "event": "evaluation"})
+            self.pipeline.record(rename_event(summary, "evaluation"))
 
     async def _collect(self) -> None:
         """Collect the iteration's training episodes; as many again for each training that failed on them."""
@@ -211,8 +212,9 @@ class Loop:
             if not self.plan.keep_going:
                 raise
             self._error = error
-            lost = {"event": "stage_failed", "stage": name, "iteration": self._version, "code": error.exit_code}
-            self.failures.append({**lost, "message": f"{name} of iteration {self._version} failed: {error}"})
+            message = f"{name} of iteration {self._version} failed: {error}"
+            facts = {"stage": name, "iteration": self._version, "code": error.exit_code}
+            self.failures.append(make_event("stage_failed", **facts, message=message))
             self.pipeline.sink(self.failures[-1])
             await self.pipeline.serving.stop()  # the next stage begins with a fresh one
 
@@ -220,7 +222,7 @@ class Loop:
     def _version(self) -> int:
         return version(self.pipeline.run)
 
-    def _evaluation(self) -> Event | None:
+    def _evaluation(self) -> dict[str, Any] | None:
         """Return the current policy's evaluation."""
         found = read_valid_events(self.pipeline.run, EvaluationEvent)
         return next((event for event in found if event["iteration"] == self._version), None)
@@ -230,7 +232,7 @@ class Loop:
         rate = (self._evaluation() or {}).get("success_rate")
         return self.plan.until is not None and rate is not None and rate >= self.plan.until
 
-    def _judged(self) -> list[Event]:
+    def _judged(self) -> list[dict[str, Any]]:
         """Return all evaluations, the last one good enough."""
         evaluations = list(read_valid_events(self.pipeline.run, EvaluationEvent))
         if evaluations:

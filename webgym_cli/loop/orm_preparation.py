@@ -13,7 +13,7 @@ from webgym_cli.jobs.signals import interruptible
 from webgym_cli.prepare.orm.execute import execute_orm
 from webgym_cli.prepare.orm.plan import plan_orm_dataset, require_labels
 from webgym_cli.records.dataset import Prepared
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.lock import locked
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir, create_or_open, refuse_changes, saved_settings
@@ -48,5 +48,5 @@ async def prepare_orm(run: RunDir, settings: Settings, sink: EventSink) -> Prepa
         create_or_open(run.orm, settings)
         prepared = await execute_orm(plan, run, settings, sink)
         facts = prepared.model_dump(mode="json")
-        append_event(run.orm, {"event": "prepare", **facts, "seconds": round(time.monotonic() - began, 2)})
+        append_event(run.orm, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
     return prepared

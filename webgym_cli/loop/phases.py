@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.loop.generation import generate, sibling_path
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.records.events import PhaseEvent
+from webgym_cli.records.events import PhaseSummary, make_event, rename_event
+from webgym_cli.records.stored_events import PhaseEvent
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.orm.scorer import OrmScorer
@@ -83,9 +83,7 @@ class Phases:
         number, last = phase_of(self.pipeline.settings, iteration), self.pipeline.settings.curriculum.phases
         if number:
             message = f"phase {number} of {last}: {step}"
-            self.pipeline.sink(
-                {"event": "phase_step", "phase": number, "phases": last, "step": step, "message": message}
-            )
+            self.pipeline.sink(make_event("phase_step", phase=number, phases=last, step=step, message=message))
 
     def record_finished(self) -> None:
         """Record each phase whose training is done and that is not in the metrics yet."""
@@ -94,9 +92,8 @@ class Phases:
         for checkpoint in checkpoints(run):
             number = phase_of(settings, checkpoint.version - 1)
             if number and number not in noted:
-                facts = {"event": "phase", "phase": number, "phases": settings.curriculum.phases}
-                facts |= _facts(run, checkpoint)
-                self.pipeline.record(facts, phase_in_words(facts))
+                summary = _summarize(run, checkpoint, number, settings.curriculum.phases)
+                self.pipeline.record(summary, phase_in_words(summary))
 
     async def _generate_tasks(self, iteration: int, out: Path) -> None:
         """Make the tasks of a phase of what failed in those before; of the first one, in a survey."""
@@ -117,7 +114,7 @@ class Phases:
             survey.serving = self.pipeline.serving  # the very policy that acts in the survey
             self.emit_step(iteration, "survey")
             summary = await survey.rollout(Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
-            append_event(run, {**summary, "event": "survey", "iteration": iteration})
+            append_event(run, rename_event(summary, "survey", iteration=iteration))
             await _score(survey, 0)
             self.emit_step(iteration, "generate")
             await survey.serving.release_gpus()
@@ -141,18 +138,23 @@ async def _score(pipeline: Pipeline, iteration: int) -> None:
         await pipeline.judge(query)
 
 
-def _facts(run: RunDir, checkpoint: Checkpoint) -> dict[str, Any]:
+def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> PhaseSummary:
     """Return what a phase came to, as its files tell."""
     with open_index(run) as index:
         tried = index.one(_TRIED, [checkpoint.iteration])
     new = run.new_tasks(checkpoint.iteration)
     return {
+        "event": "phase",
+        "phase": number,
+        "phases": last,
         "iteration": checkpoint.iteration,
         "version": checkpoint.version,
         "name": checkpoint.name,
         "new_tasks": _lines(new),
         "turned_down": _lines(sibling_path(new, "rejected")),
-        **tried,
+        "episodes": tried["episodes"],
+        "scored": tried["scored"],
+        "successes": tried["successes"],
         "success_rate": round(tried["successes"] / tried["scored"], 4) if tried["scored"] else None,
     }
 
@@ -162,7 +164,7 @@ def _lines(path: Path) -> int | None:
     return sum(1 for _ in read_lines(path)) if path.is_file() else None
 
 
-def phase_in_words(facts: dict[str, Any]) -> str:
+def phase_in_words(facts: PhaseSummary) -> str:
     """Return what a phase came to, in one line."""
     tasks = f"{facts['new_tasks']} new tasks" if facts["new_tasks"] is not None else "the original tasks"
     solved = f"{facts['successes']} of {facts['scored']} scored episodes solved"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
@@ -22,7 +23,7 @@ from webgym_cli.loop.rollout_setup import (
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.sft.execute import refresh_train_config
 from webgym_cli.records.dataset import Prepared
-from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.events import Event, EventSink, JudgeSummary, RolloutSummary, make_event
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -45,6 +46,8 @@ from webgym_cli.train.execute import execute as execute_training
 from webgym_cli.train.process_env import report_offline
 from webgym_cli.train.registry import current_backend
 from webgym_cli.train.training_plan import TrainPlan
+
+SummaryT = TypeVar("SummaryT", bound=Event)
 
 
 @dataclass(slots=True)
@@ -80,22 +83,12 @@ class Pipeline:
         finally:
             await self.tracker.close(in_time=kind is None or issubclass(kind, Exception))
 
-    async def rollout(self, split: Split, policy: str, episodes: int | None = None) -> Event:
+    async def rollout(self, split: Split, policy: str, episodes: int | None = None) -> RolloutSummary:
         """Run the pending episodes of the current iteration and return the summary."""
         return await self.execute_rollout(plan_current_rollout(self.run, self.settings, split, policy, episodes))
 
-    async def execute_rollout(self, plan: RolloutPlan) -> Event:
-        """Run the pending episodes of a plan, and others in place of groups without gradient; return the summary."""
-        summary = await self._execute_planned(plan)
-        while more := preparation.count_missing_episodes(self.run, self.settings, plan):
-            message = f"{more} more episodes in place of groups whose rewards are all equal (rl.data.filter_groups)"
-            self.sink({"event": "note", "message": message})
-            further = plan_current_rollout(self.run, self.settings, plan.split, plan.policy, len(plan.episodes) + more)
-            plan = replace(further, wanted=plan.wanted)
-            summary = await self._execute_planned(plan)
-        return summary
-
-    async def _execute_planned(self, plan: RolloutPlan) -> Event:
+    async def execute_rollout(self, plan: RolloutPlan) -> RolloutSummary:
+        """Run the pending episodes of a plan and return the summary."""
         split, policy = plan.split, plan.policy
         write_plan(self.run, plan)
         self._announce(plan.to_json(), plan_in_words(plan), plan.damaged)
@@ -109,11 +102,11 @@ class Pipeline:
         if split is Split.TRAIN:
             self.record(summary, message)
         else:  # the metrics know evaluations: the loop records them as such
-            self.sink({**summary, "message": message})
+            self.sink(make_event(**summary, message=message))
         refresh_index(self.run, self.sink)
         return summary
 
-    async def judge(self, query: ScoringQuery) -> Event:
+    async def judge(self, query: ScoringQuery) -> JudgeSummary:
         """Judge the stored trajectories that the query selects and return the summary."""
         async with judge_settings(self.settings.judge) as settings:
             scorer = JudgeScorer(settings)
@@ -123,9 +116,9 @@ class Pipeline:
     async def score(
         self,
         plan: ScoringPlan,
-        opened: AbstractAsyncContextManager[Scorer],
-        format_summary: Callable[[Event], str],
-    ) -> Event:
+        opened: AbstractAsyncContextManager[Scorer[SummaryT]],
+        format_summary: Callable[[SummaryT], str],
+    ) -> SummaryT:
         """Score what is planned and return the summary. `opened`: the scorer, and what runs as long as it does."""
         skipped = sum(plan.skipped.values())
         message = f"{len(plan.pending)} trajectories to {plan.stage}, {skipped} skipped"
@@ -143,7 +136,7 @@ class Pipeline:
         made, fresh = await preparation.prepare(self.run, self.settings, self.sink, served, again=again)
         if fresh:
             facts = made.facts() if isinstance(made, RlData) else made.model_dump(mode="json", by_alias=True)
-            append_event(self.run, {"event": "prepare", **facts, "seconds": round(time.monotonic() - began, 2)})
+            append_event(self.run, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
             self.tracker.note()
         return made
 
@@ -163,7 +156,7 @@ class Pipeline:
     def record(self, event: Event, message: str = "") -> None:
         """Keep an event in the run's metrics and show it, in words where there are any."""
         append_event(self.run, event)
-        self.sink({**event, "message": message} if message else event)
+        self.sink(event | {"message": message} if message else event)
         self.tracker.note()
 
     @asynccontextmanager
@@ -208,17 +201,17 @@ class Pipeline:
         if waiting:
             yield from (found for found in scan_stored(self.run, plan.split, plan.iteration) if found.id in waiting)
 
-    def _announce(self, plan: Event, message: str, damaged: Sequence[str]) -> None:
+    def _announce(self, plan: Mapping[str, Any], message: str, damaged: Sequence[str]) -> None:
         """Emit a plan, its notes and the stored lines that can't be read."""
-        self.sink({**plan, "message": message})
+        self.sink(make_event(**plan, message=message))
         for note in plan.get("notes", ()):
             self.sink({"event": "note", "message": note})
         for line in damaged:
-            self.sink({"event": "damaged", "line": line, "message": f"skipped a damaged line: {line}"})
+            self.sink(make_event("damaged", line=line, message=f"skipped a damaged line: {line}"))
 
     def _note_trainings(self) -> None:
         """Record each checkpoint whose training is not in the metrics yet."""
         noted = {event.get("name") for event in read_events(self.run, "train")}
         for checkpoint in checkpoints(self.run):
             if checkpoint.name not in noted:
-                self.record({**checkpoint.model_dump(mode="json"), "event": "train"})
+                self.record(make_event("train", **checkpoint.model_dump(mode="json")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from webgym_cli.agent.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.errors import BelowThresholdError, WebGymError
-from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted import judge_settings
@@ -28,12 +28,6 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import format_count
 
 # What a summary counts beside the successes, in words.
-_COUNTS = {
-    "unjudged": "wait for a judge (webgym judge)",
-    "skipped": "skipped on blocked sites",
-    "cut": "cut",
-    "owed": "still owed",
-}
 
 
 def plan_current_rollout(
@@ -63,10 +57,10 @@ async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) ->
     if resources is None:
         return
     sites = dict(plan.sites)
-    sink({"event": "sites", "sites": sites, "message": resources.describe(sites)})
+    sink(make_event("sites", sites=sites, message=resources.describe(sites)))
     entered = await resources.prepare(settings, [owed.episode.task for owed in plan.owed])
     if entered:
-        sink({"event": "login", "sites": list(entered), "message": f"logged in to {', '.join(entered)}"})
+        sink(make_event("login", sites=list(entered), message=f"logged in to {', '.join(entered)}"))
 
 
 def require_one_environment(plan: RolloutPlan) -> str:
@@ -93,7 +87,7 @@ async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[Trajector
             await judge.close()
 
 
-def require_success(summary: dict[str, Any], wanted: float | None) -> None:
+def require_success(summary: Mapping[str, Any], wanted: float | None) -> None:
     """Raise `BelowThresholdError` when a summary's success rate is below the wanted one."""
     rate = summary["success_rate"]
     if wanted is not None and (rate is None or rate < wanted):
@@ -108,7 +102,7 @@ def plan_in_words(plan: RolloutPlan) -> str:
     return f"{plan.split} episodes of iteration {plan.iteration}: {len(plan.owed)} to run{known}{lost}{shut}"
 
 
-def summary_in_words(summary: Event) -> str:
+def summary_in_words(summary: RolloutSummary) -> str:
     """Return what a rollout did, in one line."""
     rate = summary["success_rate"]
     low, high = summary["interval"]
@@ -117,7 +111,12 @@ def summary_in_words(summary: Event) -> str:
         success += f", mean reward {mean:.3f}"
     failed = ", ".join(f"{count} x {kind}" for kind, count in summary["failures"].items())
     facts = [format_count(summary["episodes"], "episode"), success, f"{summary['steps_per_second']} steps/s"]
-    facts += [f"{summary[name]} {words}" for name, words in _COUNTS.items() if summary.get(name)]
+    counts = (
+        (summary["skipped"], "skipped on blocked sites"),
+        (summary["cut"], "cut"),
+        (summary["owed"], "still owed"),
+    )
+    facts += [f"{count} {words}" for count, words in counts if count]
     facts += [f"failures: {failed}"] if failed else []
     for url, found in summary.get("servers", {}).items():
         facts += [f"{url} failed {found['failures']} of {found['requests']} requests"] if found["opened"] else []

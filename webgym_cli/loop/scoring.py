@@ -9,7 +9,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import NONE
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import ScoreSummary
 from webgym_cli.rewards.orm.client import query_served_model
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
@@ -18,7 +18,7 @@ from webgym_cli.serve.plan import ANY_PORT, plan_servers
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 
-async def score(pipeline: Pipeline, query: ScoringQuery) -> Event:
+async def score(pipeline: Pipeline, query: ScoringQuery) -> ScoreSummary:
     """Score the stored trajectories that the query selects and return the summary."""
     plan = plan_scoring(pipeline.run, OrmScorer(pipeline.settings.orm), query)
     return await pipeline.score(plan, _open_scorer(pipeline, needed=plan.to_ask > 0), format_score_summary)

@@ -61,5 +61,5 @@ class Serving:
     def _note(self, event: Event) -> None:
         """Show an event, and keep it where it tells how long the servers were no use to anyone."""
         if event["event"] in TIMED and "seconds" in event:
-            append_event(self.run, {key: value for key, value in event.items() if key != "message"})
+            append_event(self.run, event)
         self.sink(event)

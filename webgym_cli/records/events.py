@@ -1,136 +1,197 @@
-"""Events: how stages report progress, and the typed records of those that `metrics.jsonl` keeps for others to read."""
+"""Events: how stages report progress. Those that are read again, or summed up in words, have a type each.
+
+`docs/events.md` is their page: the tests compare it with these types and with each event that the source makes.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, NotRequired, Required, TypedDict, cast
 
-from pydantic import BeforeValidator, ConfigDict, Field
+if TYPE_CHECKING:
+    from typing_extensions import ReadOnly
 
-from webgym_cli.records.base import Moment, Record, moment_of
+    from webgym_cli.records.groups import Split
 
-Event = dict[str, Any]
-"""One event: `event` is its name, the other keys are its facts (snake_case, only ever added to).
 
-One whose `transient` is true is only for a live board: it is neither written to stdout nor kept in a log."""
+class Event(TypedDict, total=False):
+    """One event: its name, and what any event may have. Its own facts are further keys, only ever added to."""
+
+    event: Required[ReadOnly[str]]
+    message: str
+    """For people, in one line."""
+    bar: str
+    """The progress bar that `done` and `total` move; default: the event's name."""
+    done: int
+    total: int
+    facts: str
+    """Words beside the bar."""
+    transient: bool
+    """Only for a live board: neither written to stdout nor kept in a log."""
+
 
 # Takes the events of a stage, in order.
 EventSink = Callable[[Event], None]
 
 
-def _finite(value: Any) -> Any:
-    """Return None for NaN and infinity: JSON has no number for a loss that diverged."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def make_event(event: str, **facts: object) -> Event:
+    """Return an event whose facts nobody here reads: those of a record, of a plan, or a few of its own."""
+    return cast(Event, {"event": event, **facts})
 
 
-def _seconds(value: Any) -> float | None:
-    fits = isinstance(value, int | float) and math.isfinite(value) and value >= 0
-    return float(value) if fits else None
+def rename_event(summary: Event, event: str, **facts: object) -> Event:
+    """Return the event under another name, with further facts."""
+    return cast(Event, {**summary, **facts, "event": event})
 
 
-def _moment(value: Any) -> float | None:
-    with suppress(TypeError, ValueError):
-        return moment_of(value).timestamp()
-    return None
+class EpisodeEvent(Event):
+    """`trajectory`, `judged`: an episode was stored, or has its judgement."""
+
+    id: str
+    task: str
+    reward: float | None
+    stop: str | None
+    failure: str | None
+    failure_detail: str | None
+    steps: int
+    seconds: float
 
 
-def _stage_totals(value: Any) -> dict[str, float]:
-    stages = value.items() if isinstance(value, dict) else ()
-    totals = {name: _seconds(facts.get("total")) for name, facts in stages if isinstance(facts, dict)}
-    return {name: total for name, total in totals.items() if total}
+class SuccessFacts(TypedDict):
+    """How often it went well."""
+
+    successes: int
+    success_rate: float | None
+    interval: list[float]
+    """Of 95 %."""
 
 
-Seconds = Annotated[float | None, BeforeValidator(_seconds)]
-Timestamp = Annotated[float | None, BeforeValidator(_moment)]
-Text = Annotated[str | None, BeforeValidator(lambda value: value if isinstance(value, str) else None)]
-Number = Annotated[int | None, BeforeValidator(lambda value: value if isinstance(value, int) else None)]
+class RewardFacts(SuccessFacts):
+    """What the episodes came to whose reward is known."""
+
+    episodes: int
+    mean_reward: float | None
+    mean_steps: float | None
+    reward_extra: dict[str, float]
+    tool_calls: dict[str, float]
 
 
-class StoredEvent(Record):
-    """A line of `metrics.jsonl`, as far as others read it."""
+class CommandFacts(TypedDict):
+    """What a command itself did of a rollout."""
 
-    # Lines of older and newer versions have other keys: those that are named here keep their meaning.
-    model_config = ConfigDict(extra="ignore", strict=True)
-    name_of_event: ClassVar[str]
-    """The value of the key `event`."""
+    collected: int
+    steps: int
+    seconds: float
+    steps_per_second: float
+    failures: dict[str, int]
+    failures_by_site: dict[str, dict[str, int]]
+    skipped: int
+    skip_reasons: dict[str, int]
+    cut: int
+    cut_bias: NotRequired[dict[str, Any]]
+    judged: int
+    judge_tail_seconds: float
+    servers: NotRequired[dict[str, dict[str, Any]]]
+    stages: dict[str, dict[str, float | None]]
 
 
-class DatasetEvent(StoredEvent):
-    """A dataset was written."""
+class RolloutSummary(Event, RewardFacts, CommandFacts):
+    """`rollout`, `evaluation`: the episodes of an iteration so far, of a `survey` too."""
 
-    name_of_event = "prepare"
+    split: Split
     iteration: int
-    model_name: str
-    parent: str
-    train_samples: int
-    val_samples: int
-    at: Moment
+    policy: str
+    owed: int
 
 
-class TrainingEvent(StoredEvent):
-    """A checkpoint was published."""
+class AgreementFacts(TypedDict):
+    """How often two sources of verdicts agree on what both know."""
 
-    name_of_event = "train"
+    both: int
+    same: int
+    rate: float | None
+
+
+class JudgeSummary(Event, SuccessFacts):
+    """`judge`: a `webgym judge` is done."""
+
+    judged: int
+    verdicts: int
+    judge_failed: int
+    site_blocked: int
+    calls: int
+    agreement_with_previous: AgreementFacts
+    agreement_with_environment: AgreementFacts
+    models: dict[str, str]
+    seconds: float
+
+
+class ScoreSummary(Event, SuccessFacts):
+    """`score`: a `webgym score` is done."""
+
+    scored: int
+    asked: int
+    mean_probability: float | None
+    unreadable: int
+    cut: int
+    agreement_with_environment: AgreementFacts
+    model: str
+    threshold: float
+    seconds: float
+
+
+class GenerationSummary(Event):
+    """`generate`: a `webgym tasks generate` is done."""
+
+    seeds: int
+    proposed: int
+    kept: int
+    rejected: dict[str, int]
+    kept_by_site: dict[str, int]
+    asked: int
+    unanswered: int
+    calls: int
+    critic: str
+    model: str
+    seconds: float
+    out: NotRequired[str]
+
+
+class PhaseSummary(Event):
+    """`phase`: the training of a curriculum's phase is done."""
+
+    phase: int
+    phases: int
+    iteration: int
     version: int
     name: str
-    parent: str
-    iteration: int
-    steps: int
-    """Optimizer steps."""
-    loss: Annotated[float | None, BeforeValidator(_finite)] = None
-    """Mean loss; None when it was not logged or is not finite."""
-    created_at: str
-
-
-class EvaluationEvent(StoredEvent):
-    """A policy version was rolled out on the held-out episodes."""
-
-    name_of_event = "evaluation"
-    iteration: int
-    episodes: int
-    """Those whose reward is known."""
-    success_rate: float | None
-    interval: list[float] = Field(min_length=2, max_length=2)
-    """Of 95 %."""
-    mean_reward: float | None = None
-    """None also where an older version wrote it."""
-
-
-class PhaseEvent(StoredEvent):
-    """The training of a curriculum's phase is done."""
-
-    name_of_event = "phase"
-    phase: int
-    iteration: int
-    version: int
-    """Of the new policy."""
-    new_tasks: int | None = None
-    """Generated tasks that passed the filters; None: the tasks are the original ones."""
-    turned_down: int | None = None
-    """Generated tasks that the filters rejected."""
+    new_tasks: int | None
+    turned_down: int | None
     episodes: int
     scored: int
     successes: int
+    success_rate: float | None
 
 
-# Lenient: the report of a long run must not fail on a line that a person or an older version wrote.
-class TimedEvent(StoredEvent):
-    """When a stage or a server ended something, and how long that took. A value of another type counts as missing."""
+class ServerEvent(Event, total=False):
+    """`serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `swap_failed`: the state of a server of ours."""
 
-    event: str
-    at: Timestamp = None
-    """Seconds since 1970."""
-    seconds: Seconds = None
-    iteration: Number = None
-    policy: Text = None
-    judge_tail_seconds: Seconds = None
-    """Seconds at the end in which only judgements came."""
-    stages: Annotated[dict[str, float], BeforeValidator(_stage_totals)] = Field(default_factory=dict)
-    """Seconds of the episodes' own stages (reset, policy, act, ...), summed over the episodes."""
-    model_name: Text = None
-    """Of a dataset: the checkpoint that it is for."""
-    name: Text = None
-    """Of a training: its checkpoint."""
-    created_at: Timestamp = None
+    seconds: float
+    how: str
+    """`in_place` or `restart`."""
+    url: str
+    model: str
+    level: int
+    again: bool
+    """Whether a server that died is started again."""
+    reason: str
+
+
+class TrainerStep(Event):
+    """`train`: the trainer has logged a step."""
+
+    loss: NotRequired[float]
+    eval_loss: NotRequired[float]
+    learning_rate: NotRequired[float]
+    eta: NotRequired[float]
+    """Seconds."""

@@ -9,7 +9,7 @@ from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
-from webgym_cli.records.events import DatasetEvent, PhaseEvent, TrainingEvent
+from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
 from webgym_cli.report.success import (
     DEMONSTRATIONS,
     SERIES_SQL,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypedDict
 
-from webgym_cli.records.events import TimedEvent
+from webgym_cli.records.stored_events import TimedEvent
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 

@@ -6,16 +6,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from webgym_cli.jobs.workers import Failures, run_workers
-from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.events import AgreementFacts, Event, EventSink, make_event
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.selection import PendingTrajectory, ScoringPlan, ScoringSelection, ScoringSkip, load_pending
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
+
+SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Agreement:
             self.both += 1
             self.same += ours is theirs
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> AgreementFacts:
         """Return the counts and the share."""
         return {"both": self.both, "same": self.same, "rate": round(self.same / self.both, 4) if self.both else None}
 
@@ -77,17 +79,18 @@ class ScoringCounts:
         self.with_previous.add(result.success, pending.previous)
         self.with_environment.add(result.success, pending.environment)
 
-    def rates(self) -> dict[str, Any]:
-        """Return successes, their rate and its 95 % interval; what has no verdict is left out."""
-        low, high = wilson(self.successes, self.verdicts)
-        return {
-            "successes": self.successes,
-            "success_rate": round(self.successes / self.verdicts, 4) if self.verdicts else None,
-            "interval": [round(low, 4), round(high, 4)],
-        }
+    @property
+    def success_rate(self) -> float | None:
+        """Share of successes; what has no verdict is left out."""
+        return round(self.successes / self.verdicts, 4) if self.verdicts else None
+
+    @property
+    def interval(self) -> list[float]:
+        """Its 95 % interval."""
+        return [round(bound, 4) for bound in wilson(self.successes, self.verdicts)]
 
 
-class Scorer(Protocol):
+class Scorer(Protocol[SummaryT_co]):
     """A source of verdicts on stored trajectories: the rubric judge, or an outcome reward model."""
 
     stage: str
@@ -125,8 +128,8 @@ class Scorer(Protocol):
         """Return the result for a trajectory. A failure of the model is a result, not an exception."""
         ...
 
-    def summarize(self, counts: ScoringCounts) -> dict[str, Any]:
-        """Return the fields of the summary."""
+    def summarize(self, counts: ScoringCounts, seconds: float) -> SummaryT_co:
+        """Return the summary event."""
         ...
 
     async def close(self) -> None:
@@ -135,12 +138,12 @@ class Scorer(Protocol):
 
 
 @dataclass(slots=True)
-class ScoringEngine:
+class ScoringEngine(Generic[SummaryT_co]):
     """One `webgym judge` or `webgym score` at work."""
 
     plan: ScoringPlan
     run: RunDir
-    scorer: Scorer
+    scorer: Scorer[SummaryT_co]
     sink: EventSink
     counts: ScoringCounts = field(default_factory=ScoringCounts)
     _failures: Failures = field(init=False)
@@ -150,7 +153,7 @@ class ScoringEngine:
         pending = len(self.plan.pending)
         self._failures = Failures(min(self.scorer.concurrency, pending), pending)
 
-    async def execute(self) -> Event:
+    async def execute(self) -> SummaryT_co:
         """Score everything that is pending and return the summary event.
 
         Raises `WebGymError` after too many consecutive failures; what was scored before is stored.
@@ -163,7 +166,7 @@ class ScoringEngine:
         finally:
             await self.scorer.close()
         seconds = round(time.monotonic() - start, 2)
-        return {"event": self.scorer.stage, **self.scorer.summarize(self.counts), "seconds": seconds}
+        return self.scorer.summarize(self.counts, seconds)
 
     async def _work(self, waiting: Iterator[tuple[PendingTrajectory, Trajectory]]) -> None:
         for pending, trajectory in waiting:
@@ -179,16 +182,15 @@ class ScoringEngine:
         counts = self.counts
         rate = f"{counts.successes / counts.verdicts:.0%} success" if counts.verdicts else f"no {self.scorer.noun} yet"
         failed = f"  {self.scorer.failure} {counts.failed}" if counts.failed else ""
-        return {
-            "event": self.scorer.event,
-            "id": pending.id,
-            "task": trajectory.task.id,
-            "success": result.success,
-            "failure_detail": result.problem or None,
-            "environment": pending.environment,
-            **result.facts,
-            "bar": self.scorer.stage,
-            "done": counts.done,
-            "total": len(self.plan.pending),
-            "facts": f"{rate}{failed}",
-        }
+        facts = {"failure_detail": result.problem or None, "environment": pending.environment, **result.facts}
+        return make_event(
+            self.scorer.event,
+            id=pending.id,
+            task=trajectory.task.id,
+            success=result.success,
+            **facts,
+            bar=self.scorer.stage,
+            done=counts.done,
+            total=len(self.plan.pending),
+            facts=f"{rate}{failed}",
+        )

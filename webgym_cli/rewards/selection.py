@@ -16,6 +16,7 @@ from webgym_cli.store.buffer import CorruptLines, list_iterations, read_judgemen
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:
+    from webgym_cli.records.events import Event
     from webgym_cli.rewards.engine import Scorer
 
 
@@ -117,7 +118,7 @@ class ScoringPlan:
         }
 
 
-def plan_scoring(run: RunDir, scorer: Scorer, query: ScoringQuery) -> ScoringPlan:
+def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> ScoringPlan:
     """Return the plan. Raises `UsageError` for an unknown id, `MissingStageError` without trajectories."""
     corrupt = CorruptLines()
     pending: list[PendingTrajectory] = []

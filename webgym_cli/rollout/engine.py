@@ -7,13 +7,13 @@ import math
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import claim_resources
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
@@ -77,7 +77,7 @@ class RolloutEngine:
 
     async def execute(
         self, watch: Awaitable[None] | None = None, unjudged: Iterable[Trajectory] = ()
-    ) -> dict[str, Any]:
+    ) -> RolloutSummary:
         """Run all pending episodes and return the summary event.
 
         `watch` raises when a shared resource (the policy server) has died, which ends the rollout. `unjudged`:
@@ -85,7 +85,7 @@ class RolloutEngine:
         """
         await self._run_all(watch, unjudged)
         summary = summarize(self.run, self.plan, self.runner.name, self.monitor, self.judge_down)
-        return {**summary, **self.runner.facts()}
+        return cast(RolloutSummary, {**summary, **self.runner.facts()})
 
     async def _run_all(self, watch: Awaitable[None] | None, unjudged: Iterable[Trajectory]) -> None:
         self._watched = watch is not None
@@ -192,7 +192,7 @@ class RolloutEngine:
         block = self._blocklist.add(url, trajectory.id, trajectory.outcome.failure_detail)
         if block:
             message = f"{block.site} shut the browser out: left out until {block.expires_at:%Y-%m-%d %H:%M} UTC"
-            self.sink({"event": "blocked", **block.model_dump(mode="json"), "message": message})
+            self.sink(make_event("blocked", **block.model_dump(mode="json"), message=message))
 
     async def _stop_early_after_threshold(self) -> None:
         """Stop early once `completion_threshold` is reached and `completion_grace` has passed."""
@@ -228,7 +228,7 @@ class RolloutEngine:
         return self._judge_queue.down if self._judge_queue else ""
 
 
-def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, judge_down: str = "") -> dict[str, Any]:
+def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, judge_down: str = "") -> RolloutSummary:
     """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected or judged."""
     if judge_down:
         raise WebGymError(
@@ -251,15 +251,9 @@ def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, jud
         raise WebGymError(
             f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=_advise(last.failure)
         )
-    return {
-        "event": "rollout",
-        "split": plan.split,
-        "iteration": plan.iteration,
-        "policy": policy,
-        **tally(stored),
-        "owed": len(plan.episodes) - len({trajectory.episode for trajectory in collected}),
-        **monitor.summary(),
-    }
+    head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": policy}
+    owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected})
+    return cast(RolloutSummary, {**head, **tally(stored), "owed": owed, **monitor.summary()})
 
 
 def _advise(failure: FailureKind | None) -> str:

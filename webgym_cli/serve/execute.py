@@ -10,7 +10,7 @@ from pathlib import Path
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import GpuMemory, Nvml
 from webgym_cli.jobs.process import Job
-from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve import failure, ports
 from webgym_cli.serve.client import ServerClient
 from webgym_cli.serve.engine import VllmEngine
@@ -118,9 +118,7 @@ class PolicyServer:
             raise
         seconds = round(time.monotonic() - began, 1)
         message = f"vLLM is up at {self.base_url} after {seconds:.0f} s"
-        self._sink(
-            {"event": "serve", "seconds": seconds, "url": self.base_url, "model": self._model, "message": message}
-        )
+        self._sink(ServerEvent(event="serve", seconds=seconds, url=self.base_url, model=self._model, message=message))
 
     async def swap(self, model: str) -> None:
         """Serve other weights of the same architecture and tokenizer, in place where that can be verified.
@@ -184,7 +182,7 @@ class PolicyServer:
         """Take the fingerprint of the weights that a fresh server has."""
         if why := await self._engine.remember(self._model, await self._digests.of(self._model)):
             message = f"vLLM did not answer the known prompts, new weights will need a restart: {why}"
-            self._sink({"event": "no_fingerprint", "reason": why, "message": message})
+            self._sink(ServerEvent(event="no_fingerprint", reason=why, message=message))
 
     async def _sleeps(self, began: float) -> bool:
         """Send the server to sleep and tell whether its GPU memory is free."""
@@ -193,11 +191,11 @@ class PolicyServer:
         seconds = round(time.monotonic() - began, 2)
         if why:
             message = f"vLLM does not sleep, it is stopped: {why}"
-            self._sink({"event": "sleep_failed", "reason": why, "message": message})
+            self._sink(ServerEvent(event="sleep_failed", reason=why, message=message))
         else:
             self._asleep = True
             message = f"vLLM sleeps after {seconds} s: its GPU memory is free, its process stays"
-            self._sink({"event": "sleep", "seconds": seconds, "level": self.plan.sleep.level, "message": message})
+            self._sink(ServerEvent(event="sleep", seconds=seconds, level=self.plan.sleep.level, message=message))
         return not why
 
     async def _still_held(self) -> str:
@@ -215,7 +213,7 @@ class PolicyServer:
         await memory.freed()
         seconds = round(time.monotonic() - began, 2)
         message = f"vLLM is stopped after {seconds} s, the training gets the GPU"
-        self._sink({"event": "stop", "seconds": seconds, "message": message})
+        self._sink(ServerEvent(event="stop", seconds=seconds, message=message))
 
     async def _renew(self, model: str, *, waking: bool) -> None:
         """Serve other weights, or the same after a sleep: in place where that can be verified, else by a restart."""
@@ -225,15 +223,16 @@ class PolicyServer:
         change = self._engine.wake if waking else self._engine.swap
         why = await self._ask(change(model, wanted)) if self._runs() else NOT_RUNNING
         if why:
-            failed: Event = {"event": "wake_failed"} if waking else {"event": "swap_failed"}
-            self._sink({**failed, "reason": why, "message": f"weights not loaded in place: {why}"})
+            failed = ServerEvent(event="wake_failed" if waking else "swap_failed")
+            self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
             await self._restart(model)
         self._model, self._asleep = model, False
         how, seconds = "restart" if why else "in_place", round(time.monotonic() - began, 2)
         words = "by a restart" if why else "awake again" if waking else "in place"
         message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
-        done: Event = {"event": "wake"} if waking else {"event": "swap"}
-        self._sink({**done, "seconds": seconds, "how": how, "model": model, "message": message})
+        self._sink(
+            ServerEvent(event="wake" if waking else "swap", seconds=seconds, how=how, model=model, message=message)
+        )
 
     def _runs(self) -> bool:
         return self._job is not None and self._job.poll() is None

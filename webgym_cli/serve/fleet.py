@@ -9,7 +9,7 @@ from pathlib import Path
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.gpu import Nvml
 from webgym_cli.jobs.workers import gather_or_cancel
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve.client import ServerClient
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import ServerPlan
@@ -112,6 +112,4 @@ class Fleet:
     def _tell(self, server: PolicyServer, error: WebGymError, *, again: bool) -> None:
         left_out = f"policy server {server.base_url}: it is left out until the next weights: {error}"
         message = f"policy server {server.base_url}: it is started again: {error}" if again else left_out
-        self._sink(
-            {"event": "replica", "url": server.base_url, "again": again, "reason": str(error), "message": message}
-        )
+        self._sink(ServerEvent(event="replica", url=server.base_url, again=again, reason=str(error), message=message))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from webgym_cli.records.events import Event, StoredEvent
+from webgym_cli.records.events import Event
+from webgym_cli.records.stored_events import StoredEvent
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import append_line, read_lines
 
@@ -17,11 +18,12 @@ EventT = TypeVar("EventT", bound=StoredEvent)
 
 
 def append_event(run: RunDir, event: Event) -> None:
-    """Append an event with its time. Raises `StoreError`."""
-    append_line(run.metrics, json.dumps({**event, "at": now()}, ensure_ascii=False))
+    """Append an event with its time, without its words for people. Raises `StoreError`."""
+    facts = {key: value for key, value in event.items() if key != "message"}
+    append_line(run.metrics, json.dumps({**facts, "at": now()}, ensure_ascii=False))
 
 
-def read_events(run: RunDir, *names: str) -> Iterator[Event]:
+def read_events(run: RunDir, *names: str) -> Iterator[dict[str, Any]]:
     """Yield the events of these names, oldest first; a line that a crash tore is skipped."""
     if run.metrics.is_file():
         for _, line in read_lines(run.metrics):
@@ -31,7 +33,7 @@ def read_events(run: RunDir, *names: str) -> Iterator[Event]:
                     yield event
 
 
-def read_valid_events(run: RunDir, record: type[StoredEvent]) -> Iterator[Event]:
+def read_valid_events(run: RunDir, record: type[StoredEvent]) -> Iterator[dict[str, Any]]:
     """Yield the events of a kind with all their keys, oldest first; a damaged one, with others, is skipped."""
     for event in read_events(run, record.name_of_event):
         with contextlib.suppress(ValidationError):

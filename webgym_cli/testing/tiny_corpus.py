@@ -10,11 +10,12 @@ from typing import Any
 import yaml
 
 from webgym_cli.agent.prompt import render_system_prompt
-from webgym_cli.agent.tool_calls import describe_tools
+from webgym_cli.agent.tool_calls import render_system_message
 from webgym_cli.agent.tools import format_tool_call
 from webgym_cli.agent.web_actions import FUNCTIONS
 from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tools.calculator import calculator
 
 # Element ids that occur in the texts.
@@ -58,9 +59,9 @@ def list_phrases() -> list[str]:
 
 def _calculator() -> tuple[str, ...]:
     """Return what the conversations with the calculator have in common."""
-    told = f"\n\n{describe_tools((calculator.schema,))}"
+    told = render_system_message(PromptSpec(system_prompt="|", tools=(calculator.schema,))).content
     call = format_tool_call("calculator", {"expression": "|"})
-    return told, call.partition("|")[0], ANSWER.partition("{")[0] + "{"
+    return told.partition("|")[2], call.partition("|")[0], ANSWER.partition("{")[0] + "{"
 
 
 def _elements() -> list[str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
-
-from webgym_cli.records.events import Event
 
 # The metric that all of ours are drawn over.
 AXIS = "iteration"
@@ -22,7 +20,7 @@ _RENAMED = {"train/loss": "train/mean_loss", "train/steps": "train/optimizer_ste
 _BOUNDS = {"interval": ("low", "high")}
 
 
-def extract_metrics(event: Event) -> dict[str, float]:
+def extract_metrics(event: Mapping[str, Any]) -> dict[str, float]:
     """Return an event's finite numbers, named `<event>/<fact>`, of nested facts `<event>/<fact>/<fact>`."""
     facts = {key: value for key, value in event.items() if key not in _LEFT_OUT}
     named = {f"{_clean(event['event'])}/{name}": value for name, value in _numbers(facts)}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.errors import StoreError
-from webgym_cli.records.events import Event
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, write_json
 
@@ -16,7 +15,7 @@ from webgym_cli.util.files import read_json, write_json
 class PendingEvents:
     """What was not handed over yet."""
 
-    events: tuple[Event, ...]
+    events: tuple[dict[str, Any], ...]
     """In their order; damaged lines left out."""
     iteration: int
     """The newest iteration that the events before them named."""
@@ -60,7 +59,7 @@ def _marks(run: RunDir) -> dict[str, Any]:
     return marks if isinstance(marks, dict) else {}
 
 
-def _events(lines: bytes) -> list[Event]:
+def _events(lines: bytes) -> list[dict[str, Any]]:
     found = []
     for line in lines.splitlines():
         try:

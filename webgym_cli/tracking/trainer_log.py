@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from webgym_cli.records.events import Event
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_lines
 
@@ -15,7 +15,7 @@ TRAINER_AXIS = "train/global_step"
 _NAMES = {"loss": "train/loss", "lr": "train/learning_rate", "epoch": "train/epoch", "eval_loss": "eval/loss"}
 
 
-def read_offline_curve(run: RunDir, training: Event) -> Iterator[tuple[int, dict[str, float]]]:
+def read_offline_curve(run: RunDir, training: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield step and metrics of each logged step; nothing where the trainer reported online, or not at all."""
     for log in run.logs.glob(f"attempt_*/{training.get('name')}.trainer_log.jsonl"):
         if any(log.parent.glob("wandb/offline-run-*")):

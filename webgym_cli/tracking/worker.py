@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import WebGymError
-from webgym_cli.records.events import Event
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tracking.metrics import AXIS, extract_metrics
@@ -59,7 +59,7 @@ def _log(session: Run, axis: str, place: int, metrics: dict[str, Any]) -> None:
     session.log({axis: place, **metrics})
 
 
-def _table(plan: TrackingPlan, event: Event) -> dict[str, Any]:
+def _table(plan: TrackingPlan, event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table of an iteration's sample trajectories under its name; nothing where the buffer is damaged."""
     import wandb
 

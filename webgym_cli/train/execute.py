@@ -14,7 +14,7 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import GpuMemory
 from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import cpu_adam, disk, publish, working_dir
 from webgym_cli.train.failure import is_peer_loss, trainer_error
@@ -50,14 +50,14 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     with disk.disk_errors(plan.folder):
         write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))
         write_atomic(plan.folder / plan.launch_file, plan.launch_text())
-    sink({"event": "train_start", "name": plan.name, "mode": plan.mode, "steps": plan.total_steps})
+    sink(make_event("train_start", name=plan.name, mode=plan.mode, steps=plan.total_steps))
     if plan.mode != "finished":
         await cpu_adam.require_optimizer(plan, settings, log_dir / LOG, sink)
         await _train(plan, run, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)
     weights = await backend.export(plan, weights, settings, log_dir / LOG, sink)
     checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir, began)
-    sink({"event": "train_done", "mode": plan.mode} | checkpoint.model_dump(mode="json"))
+    sink(make_event("train_done", mode=plan.mode, **checkpoint.model_dump(mode="json")))
     return checkpoint
 
 

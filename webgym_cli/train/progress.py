@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import TrainerStep
 from webgym_cli.train.rl.layout import TRAINER_LOG as TRAINER_LOG
 
 # Seconds that must have passed before a remaining time is told.
@@ -84,7 +84,7 @@ class TrainerLogTail:
     _first: tuple[int, float] | None = None
     _last: int = -1
 
-    def new_events(self) -> list[Event]:
+    def new_events(self) -> list[TrainerStep]:
         """Return an event for each new line; the closing line, without figures, only where its step is new."""
         events = []
         for line in filter(None, map(parse_line, self._new_texts())):
@@ -106,17 +106,21 @@ class TrainerLogTail:
         self._offset += len(whole) + len(newline)
         return whole.decode(errors="replace").splitlines()
 
-    def _event(self, line: LogLine) -> Event:
-        event: dict[str, Any] = {"event": "train", "done": line.step, "total": line.total}
-        names = {"loss": line.loss, "eval_loss": line.eval_loss, "learning_rate": line.learning_rate}
-        event |= {name: value for name, value in names.items() if value is not None}
+    def _event(self, line: LogLine) -> TrainerStep:
+        event, words = TrainerStep(event="train", done=line.step, total=line.total), []
+        if line.loss is not None:
+            event["loss"] = line.loss
+            words.append(f"loss {line.loss:.4g}")
+        if line.eval_loss is not None:
+            event["eval_loss"] = line.eval_loss
+            words.append(f"eval loss {line.eval_loss:.4g}")
+        if line.learning_rate is not None:
+            event["learning_rate"] = line.learning_rate
+            words.append(f"lr {line.learning_rate:.3g}")
         if (eta := self._eta(line)) is not None:
             event["eta"] = eta
-        words = [f"loss {line.loss:.4g}" if line.loss is not None else ""]
-        words += [f"eval loss {line.eval_loss:.4g}" if line.eval_loss is not None else ""]
-        words += [f"lr {line.learning_rate:.3g}" if line.learning_rate is not None else ""]
-        words += [f"ETA {timedelta(seconds=round(eta))}" if eta is not None else ""]
-        event["facts"] = "  ".join(word for word in words if word)
+            words.append(f"ETA {timedelta(seconds=round(eta))}")
+        event["facts"] = "  ".join(words)
         return event
 
     def _eta(self, line: LogLine) -> float | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.records.events import GenerationSummary
 
 OutOpt = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The task file to write.")]
 
@@ -59,7 +62,7 @@ def generate(
         return
     with stage("generate", directory, resolve_settings(settings), output, {"out": str(out.absolute())}) as at:
 
-        async def work() -> dict[str, object]:
+        async def work() -> GenerationSummary:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
                 return await generate_tasks(pipeline, out)
 

@@ -83,9 +83,11 @@ def import_(
         return
     options: dict[str, Any] = {"format_": plan.name, "path": str(plan.path), "split": split and split.value}
     options |= {"iteration": iteration, "images": plan.images and str(plan.images)}
+    from webgym_cli.records.events import make_event
+
     with stage("import", directory, settings, output, options) as at:
         summary = Importer(plan, at.run, at.sink).execute()
-        at.sink({**summary, "message": format_import(summary)})
+        at.sink(make_event(**summary, message=format_import(summary)))
     for why, examples in summary["examples"].items():
         output.note(f"  {why}: {examples[0]}")
     require_imported(summary, plan)

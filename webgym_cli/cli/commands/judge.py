@@ -13,6 +13,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
+    from webgym_cli.records.events import JudgeSummary
     from webgym_cli.rewards.selection import ScoringQuery
 
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
@@ -74,7 +75,7 @@ def judge(
         return
     with stage("judge", directory, settings, output, options) as at:
 
-        async def work() -> dict[str, object]:
+        async def work() -> JudgeSummary:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
                 return await pipeline.judge(query)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.records.events import Event
     from webgym_cli.store.run import RunDir
 
 PhaseOpt = Annotated[
@@ -112,7 +113,7 @@ def work(
 
     with stage(command, run, settings, output, options) as at:
 
-        async def done() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        async def done() -> tuple[list[dict[str, Any]], list[Event]]:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
                 working = made(pipeline)
                 return await working.execute(), working.failures

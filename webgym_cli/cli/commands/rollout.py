@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from webgym_cli.cli import completion as complete
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.records.groups import Split
+
+if TYPE_CHECKING:
+    from webgym_cli.records.events import RolloutSummary
 
 SplitOpt = Annotated[Split, typer.Option("--split", help="Training episodes, or the held-out ones.")]
 EpisodesOpt = Annotated[
@@ -69,7 +72,7 @@ def rollout(
     options = {"split": split.value, "episodes": episodes, "policy": policy, "min_success": min_success}
     with stage("rollout", directory, settings, output, options) as at:
 
-        async def work() -> dict[str, object]:
+        async def work() -> RolloutSummary:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
                 return await pipeline.execute_rollout(plan)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from webgym_cli.records.events import ScoreSummary
 
 OrmOpt = Annotated[
     str | None,
@@ -79,7 +82,7 @@ def score(
         return
     with stage("score", directory, settings, output, options) as at:
 
-        async def work() -> dict[str, object]:
+        async def work() -> ScoreSummary:
             async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
                 return await score_run(pipeline, query)
 

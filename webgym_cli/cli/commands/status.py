@@ -86,7 +86,7 @@ def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iter
 
 def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> RunStatus:
     """Return what the run is doing now. Raises `StoreError`."""
-    from webgym_cli.records.events import EvaluationEvent, PhaseEvent
+    from webgym_cli.records.stored_events import EvaluationEvent, PhaseEvent
     from webgym_cli.store.checkpoints import current, version
     from webgym_cli.store.metrics import read_valid_events
     from webgym_cli.store.status import read_lock_holder, read_status

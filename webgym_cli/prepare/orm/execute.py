@@ -15,7 +15,7 @@ from webgym_cli.prepare.sft.execute import split, write_dataset
 from webgym_cli.prepare.sft.sampler import PROGRESS_EVERY
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.records.dataset import Prepared
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -57,7 +57,7 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
     )
     left_out = {**plan.to_json(), "dropped_trajectories": dict(dropped), "cut": cut, "samples": len(samples)}
     prepared = write_dataset(run.orm, settings, train, validation, left_out, plan.digest(settings))
-    sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_trajectories": dict(dropped), "cut": cut})
+    sink(make_event("prepare", **prepared.model_dump(mode="json"), dropped_trajectories=dict(dropped), cut=cut))
     return prepared
 
 

@@ -15,7 +15,7 @@ from webgym_cli.prepare.rl.logprob_cache import LogprobCache, digest_action
 from webgym_cli.prepare.rl.perplexity import compute_mean_logprob
 from webgym_cli.prepare.rl.replay_plan import ReplayCandidate, ReplayPlan
 from webgym_cli.prepare.rl.states import ActionTokenizer, TokenizedAction, tokenize_actions
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read
 from webgym_cli.store.run import RunDir
 
@@ -115,7 +115,7 @@ class LogprobScoring:
             return tokenize_actions(read(candidate.run, candidate.place, without=("logprobs",)), self._tokens)
         except StoreError as error:
             self._found.damaged.append(str(error))
-            self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})
+            self._sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
             return ReplayDropReason.DAMAGED
 
     async def _score_action(self, number: int, action: TokenizedAction) -> None:
@@ -152,7 +152,7 @@ class LogprobScoring:
         found = self._found
         facts = f"{len(found.scored)} actions, {found.asked} asked"
         progress = {"bar": "score", "done": self._done, "total": len(self._plan.candidates), "facts": facts}
-        self._sink({"event": "replay_progress", **progress})
+        self._sink(make_event("replay_progress", **progress))
 
     def _refuse_empty_result(self) -> None:
         """Raise where a single cause leaves nothing to take over."""

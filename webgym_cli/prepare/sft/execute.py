@@ -19,7 +19,6 @@ from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.prepare.sft.sampler import SampleResult, StepSampler
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
-from webgym_cli.prepare.sft.template_fit import template_fit
 from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
 from webgym_cli.records.dataset import (
     DEEPSPEED,
@@ -30,7 +29,7 @@ from webgym_cli.records.dataset import (
     WANDB_ENV,
     Prepared,
 )
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.sample import Sample
 from webgym_cli.store.checkpoints import current, new_name, policy_path, version
 from webgym_cli.store.run import RunDir, now, run_id
@@ -52,7 +51,7 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
     drawn = StepSampler(plan, run, settings, converter, sink).execute()
     over_long = _over_long(converter, settings)
     if converter.over_long:
-        sink({"event": "over_cutoff_len", **over_long, "message": _over_long_in_words(over_long)})
+        sink(make_event("over_cutoff_len", **over_long, message=_over_long_in_words(over_long)))
     if not drawn.samples:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
@@ -60,7 +59,7 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
     train, validation = split(samples, settings.algorithm_config.held_out_ratio, f"{seed}/{plan.iteration}/split")
     left_out = {**_left_out(plan, drawn), "over_cutoff_len": over_long}
     prepared = write_dataset(run, settings, train, validation, left_out, plan.digest(settings))
-    sink({"event": "prepare", **prepared.model_dump(mode="json"), "dropped_steps": drawn.dropped})
+    sink(make_event("prepare", **prepared.model_dump(mode="json"), dropped_steps=drawn.dropped))
     return prepared
 
 
@@ -79,10 +78,10 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
     if prepared is None:
         return
     if hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
-        sink({"event": "train_config", "renewed": False, "message": f"{file} was edited by hand: trained as it stands"})
+        sink(make_event("train_config", renewed=False, message=f"{file} was edited by hand: trained as it stands"))
     elif renewed_train_config(run, settings) is not None:
         _write_training(run.dataset, run, settings, prepared)
-        sink({"event": "train_config", "renewed": True, "message": f"{file}: renewed, the settings have changed"})
+        sink(make_event("train_config", renewed=True, message=f"{file}: renewed, the settings have changed"))
 
 
 def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
@@ -125,11 +124,10 @@ def write_dataset(
     folder = run.dataset.with_name(f".{run.dataset.name}.new")
     shutil.rmtree(folder, ignore_errors=True)
     store = ScreenshotStore(run.screenshots)
-    fit = template_fit(settings, ModelTokens(str(policy_path(run, settings))))
     files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
     digest = hashlib.sha256()
     for name, samples in files.items():
-        content = dump_json_array(to_sharegpt(fit(sample), store.locate_beside) for sample in samples)
+        content = dump_json_array(to_sharegpt(sample, store.locate_beside) for sample in samples)
         digest.update(content.encode())
         write_atomic(folder / name, content)
     newest = current(run)

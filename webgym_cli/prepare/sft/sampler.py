@@ -14,7 +14,7 @@ from webgym_cli.prepare.sft.filters import DropReason, list_content_reasons
 from webgym_cli.prepare.sft.near_duplicates import NearDuplicateIndex
 from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.prepare.sft.sampling import compute_quotas
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.sample import Sample
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef, prefetch, read
@@ -135,7 +135,7 @@ class StepSampler:
             return read(self._run, place, without=self._unread)
         except StoreError as error:
             self._drawn.damaged.append(str(error))
-            self._sink({"event": "damaged", "line": str(error), "message": f"left out: {error}"})
+            self._sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
             return None
 
     def _report_progress(self, done: int, batch: int) -> None:

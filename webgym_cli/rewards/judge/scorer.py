@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from webgym_cli.config.judge import JudgeSettings
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import JudgeSummary
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.judgement import Judgement, needs_judge
 from webgym_cli.records.trajectory import Trajectory
@@ -92,18 +92,22 @@ class JudgeScorer:
             counts={"calls": judgement.calls, "site_blocked": judgement.failure is FailureKind.SITE_BLOCKED},
         )
 
-    def summarize(self, counts: ScoringCounts) -> dict[str, Any]:
-        """Return the fields of the summary."""
+    def summarize(self, counts: ScoringCounts, seconds: float) -> JudgeSummary:
+        """Return the summary event."""
         return {
+            "event": "judge",
             "judged": counts.done,
             "verdicts": counts.verdicts,
-            **counts.rates(),
+            "successes": counts.successes,
+            "success_rate": counts.success_rate,
+            "interval": counts.interval,
             "judge_failed": counts.failed,
             "site_blocked": counts.own["site_blocked"],
             "calls": counts.own["calls"],
             "agreement_with_previous": counts.with_previous.to_json(),
             "agreement_with_environment": counts.with_environment.to_json(),
             "models": name_models(self._settings),
+            "seconds": seconds,
         }
 
     async def close(self) -> None:
@@ -112,7 +116,7 @@ class JudgeScorer:
             await self._judge.close()
 
 
-def format_judge_summary(summary: Event) -> str:
+def format_judge_summary(summary: JudgeSummary) -> str:
     """Return the summary in one line."""
     from webgym_cli.rewards.judge.scripted_server import MODEL as SCRIPTED_MODEL
 
@@ -121,10 +125,11 @@ def format_judge_summary(summary: Event) -> str:
         parts.append(f"{blocked} blocked by their sites")
     if failed := summary["judge_failed"]:
         parts.append(f"{failed} judge_failed (neither solved nor not)")
-    for name, words in (("previous", "as judged before"), ("environment", "as their environment says")):
-        agreement = summary[f"agreement_with_{name}"]
+    environment = summary["agreement_with_environment"]
+    agreements = (summary["agreement_with_previous"], "as judged before"), (environment, "as their environment says")
+    for agreement, words in agreements:
         if agreement["both"]:
             parts.append(f"{agreement['same']} of {agreement['both']} {words}")
-            if name == "environment" and SCRIPTED_MODEL in summary["models"].values():
+            if agreement is environment and SCRIPTED_MODEL in summary["models"].values():
                 parts[-1] += " (a scripted judge follows rules; where an environment scores, its own score counts)"
     return ", ".join([*parts, f"{summary['calls']} calls in {summary['seconds']:g} s"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from webgym_cli.agent.orm_prompt import build_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import ScoreSummary
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
@@ -89,18 +89,22 @@ class OrmScorer:
         counts = {"asked": reply is not None, "cut": bool(reply and reply.cut), "probability": probability}
         return ScoreResult(judgement, success, facts=facts, counts=counts)
 
-    def summarize(self, counts: ScoringCounts) -> dict[str, Any]:
-        """Return the fields of the summary."""
+    def summarize(self, counts: ScoringCounts, seconds: float) -> ScoreSummary:
+        """Return the summary event."""
         return {
+            "event": "score",
             "scored": counts.verdicts,
             "asked": counts.own["asked"],
-            **counts.rates(),
+            "successes": counts.successes,
+            "success_rate": counts.success_rate,
+            "interval": counts.interval,
             "mean_probability": round(counts.own["probability"] / counts.verdicts, 4) if counts.verdicts else None,
             "unreadable": counts.failed,
             "cut": counts.own["cut"],
             "agreement_with_environment": counts.with_environment.to_json(),
             "model": self._settings.model,
             "threshold": self._settings.threshold,
+            "seconds": seconds,
         }
 
     async def close(self) -> None:
@@ -134,7 +138,7 @@ def require_orm(settings: OrmSettings) -> None:
         )
 
 
-def format_score_summary(summary: Event) -> str:
+def format_score_summary(summary: ScoreSummary) -> str:
     """Return the summary in one line."""
     parts = [f"scored {summary['scored']}: {summary['successes']} solved from {summary['threshold']:g} on"]
     if again := summary["scored"] - summary["asked"]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from webgym_cli.errors import StoreError
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.rollout.monitoring.monitor import Monitor
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import RolloutState, write_status
@@ -31,7 +31,7 @@ class Heartbeat:
         beats = 0
         while True:
             snapshot = self.monitor.snapshot()
-            self.sink({"event": "status", "transient": True, **snapshot})
+            self.sink(make_event("status", transient=True, **snapshot))
             if beats % _FILE_EVERY == 0:
                 await asyncio.to_thread(self._write, RolloutState.RUNNING)
             beats += 1

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from webgym_cli.agent.reply import ServerCounters
-from webgym_cli.records.events import Event
+from webgym_cli.records.events import CommandFacts, EpisodeEvent, RewardFacts
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias, site
@@ -99,7 +99,7 @@ class Monitor:
         self.stages.end(trajectory.episode)
         self._cut.add(trajectory)
 
-    def record_stored(self, trajectory: Trajectory) -> Event:
+    def record_stored(self, trajectory: Trajectory) -> EpisodeEvent:
         """Count a stored trajectory, whose episode thereby gives its slot back, and return its event."""
         self.stages.end(trajectory.episode)
         self._acted = self.clock()
@@ -117,7 +117,7 @@ class Monitor:
                 self._unjudged.add(trajectory.id)
         return self._event("trajectory", trajectory)
 
-    def record_judged(self, trajectory: Trajectory) -> Event:
+    def record_judged(self, trajectory: Trajectory) -> EpisodeEvent:
         """Count a trajectory that now has its judgement in its outcome, and return its event.
 
         Where the judgement failed, or found the site blocked, the episode is owed again.
@@ -143,7 +143,7 @@ class Monitor:
             self.failures[kind] += 1
             self.failures_by_site.setdefault(site(trajectory.task), Counter())[kind] += 1
 
-    def _event(self, name: str, trajectory: Trajectory) -> Event:
+    def _event(self, name: str, trajectory: Trajectory) -> EpisodeEvent:
         outcome = trajectory.outcome
         return {
             "event": name,
@@ -213,14 +213,14 @@ class Monitor:
         with self.stages.lock:
             return merge_timings([self.stages.to_json(), *self.worker_timings()])
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> CommandFacts:
         """Return the facts about this command's own episodes.
 
         `judge_tail_seconds`: for how long judgements came when no episode acted any more.
         """
         end = self.clock()
         seconds = end - self.started
-        return {
+        facts: CommandFacts = {
             "collected": self.finished,
             "steps": self.steps,
             "seconds": round(seconds, 2),
@@ -230,15 +230,18 @@ class Monitor:
             "skipped": self.skipped_by_site.total(),
             "skip_reasons": dict(self.skip_reasons.most_common(_REASONS)),
             "cut": self._cut.count,
-            **({"cut_bias": cut_bias(self._done, self._cut)} if self._cut.count else {}),
             "judged": self.judgements,
             "judge_tail_seconds": round(end - self._acted, 2) if self.judgements else 0.0,
-            **({"servers": servers} if (servers := self.servers()) else {}),
             "stages": {name: Histogram.from_json(stage).facts() for name, stage in self._timings()["stages"].items()},
         }
+        if self._cut.count:
+            facts["cut_bias"] = cut_bias(self._done, self._cut)
+        if servers := self.servers():
+            facts["servers"] = servers
+        return facts
 
 
-def tally(trajectories: list[Trajectory]) -> dict[str, Any]:
+def tally(trajectories: list[Trajectory]) -> RewardFacts:
     """Return the success rate over trajectories that worked and whose reward is known, with its 95 % interval.
 
     Beside it means: of the reward, of each other number of the reward functions over the trajectories that have it, of
@@ -246,17 +249,6 @@ def tally(trajectories: list[Trajectory]) -> dict[str, Any]:
     """
     known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
     successes = sum(bool(trajectory.outcome.success) for trajectory in known)
-    low, high = wilson(successes, len(known))
-    return {
-        "episodes": len(known),
-        "successes": successes,
-        "success_rate": round(successes / len(known), 4) if known else None,
-        "interval": [round(low, 4), round(high, 4)],
-        **_mean_rewards(known),
-    }
-
-
-def _mean_rewards(known: list[Trajectory]) -> dict[str, Any]:
     extras: dict[str, list[float]] = {}
     calls: Counter[str] = Counter()
     for trajectory in known:
@@ -265,6 +257,10 @@ def _mean_rewards(known: list[Trajectory]) -> dict[str, Any]:
             extras.setdefault(name, []).append(value)
     rewards = [trajectory.outcome.reward for trajectory in known if trajectory.outcome.reward is not None]
     return {
+        "episodes": len(known),
+        "successes": successes,
+        "success_rate": round(successes / len(known), 4) if known else None,
+        "interval": [round(bound, 4) for bound in wilson(successes, len(known))],
         "mean_reward": round(fmean(rewards), 4) if known else None,
         "mean_steps": round(fmean(len(trajectory.steps) for trajectory in known), 2) if known else None,
         "reward_extra": {name: round(fmean(values), 4) for name, values in sorted(extras.items())},

@@ -15,7 +15,7 @@ from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_cluster import START_SECONDS, ActorLostError, Node, RayCluster, check_actor, shared_marker
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.snapshot import idle_timings, merge_servers
 from webgym_cli.rollout.monitoring.stages import StageTimer
@@ -190,7 +190,7 @@ class RayRunner:
             return
         self._workers[number] = worker
         place = {"rank": number, "host": info["host"], "node": node.id, "pid": info["pid"]}
-        self.sink({"event": "rank", **place, "message": f"{worker.name} is at work"})
+        self.sink(make_event("rank", **place, message=f"{worker.name} is at work"))
         self._start_task(self._poll(worker))
         self._changed.set()
         if self.on_slots_added is not None:
@@ -235,7 +235,7 @@ class RayRunner:
         kind = type(error) if isinstance(error, WebGymError) else JobError
         self._last_error = kind(f"{worker.name}: {error}", hint=getattr(error, "hint", "") or _AGAIN)
         place = {"rank": worker.number, "host": worker.node.name}
-        self.sink({"event": "rank_lost", **place, "message": f"{worker.name} is out: {error}"})
+        self.sink(make_event("rank_lost", **place, message=f"{worker.name} is out: {error}"))
 
     def _no_worker(self) -> WebGymError:
         last = self._last_error or JobError("the Ray cluster is gone", hint=_AGAIN)

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import find_misplacement
@@ -146,8 +146,8 @@ def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> No
             _write(run, plan.source, span)
             done += span.size
             if sink is not None:
-                progress = {"event": "index_progress", "bar": "index", "done": done, "total": total}
-                sink({**progress, "transient": True})
+                progress = {"done": done, "total": total, "transient": True}
+                sink(make_event("index_progress", bar="index", **progress))
         if plan.new.size:
             _join(run, plan.source)
     for path in find_superseded(run):

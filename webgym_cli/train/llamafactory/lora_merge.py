@@ -14,7 +14,7 @@ import yaml
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import failure, working_dir
 from webgym_cli.train.disk import model_folder
@@ -52,7 +52,7 @@ async def merge(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, s
     target.rename(done)
     seconds = round(time.monotonic() - began, 1)
     message = f"the adapter is merged into the weights, after {seconds:.0f} s"
-    sink({"event": "train_merge", "seconds": seconds, "message": message})
+    sink(make_event("train_merge", seconds=seconds, message=message))
     return done
 
 

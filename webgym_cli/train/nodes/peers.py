@@ -13,7 +13,7 @@ from pathlib import Path
 from webgym_cli import errors
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, WebGymError
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.nodes.coordinator import Coordinator, PeerNode, current_coordinator
 from webgym_cli.train.nodes.messages import POLL_SECONDS, NodeLaunch, NodeStatus, Order
@@ -63,7 +63,7 @@ class Peers:
         )
         coordinator.order = Order(launch=launch)
         names = ", ".join(peer.name for peer in self._peers)
-        self.sink({"event": "node", "rank": 0, "message": f"node 0 trains with {names}"})
+        self.sink(make_event("node", rank=0, message=f"node 0 trains with {names}"))
         return launch.rendezvous(0)
 
     async def stop(self) -> None:

@@ -16,7 +16,7 @@ from webgym_cli.errors import JobError, StoreError, UsageError, WebGymError
 from webgym_cli.jobs.process import Job
 from webgym_cli.jobs.ray_cluster import wait_for_file
 from webgym_cli.records.base import Record
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.failure import is_peer_loss, trainer_error
 from webgym_cli.train.nodes.messages import (
@@ -57,7 +57,7 @@ async def run_worker_node(
     """
 
     def say(what: str) -> None:
-        sink({"event": "node", "rank": topology.rank, "message": f"node {topology.rank} {what}"})
+        sink(make_event("node", rank=topology.rank, message=f"node {topology.rank} {what}"))
 
     role_python(settings, "train")  # a missing trainer is reported before node 0 waits for us
     say("waits for node 0")

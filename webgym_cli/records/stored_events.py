@@ -1,0 +1,127 @@
+"""The records of the events that are read again from `metrics.jsonl`."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from webgym_cli.records.base import Moment, Record, moment_of
+
+
+def _finite(value: Any) -> Any:
+    """Return None for NaN and infinity: JSON has no number for a loss that diverged."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _seconds(value: Any) -> float | None:
+    fits = isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    return float(value) if fits else None
+
+
+def _moment(value: Any) -> float | None:
+    with suppress(TypeError, ValueError):
+        return moment_of(value).timestamp()
+    return None
+
+
+def _stage_totals(value: Any) -> dict[str, float]:
+    stages = value.items() if isinstance(value, dict) else ()
+    totals = {name: _seconds(facts.get("total")) for name, facts in stages if isinstance(facts, dict)}
+    return {name: total for name, total in totals.items() if total}
+
+
+Seconds = Annotated[float | None, BeforeValidator(_seconds)]
+Timestamp = Annotated[float | None, BeforeValidator(_moment)]
+Text = Annotated[str | None, BeforeValidator(lambda value: value if isinstance(value, str) else None)]
+Number = Annotated[int | None, BeforeValidator(lambda value: value if isinstance(value, int) else None)]
+
+
+class StoredEvent(Record):
+    """A line of `metrics.jsonl`, as far as others read it."""
+
+    # Lines of older and newer versions have other keys: those that are named here keep their meaning.
+    model_config = ConfigDict(extra="ignore", strict=True)
+    name_of_event: ClassVar[str]
+    """The value of the key `event`."""
+
+
+class DatasetEvent(StoredEvent):
+    """A dataset was written."""
+
+    name_of_event = "prepare"
+    iteration: int
+    model_name: str
+    parent: str
+    train_samples: int
+    val_samples: int
+    at: Moment
+
+
+class TrainingEvent(StoredEvent):
+    """A checkpoint was published."""
+
+    name_of_event = "train"
+    version: int
+    name: str
+    parent: str
+    iteration: int
+    steps: int
+    """Optimizer steps."""
+    loss: Annotated[float | None, BeforeValidator(_finite)] = None
+    """Mean loss; None when it was not logged or is not finite."""
+    created_at: str
+
+
+class EvaluationEvent(StoredEvent):
+    """A policy version was rolled out on the held-out episodes."""
+
+    name_of_event = "evaluation"
+    iteration: int
+    episodes: int
+    """Those whose reward is known."""
+    success_rate: float | None
+    interval: list[float] = Field(min_length=2, max_length=2)
+    """Of 95 %."""
+    mean_reward: float | None = None
+    """None also where an older version wrote it."""
+
+
+class PhaseEvent(StoredEvent):
+    """The training of a curriculum's phase is done."""
+
+    name_of_event = "phase"
+    phase: int
+    iteration: int
+    version: int
+    """Of the new policy."""
+    new_tasks: int | None = None
+    """Generated tasks that passed the filters; None: the tasks are the original ones."""
+    turned_down: int | None = None
+    """Generated tasks that the filters rejected."""
+    episodes: int
+    scored: int
+    successes: int
+
+
+# Lenient: the report of a long run must not fail on a line that a person or an older version wrote.
+class TimedEvent(StoredEvent):
+    """When a stage or a server ended something, and how long that took. A value of another type counts as missing."""
+
+    event: str
+    at: Timestamp = None
+    """Seconds since 1970."""
+    seconds: Seconds = None
+    iteration: Number = None
+    policy: Text = None
+    judge_tail_seconds: Seconds = None
+    """Seconds at the end in which only judgements came."""
+    stages: Annotated[dict[str, float], BeforeValidator(_stage_totals)] = Field(default_factory=dict)
+    """Seconds of the episodes' own stages (reset, policy, act, ...), summed over the episodes."""
+    model_name: Text = None
+    """Of a dataset: the checkpoint that it is for."""
+    name: Text = None
+    """Of a training: its checkpoint."""
+    created_at: Timestamp = None
