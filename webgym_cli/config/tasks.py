@@ -9,6 +9,10 @@ from pydantic import Field, model_validator
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.records.task import DifficultyBand
 
+# Tasks by the policy's newest success on them.
+TaskPool = Literal["unseen", "hard", "normal", "easy"]
+_SHARES: dict[TaskPool, float] = {"unseen": 0.25, "hard": 0.25, "normal": 0.4, "easy": 0.1}
+
 
 class TasksSettings(ConfigSection):
     """The tasks of rollouts."""
@@ -21,12 +25,20 @@ class TasksSettings(ConfigSection):
     digits, `arithmetic:sums-test`: the other 60."""
     test: str = ""
     """Test tasks, in the same form; empty: the training tasks on seeds that training never uses."""
-    sampler: Literal["uniform", "ratio"] = "uniform"
-    """Sampling of training tasks. `uniform`: all tasks equally; `ratio`: by difficulty band (`difficulty_ratio`)."""
+    sampler: Literal["uniform", "ratio", "pass_rate"] = "uniform"
+    """Sampling of training tasks. `uniform`: all tasks equally; `ratio`: by difficulty band (`difficulty_ratio`);
+    `pass_rate`: by the policy's success on each task in the newest iteration that had it (`pool_shares`)."""
     difficulty_ratio: dict[DifficultyBand, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
     """Weights of `easy`, `medium` and `hard` for the sampler `ratio`, rounded by largest remainder."""
+    pool_shares: dict[TaskPool, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=_SHARES.copy
+    )
+    """Shares of the groups that the sampler `pass_rate` draws from each pool of tasks. A pool without tasks left leaves
+    its share to the others."""
+    pool_bounds: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] = (0.2, 0.8)
+    """Pass rates that bound the pools: up to the first a task is `hard`, from the second on `easy`, else `normal`."""
     no_repeats: bool = False
     """Sample training tasks without replacement over iterations, until all tasks were sampled."""
 
@@ -34,4 +46,9 @@ class TasksSettings(ConfigSection):
     def _ratio_is_given(self) -> TasksSettings:
         if self.sampler == "ratio" and not any(self.difficulty_ratio.values()):
             raise ValueError('sampler "ratio" needs difficulty_ratio, like {"easy": 2, "medium": 5, "hard": 3}')
+        if self.sampler == "pass_rate":
+            if not any(self.pool_shares.values()) or self.pool_bounds[0] >= self.pool_bounds[1]:
+                raise ValueError('sampler "pass_rate" needs a share in pool_shares, and pool_bounds that ascend')
+            if self.no_repeats:
+                raise ValueError('sampler "pass_rate" draws tasks again: it needs no_repeats=false')
         return self

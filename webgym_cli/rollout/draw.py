@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,6 +12,7 @@ from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
 from webgym_cli.tasks.draw import SEEDS, DrawnTask, SeedStream, TaskSampler
+from webgym_cli.tasks.pass_rate import PassRateSampler, assign_pools
 from webgym_cli.tasks.source import TaskSet
 from webgym_cli.util.text import format_count
 
@@ -31,9 +32,19 @@ class EpisodeSampler:
 
     @classmethod
     def of(
-        cls, tasks: TaskSet, settings: Settings, split: Split, iteration: int, *, new: bool = False
+        cls,
+        tasks: TaskSet,
+        settings: Settings,
+        split: Split,
+        iteration: int,
+        *,
+        new: bool = False,
+        rates: Callable[[], Mapping[int, float]] = dict,
     ) -> EpisodeSampler:
-        """Make the draw of an iteration. `new`: whether the tasks were made for it, and for no other."""
+        """Make the draw of an iteration. `new`: whether the tasks were made for it, and for no other.
+
+        `rates`: reads the newest pass rates, for the sampler `pass_rate`.
+        """
         if split is Split.TEST:
             return cls(settings, split, iteration, TaskSampler(tasks, f"{settings.seed}/test"))
         part = f"new/{iteration}" if new else "train" if settings.tasks.no_repeats else f"train/{iteration}"
@@ -41,6 +52,10 @@ class EpisodeSampler:
         name, agent = f"{settings.seed}/{part}", settings.agent
         if _single(settings, iteration):
             return cls(settings, split, iteration, TaskSampler(tasks, f"{name}/demonstrations", ratio))
+        if settings.tasks.sampler == "pass_rate" and not new:
+            shares, pools = settings.tasks.pool_shares, assign_pools(tasks, rates(), settings.tasks.pool_bounds)
+            sampler = PassRateSampler(tasks, name, None, agent.num_chains, agent.greedy_chain, pools, shares)
+            return cls(settings, split, iteration, sampler)
         return cls(settings, split, iteration, TaskSampler(tasks, name, ratio, agent.num_chains, agent.greedy_chain))
 
     def further(
@@ -71,6 +86,8 @@ class EpisodeSampler:
 
     def explains(self, planned: Sequence[Episode]) -> bool:
         """Tell whether each of these episodes is the one that its stream has at its position."""
+        if not self.sampler.repeatable:
+            return True
         streams: defaultdict[tuple[SeedStream, int], dict[int, tuple[int, Episode]]] = defaultdict(dict)
         for number, episode in enumerate(planned):
             which = self.sampler.stream_of(episode.task.band)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import map_isolation
@@ -15,12 +16,19 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.store.buffer import CorruptLines, scan
+from webgym_cli.store.index.query import open_index
 from webgym_cli.store.plans import read_planned_episodes
 from webgym_cli.store.run import RunDir
-from webgym_cli.tasks.source import TaskSet, open_tasks
+from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.files import write_lines
 from webgym_cli.util.text import hide_passwords
 from webgym_cli.util.urls import site_of
+
+_PASS_RATES = """
+SELECT task, avg(success::INT) AS rate FROM trajectories
+WHERE split = 'train' AND iteration < ? AND success IS NOT NULL AND policy <> 'oracle'
+GROUP BY task, iteration QUALIFY row_number() OVER (PARTITION BY task ORDER BY iteration DESC) = 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,9 @@ def plan_rollout(
     # The task file is only read where episodes must be drawn: a finished plan outlives it.
     if any(count > 0 for count in more.values()):
         new = _has_new(run, split, iteration)
-        draw = EpisodeSampler.of(_tasks(run, settings, split, iteration), settings, split, iteration, new=new)
+        tasks = _tasks(run, settings, split, iteration)
+        rates = partial(_read_pass_rates, run, iteration)
+        draw = EpisodeSampler.of(tasks, settings, split, iteration, new=new, rates=rates)
         if not draw.explains(planned):
             raise StoreError(
                 f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
@@ -150,6 +160,14 @@ def usual_episodes(run: RunDir, settings: Settings, split: Split, iteration: int
 def _has_new(run: RunDir, split: Split, iteration: int) -> bool:
     """Whether an iteration has tasks that were made for it."""
     return split is Split.TRAIN and run.new_tasks(iteration).is_file()
+
+
+def _read_pass_rates(run: RunDir, iteration: int) -> dict[int, float]:
+    """Return the share of successes of each task in the newest iteration before this one that has it."""
+    if not iteration or not run.exists:
+        return {}
+    with open_index(run) as index:
+        return {hash_text(row["task"]): row["rate"] for row in index.rows(_PASS_RATES, [iteration])}
 
 
 def _tasks(run: RunDir, settings: Settings, split: Split, iteration: int) -> TaskSet:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
+from typing import ClassVar
 
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import DifficultyBand
@@ -49,6 +50,9 @@ class TaskSampler:
     """How often a task comes in a row, each time with a fresh seed."""
     greedy: bool = False
     """Whether it comes once more then, with the first of these seeds. The other seeds are the same either way."""
+
+    # Whether the streams follow from tasks and name alone.
+    repeatable: ClassVar[bool] = True
 
     @property
     def group_size(self) -> int:
@@ -126,10 +130,14 @@ class TaskSampler:
         position = 0
         while members:
             for place in generator.sample(range(len(members)), len(members)):
-                seeds = [generator.randrange(SEEDS) for _ in range(self.chains)]
-                for number, seed in enumerate(seeds + seeds[: self.greedy]):
-                    yield DrawnTask(members[place], seed, position, greedy=number == self.chains)
-                    position += 1
+                yield from self._group(members[place], position, generator)
+                position += self.group_size
+
+    def _group(self, index: int, position: int, generator: random.Random) -> Iterator[DrawnTask]:
+        """Yield the elements of one task in a row, from a position on."""
+        seeds = [generator.randrange(SEEDS) for _ in range(self.chains)]
+        for number, seed in enumerate(seeds + seeds[: self.greedy]):
+            yield DrawnTask(index, seed, position + number, greedy=number == self.chains)
 
 
 _HINT = "give other tasks or another ratio, or wait until blocked sites are open again (rollout.blocklist_hours)"

@@ -34,12 +34,14 @@ class TaskReader(Protocol):
 
 @dataclass(slots=True)
 class TaskIndex:
-    """What is known of each task without reading it again: 17 bytes a task."""
+    """What is known of each task without reading it again: 25 bytes a task."""
 
     bands: array[int] = field(default_factory=lambda: array("B"))
     """Places in `BANDS`."""
     sites: array[int] = field(default_factory=lambda: array("Q"))
     """Hashes of the sites of the tasks' addresses; 0 without one."""
+    ids: array[int] = field(default_factory=lambda: array("Q"))
+    """Hashes of the tasks' ids."""
     duplicates: int = 0
     """Tasks that were left out because an equal one came before."""
     _seen: set[int] = field(default_factory=set)
@@ -55,6 +57,7 @@ class TaskIndex:
         self._seen.add(content)
         self.bands.append(BANDS.index(task.band))
         self.sites.append(self._site(task.start_url))
+        self.ids.append(hash_text(task.id))
         return True
 
     def close(self) -> None:
@@ -102,6 +105,10 @@ class TaskSet:
         """Return the site of a task's address; empty without one."""
         return site_of(self.task(index).start_url)
 
+    def id_hash(self, index: int) -> int:
+        """Return the `hash_text` of a task's id."""
+        return self._index.ids[index]
+
     def indices(self, band: DifficultyBand) -> Sequence[int]:
         """Return the indices of the tasks of a band, ascending."""
         code = BANDS.index(band)
@@ -135,15 +142,16 @@ def fingerprint(task: Task) -> int:
     Where the environment draws the instruction (MiniWoB), a task without an address is its id.
     """
     place = task.start_url or ("" if task.instruction else task.id)
-    return _hash(f"{task.instruction}\0{place}\0{task.difficulty}")
+    return hash_text(f"{task.instruction}\0{place}\0{task.difficulty}")
 
 
 def site_hash(site: str) -> int:
     """Return 64 bits of a hash of a site; 0 for none."""
-    return _hash(site) if site else 0
+    return hash_text(site) if site else 0
 
 
-def _hash(text: str) -> int:
+def hash_text(text: str) -> int:
+    """Return 64 bits of a hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
