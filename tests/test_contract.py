@@ -50,7 +50,14 @@ ALONE = [
 ]
 """Files that run where webgym is not installed."""
 SHARED = [
-    *("__init__.py", "config/__init__.py", "config/suggest.py", "config/rl.py", "config/section.py"),
+    *(
+        "__init__.py",
+        "config/__init__.py",
+        "config/suggest.py",
+        "config/rl.py",
+        "config/rl_data.py",
+        "config/section.py",
+    ),
     *("errors.py", "records/__init__.py", "records/base.py", "records/failure.py"),
     *("util/__init__.py", "util/registry.py"),
 ]

@@ -72,7 +72,7 @@ class Host:
             self._news.notify_all()
 
     async def _complete(self, request):
-        await request.read()
+        self.body = await request.json()
         self.asked += 1
         self.log.append(self.name)
         await self.tell()

@@ -76,7 +76,7 @@ def test_the_actions_of_a_plugin_are_stored(compass):
 def test_a_built_in_version_is_read_as_one():
     assert PromptSpec(version="webrl").version is PromptVersion.WEBRL
     assert PromptSpec.model_validate_json('{"version": "complete"}').version is PromptVersion.COMPLETE
-    assert {"vanilla", "complete", "webrl", "tools"} <= set(ACTION_SETS.names())
+    assert {"vanilla", "complete", "webrl"} <= set(ACTION_SETS.names())
 
 
 def test_an_unknown_one_is_named():

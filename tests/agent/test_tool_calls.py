@@ -1,19 +1,21 @@
 import json
 
+import jinja2
 import pytest
 
 from tests.records.made import shot, step
+from webgym_cli.agent.call_formats import CALL_FORMATS, make_call_format
 from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.prompt import render, render_step
-from webgym_cli.agent.tool_calls import parse_tool_calls, render_tool_calls
 from webgym_cli.agent.tools import describe_action
-from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Observation, Outcome, ParseErrorKind, PromptSpec, ToolResult, Trajectory
 from webgym_cli.tools.calculator import calculator
+from webgym_cli.tools.python import python
 
 SPEC = PromptSpec(tools=(calculator.schema,))
 NOTHING = Observation(url="")
@@ -23,8 +25,13 @@ def call(expression="1+1", name="calculator"):
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': {'expression': expression}})}\n</tool_call>"
 
 
-def parsed(response, **options):
-    return parse_tool_calls(response, **{"limit": 4, **options})
+def parsed(response, *, limit=4, thinking=False, truncated=False, form="hermes"):
+    spec = SPEC.model_copy(update={"thinking": thinking})
+    return CALL_FORMATS.find(form).parse(response, spec, truncated=truncated, max_calls=limit)
+
+
+def written(action, form="hermes"):
+    return CALL_FORMATS.find(form).format_action(action, InteractionMode.COORDINATES)
 
 
 def test_a_response_without_a_call_is_the_answer():
@@ -58,12 +65,12 @@ def test_calls_are_read_in_their_order_with_what_is_said_around_them():
     ],
 )
 def test_what_is_rendered_is_read_again(action):
-    assert parsed(render_tool_calls(action)) == action
+    assert parsed(written(action)) == action
 
 
 def test_calls_are_rendered_as_the_policy_is_told_to_write_them():
     action = Action(name=ActionName.CALL, calls=(ToolCall(name="calculator", arguments={"expression": "1+1"}),) * 2)
-    assert render_tool_calls(action) == f"{call()}\n{call()}"
+    assert written(action) == f"{call()}\n{call()}"
 
 
 def test_arguments_may_be_left_out():
@@ -186,3 +193,93 @@ def test_a_stored_step_gives_its_prompt_again():
     again = Trajectory.model_validate_json(trajectory.to_line())
     sent = render(SPEC, "Q", "", steps[:1], steps[1].observation)
     assert render_step(again, 1).digest == render_step(again, 1, window=0).digest == sent.digest
+
+
+# As in the chat template of Qwen2.5-Instruct, without its branches for tool messages.
+QWEN_TEMPLATE = r"""{%- if tools %}
+    {{- '<|im_start|>system\n' }}
+    {{- messages[0]['content'] }}
+    {{- "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" }}
+    {{- "You are provided with function signatures within <tools></tools> XML tags:\n<tools>" }}
+    {%- for tool in tools %}
+        {{- "\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "\n</tools>\n\nFor each function call, return a json object with function name and arguments within " }}
+    {{- "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, " }}
+    {{- "\"arguments\": <args-json-object>}\n</tool_call><|im_end|>\n" }}
+{%- endif %}"""
+
+
+def test_qwens_format_is_what_its_chat_template_says_of_tools():
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    messages = [{"role": "system", "content": "Be brief."}]
+    told = environment.from_string(QWEN_TEMPLATE).render(tools=SPEC.tools, messages=messages)
+    spec = SPEC.model_copy(update={"system_prompt": "Be brief.", "call_format": "qwen"})
+    system = render(spec, "How many?", "", [], NOTHING).messages[0].content
+    assert told == f"<|im_start|>system\n{system}<|im_end|>\n"
+
+
+def test_react_is_read_with_several_actions_and_without_what_is_made_up():
+    response = (
+        'Thought: both at once\nAction: calculator\nAction Input: {"expression": "1+1"}\n'
+        "Action: calculator\nInput: 2*3\nObservation: 7\nFinal Answer: 7"
+    )
+    action = parsed(response, form="react")
+    assert (action.text, [call.arguments["expression"] for call in action.calls]) == ("both at once", ["1+1", "2*3"])
+    assert parsed("Thought: easy\nFinal Answer: 72", form="react") == Action(name=ActionName.ANSWER, text="72")
+    assert parsed("Action: calculator", form="react").kind is ParseErrorKind.NO_TOOL_CALL
+    assert parsed("Action: calculator\nAct", form="react", truncated=True).kind is ParseErrorKind.TRUNCATED
+    assert parsed("Action: other\nAction Input: 2*3", form="react").kind is ParseErrorKind.INVALID_JSON
+
+
+def test_blocks_of_code_are_calls_of_the_tool_that_takes_code():
+    spec = PromptSpec(tools=(calculator.schema, python.schema), call_format="code")
+    code = CALL_FORMATS.find("code")
+    response = "First:\n```python\nprint(1)\n```\nthen\n```python\nprint(2)\n```"
+    action = code.parse(response, spec, truncated=False, max_calls=4)
+    assert [(call.name, call.arguments["code"]) for call in action.calls] == [
+        ("python", "print(1)\n"),
+        ("python", "print(2)\n"),
+    ]
+    assert code.parse("```python\nprint(1)", spec, truncated=True, max_calls=4).kind is ParseErrorKind.TRUNCATED
+    assert parsed(response, form="code").kind is ParseErrorKind.UNKNOWN_FUNCTION
+    assert code.parse("It is 2.", spec, truncated=False, max_calls=4).text == "It is 2."
+    with pytest.raises(ValueError, match="a call of calculator is no code"):
+        written(parsed(call()), "code")
+
+
+@pytest.mark.parametrize("form", ["react", "code"])
+def test_other_formats_write_what_they_read(form):
+    spec = PromptSpec(tools=(python.schema,), call_format=form)
+    actions = [
+        Action(name=ActionName.ANSWER, text="It is 2."),
+        Action(
+            name=ActionName.CALL,
+            text="Let me see.",
+            calls=(ToolCall(name="python", arguments={"code": "print(1)\nprint(2)\n"}),) * 2,
+        ),
+    ]
+    for action in actions:
+        found = CALL_FORMATS.find(form).parse(written(action, form), spec, truncated=False, max_calls=4)
+        assert found == action
+
+
+def test_a_format_of_a_users_own_is_named_by_the_settings():
+    def read(said, tools):
+        if not said.startswith("?"):
+            return [], said
+        if len(said) == 1:
+            raise ValueError("nothing is asked")
+        return [("calculator", {"expression": said[1:]})], ""
+
+    own = make_call_format(lambda tools: "Ask with ?", read, lambda said, calls: said, lambda text: f"= {text}")
+    CALL_FORMATS.register("question_mark", own)
+    try:
+        spec = SPEC.model_copy(update={"call_format": "question_mark"})
+        assert render(spec, "How many?", "", [], NOTHING).messages[0].content.endswith("\n\nAsk with ?")
+        assert parsed("?1+1", form="question_mark").calls[0].arguments == {"expression": "1+1"}
+        assert parsed("?", form="question_mark") == ParseError(ParseErrorKind.INVALID_ARGUMENTS, "nothing is asked")
+    finally:
+        del CALL_FORMATS.registered["question_mark"]

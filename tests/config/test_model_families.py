@@ -7,7 +7,14 @@ import pytest
 
 from webgym_cli.config.load import load, load_with_sources
 from webgym_cli.config.model_defaults import require_template
-from webgym_cli.config.model_families import FAMILIES, detect_model, template_opens_thought
+from webgym_cli.config.model_families import (
+    DATE,
+    FAMILIES,
+    chat_template_kwargs,
+    detect_model,
+    find_call_format,
+    template_opens_thought,
+)
 from webgym_cli.errors import SettingsError
 
 TURN = (
@@ -32,6 +39,10 @@ HUB = [
     ("google/gemma-3n-E4B-it", "gemma3n", False),
     ("meta-llama/Llama-3.2-11B-Vision-Instruct", "mllama", False),
     ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama4", False),
+    ("meta-llama/Meta-Llama-3.1-8B-Instruct", "llama3", False),
+    ("meta-llama/Llama-3.3-70B-Instruct", "llama3", False),
+    ("zai-org/glm-4-9b-chat", "glm4", False),
+    ("zai-org/GLM-4-9B-0414", "glm4", False),
     ("zai-org/GLM-4.1V-9B-Thinking", "glm4v", True),
     ("zai-org/GLM-4.1V-9B-Base", "glm4v", False),
     ("zai-org/GLM-4.5V", "glm4_5v", False),
@@ -107,6 +118,34 @@ def test_a_model_of_no_known_family_is_refused_by_its_training(model):
 @pytest.mark.parametrize(("config", "template"), TYPES)
 def test_a_folder_is_told_by_its_config(folder, config, template):
     assert policy(folder(config)).template == template
+
+
+@pytest.mark.parametrize(
+    ("kind", "chat", "template"),
+    [
+        ("llama", "<|start_header_id|>", "llama3"),
+        ("llama", "[INST]", "auto"),
+        ("chatglm", "[gMASK]<sop>", "glm4"),
+        ("chatglm", "[Round 1]", "auto"),
+    ],
+)
+def test_one_type_of_several_families_is_told_by_the_chat_template(folder, kind, chat, template):
+    assert policy(folder({"model_type": kind}, chat)).template == template
+
+
+def test_the_call_format_is_the_chat_templates(folder):
+    own = "You may call one or more functions to assist with the user query. <tool_call>"
+    assert find_call_format(str(folder({"model_type": "qwen2"}, own))) == "qwen"
+    assert find_call_format(str(folder({"model_type": "qwen3_5"}, f"{own}<function=a>", name="xml"))) == "hermes"
+    assert find_call_format("Qwen/Qwen2.5-3B-Instruct") == "qwen"
+    assert find_call_format("meta-llama/Llama-3.3-70B-Instruct") == "hermes"
+    assert load(overrides=["policy_config.base_model=Qwen/Qwen2.5-3B-Instruct"]).agent.call_format == "qwen"
+
+
+def test_llamas_chat_template_is_told_its_date(folder):
+    assert chat_template_kwargs(str(folder({"model_type": "llama"}, "{{ date_string }}"))) == {"date_string": DATE}
+    assert chat_template_kwargs("meta-llama/Llama-3.3-70B-Instruct") == {"date_string": DATE}
+    assert chat_template_kwargs("Qwen/Qwen2.5-7B-Instruct") == {}
 
 
 @pytest.mark.parametrize("file", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"])

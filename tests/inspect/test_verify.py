@@ -122,6 +122,16 @@ def test_a_line_of_another_form_is_named(run):
     assert kinds == {"damaged_line": 1, "lone_judgement": 1}
 
 
+def test_an_observation_that_is_not_of_one_moment_is_named(run):
+    sound, other = (one.observation for one in trajectory(9).steps)
+    digest = sound.compute_digest()
+    seen = sound.model_copy(update={"digest": digest}), other.model_copy(update={"digest": digest})
+    add(run, trajectory(9).model_copy(update={"steps": tuple(step(at, observation=seen[at]) for at in (0, 1))}))
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("observation_altered", str(part(run)))
+    assert "step 1 of" in finding["detail"]
+
+
 def test_an_unfinished_line_is_counted_and_no_finding(run):
     with part(run).open("ab") as file:
         file.write(trajectory(9).to_line().encode()[:-50])

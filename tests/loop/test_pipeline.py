@@ -59,3 +59,44 @@ async def test_policy_servers_share_a_rollout_and_the_one_that_is_down_is_named(
     assert 1 <= lost <= 4, "its breaker opens after three failures in a row; a fourth may be under way by then"
     (told,) = [event["message"] for event in seen if event["event"] == "rollout"]
     assert told.endswith(f"{down.url} failed {lost} of {lost} requests")
+
+
+class Varied(Host):
+    """Answers right or wrong as it is told, once a request."""
+
+    def __init__(self, right):
+        super().__init__()
+        self.right = iter(right)
+        self.pace = self._choose
+
+    async def _choose(self):
+        self.content = "yes" if next(self.right) else "no"
+
+
+@pytest.mark.parametrize(
+    ("right", "planned"),
+    [
+        ([1, 0, 1, 1, 0, 0, 1, 1, *[1, 0] * 3, 0, 0], 16),  # one group of four has gradient; three of the next four
+        ([1] * 24, 24),  # never any: at most three times what was asked for
+        ([1, 0] * 4, 8),
+    ],
+)
+async def test_groups_of_equal_rewards_are_replaced_by_others(tmp_path, right, planned):
+    (tmp_path / "mine.py").write_text(
+        "from webgym_cli.scoring import reward\n\n\n"
+        '@reward(name="says_yes")\n'
+        'def says_yes(final_response, **fields):\n    return float("yes" in final_response)\n'
+    )
+    overrides = ["agent.num_chains=2", "rollout.episodes=8", "rollout.concurrency=1", "train.algorithm=grpo"]
+    overrides += [f"agent.reward_name={tmp_path}/mine.py:says_yes", "rl.data.filter_groups.max_num_gen_batches=3"]
+    run, settings = RunDir(tmp_path / "run"), load(["arithmetic"], overrides)
+    create_or_open(run, settings)
+    host = Varied(right)
+    await host.start()
+    try:
+        for _ in range(2):  # again, as after a crash: nothing is left to do
+            async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+                summary = await pipeline.rollout(Split.TRAIN, host.url)
+            assert (summary["episodes"], host.answered) == (planned, planned)
+    finally:
+        await host.stop()

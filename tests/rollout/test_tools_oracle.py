@@ -10,7 +10,7 @@ from tests.cli.runs import model
 from tests.forked import webgym
 from webgym_cli.agent.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.tool_calls import parse_tool_calls
+from webgym_cli.agent.tool_calls import HERMES
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.loop.pipeline import Pipeline
@@ -18,6 +18,7 @@ from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -110,5 +111,5 @@ def test_demonstrations_become_the_dataset_with_the_messages_of_a_chat_request(t
         assert [{"role": "system", "content": record["system"]}, *messages] in requests
         assert reply["from"] == "gpt"
         for turn in record["conversations"][1::2]:
-            action = parse_tool_calls(turn["value"], limit=16)
+            action = HERMES.parse(turn["value"], PromptSpec(), truncated=False, max_calls=16)
             assert action.name is (ActionName.CALL if "calculator" in turn["value"] else ActionName.ANSWER)

@@ -202,7 +202,7 @@ class NeedsMore:
         (unknown_type, "tool unknown_type: its types can't be read: name 'Nowhere'"),
         (without_schema, "tool without_schema: its parameters have no JSON schema"),
         (NoCall, "tool NoCall: the class has no __call__"),
-        (NeedsMore, "tool NeedsMore: it is made without arguments, but needs key"),
+        (NeedsMore, "tool NeedsMore: it is made with no argument but context, and needs key"),
     ],
 )
 def test_what_cannot_be_described_is_refused_when_it_is_decorated(given, reason):
@@ -235,6 +235,7 @@ class Picture:
         ({"observation": "x", "status": "terminal"}, ToolOutput("x", None, True)),
         ({"observation": {"n": 1}, "image": png()}, ToolOutput('{"n": 1}', png())),
         ({"image": Picture()}, ToolOutput("", png())),
+        ({"observation": "x", "score": 1}, ToolOutput("x", info={"score": 1})),
     ],
 )
 def test_what_a_tool_returns_becomes_its_output(value, output):
@@ -244,7 +245,6 @@ def test_what_a_tool_returns_becomes_its_output(value, output):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"observation": "x", "info": 1}, "unknown key info"),
         ({"image": b"GIF89a"}, "no PNG"),
         ({"image": "a.png"}, "is a str, neither PNG bytes nor a Pillow image"),
     ],

@@ -105,9 +105,9 @@ async def test_what_is_no_output_is_a_failure_too():
     @tool
     def odd() -> dict[str, str]:
         """Return nonsense."""
-        return {"observation": "x", "reward": "1"}
+        return {"observation": "x", "image": "a.png"}
 
-    with pytest.raises(BoundaryError, match=r"the tool odd returned what is no output: .* unknown key reward"):
+    with pytest.raises(BoundaryError, match=r"the tool odd returned what is no output: its image is a str"):
         await box(odd).call_all([call("odd")])
 
 

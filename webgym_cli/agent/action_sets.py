@@ -1,6 +1,7 @@
 """Action sets: the actions of a policy, their description in the prompt, and the parsing of responses.
 
-An action set is a value of `context_config.prompt_version`; environments with tools use the set `tools`.
+An action set is a value of `context_config.prompt_version`; environments with tools use a call format
+(`agent.call_format`, `call_formats.py`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpe
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.util.registry import Registry
 
-# The action set of environments with tools.
-TOOLS = "tools"
 # Messages, and the SHA-256 of their images in order.
 Conversation = tuple[tuple[Message, ...], tuple[str, ...]]
 
@@ -64,7 +63,6 @@ ACTION_SETS: Registry[ActionSet] = Registry(
         "webgym_vanilla": "webgym_cli.agent.builtin_action_sets:WEBGYM_VANILLA",
         "computer_use": "webgym_cli.agent.builtin_action_sets:COMPUTER_USE",
         "webrl": "webgym_cli.agent.builtin_action_sets:WEBRL",
-        TOOLS: "webgym_cli.agent.builtin_action_sets:TOOLS",
     },
     usage="from webgym_cli.agent.action_sets import make_action_set, and make one",
 )
@@ -72,7 +70,12 @@ ACTION_SETS: Registry[ActionSet] = Registry(
 
 def find_action_set(spec: PromptSpec) -> ActionSet:
     """Return the action set of a prompt. Raises `UsageError`."""
-    return ACTION_SETS.find(TOOLS if spec.tools is not None else str(spec.version))
+    if spec.tools is not None:
+        # call formats are made of action sets
+        from webgym_cli.agent.call_formats import CALL_FORMATS
+
+        return CALL_FORMATS.find(spec.call_format)
+    return ACTION_SETS.find(str(spec.version))
 
 
 def require_template(spec: PromptSpec) -> PromptTemplate:

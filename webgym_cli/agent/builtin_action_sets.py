@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from webgym_cli.agent import tool_calls, web_actions, webrl_prompt
+from webgym_cli.agent import web_actions, webrl_prompt
 from webgym_cli.agent.action_forms import WebActions
 from webgym_cli.agent.action_sets import ActionSet, Conversation
 from webgym_cli.agent.memory_prompt import make_memory_template
@@ -23,10 +23,6 @@ from webgym_cli.records.webrl import AnyAction
 
 def _parse_webrl(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
     return parse_webrl_action(response, truncated=truncated, thinking=spec.thinking, lenient=spec.lenient)
-
-
-def _parse_tools(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
-    return tool_calls.parse_tool_calls(response, limit=max_calls, truncated=truncated, thinking=spec.thinking)
 
 
 def _require_web(action: AnyAction) -> Action:
@@ -83,10 +79,4 @@ COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template)
 # WebRL's calls like `do(action="Click", element="12")`.
 WEBRL = ActionSet(
     parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_webrl
-)
-# Calls of tools, or an answer.
-TOOLS = ActionSet(
-    parse=_parse_tools,
-    format_action=lambda action, mode: tool_calls.render_tool_calls(_require_web(action)),
-    render=tool_calls.render_conversation,
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.agent.prompt import split_at_images
+from webgym_cli.config.model_families import DATE
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sample import IMAGE, Message
 
@@ -33,9 +34,13 @@ FILES = (
 )
 # Pieces of text whose ids are remembered.
 _REMEMBERED = 4096
+# What Llama's chat templates write before the system message, within its turn.
+_DATE_BLOCK = re.compile(r"Cutting Knowledge Date: .*\nToday Date: .*\n\n$")
 _FRAME = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>")
 # What stands between special tokens when it is tried whether they can be cut apart.
 _PROBES = ("", "user\n", " led by a space", "Ends in one ", "\n\n", "e\u0301 and 12,345.67", "\u4f60\u597d")
+# Stands for the system message when it is looked for what precedes it.
+_MARK = "the system message"
 # The token that stands for one merged patch of an image, in the Qwen-VL families.
 IMAGE_PAD = "<|image_pad|>"
 
@@ -108,19 +113,13 @@ class ModelTokens:
     def stop(self) -> int | None:
         """The id of the token with which the chat template ends an assistant's turn; None where it is no such token."""
         said = "so it is"
-        messages = [{"role": "user", "content": ""}, {"role": "assistant", "content": said}]
-        text = self._template.render(messages=messages, add_generation_prompt=False, bos_token="", eos_token="")
+        text = self._render([{"role": "user", "content": ""}, {"role": "assistant", "content": said}], prompt=False)
         after = self._ids(text.rpartition(said)[2])
         return after[0] if after and after[0] in self.tokenizer.get_added_tokens_decoder() else None
 
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
         """Return the ids of a prompt up to the assistant's turn. `sizes`: (width, height) of each image, in order."""
-        text = self._template.render(
-            messages=[{"role": message.role, "content": _split_content(message)} for message in messages],
-            add_generation_prompt=True,
-            bos_token="",
-            eos_token="",
-        )
+        text = self._render([{"role": message.role, "content": _split_content(message)} for message in messages])
         pad = self.placeholder
         left, found = iter(sizes), self._ids(text)
         ids: list[int] = []
@@ -130,6 +129,15 @@ class ModelTokens:
             ids += found[place : place + 1] * self.grid.tokens(*next(left))
             start = place + 1
         return ids + found[start:]
+
+    @cached_property
+    def date_block(self) -> str:
+        """What the chat template writes before the system message, within its turn; empty but for Llama's."""
+        if "Cutting Knowledge Date" not in self._source:
+            return ""
+        text = self._render([{"role": "system", "content": _MARK}, {"role": "user", "content": ""}])
+        found = _DATE_BLOCK.search(text.partition(_MARK)[0])
+        return found.group() if found else ""
 
     def response_ids(self, text: str) -> list[int]:
         """Return the ids of a response, without a stop token."""
@@ -174,15 +182,31 @@ class ModelTokens:
         text = "".join(f"{token}{probe}" for probe in _PROBES for token in frame)
         return bool(frame) and self._joined(text) == list(self._encode(text))
 
+    def _render(self, messages: list[dict[str, Any]], *, prompt: bool = True) -> str:
+        return self._template.render(
+            messages=messages, add_generation_prompt=prompt, date_string=DATE, **self._special_tokens
+        )
+
+    @cached_property
+    def _special_tokens(self) -> dict[str, str]:
+        """The tokens that a template may name, as transformers gives them to it."""
+        known = (self._folder / "tokenizer_config.json").is_file()
+        values = self._json("tokenizer_config.json") if known else {}
+        tokens = {name: values.get(name) or "" for name in ("bos_token", "eos_token")}
+        return {name: token["content"] if isinstance(token, dict) else token for name, token in tokens.items()}
+
+    @cached_property
+    def _source(self) -> str:
+        file = self._folder / "chat_template.jinja"
+        return file.read_text(encoding="utf-8") if file.is_file() else self._template_in_config()
+
     @cached_property
     def _template(self) -> jinja2.Template:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-        file = self._folder / "chat_template.jinja"
-        source = file.read_text(encoding="utf-8") if file.is_file() else self._template_in_config()
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
-        return environment.from_string(source)
+        return environment.from_string(self._source)
 
     def _template_in_config(self) -> str:
         template = self._json("tokenizer_config.json").get("chat_template")

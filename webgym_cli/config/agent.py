@@ -17,6 +17,10 @@ class AgentSettings(ConfigSection):
     """The reward function, named in the same ways."""
     system_prompt: str = ""
     """System prompt; the descriptions of the tools and of the call format are appended to it."""
+    call_format: str = "auto"
+    """Call format. `qwen`: as the chat templates of Qwen2.5 and Qwen3 have it; `hermes`: the same tags in plain words;
+    `react`: Thought, Action, Action Input and Final Answer; `code`: blocks of Python, for a tool with the parameter
+    `code`; or a format that a plugin registered. `auto`: the model's own where it is known, else `hermes`."""
     max_turns: int = Field(default=4, ge=1)
     """Maximum number of responses in an episode. The calls of the last response are still executed before the episode
     is scored."""

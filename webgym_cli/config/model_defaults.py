@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.model_families import DetectedModel, detect_model
+from webgym_cli.config.model_families import DetectedModel, detect_model, find_call_format
 from webgym_cli.errors import SettingsError
 
 # What a setting says that follows the model, and one that wants nothing.
 AUTO, NONE = "auto", "none"
 # The settings that may follow the model.
-MODEL_DEPENDENT = ("policy_config.template", "policy_config.thinking", "serve.reasoning_parser")
+MODEL_DEPENDENT = (
+    "policy_config.template",
+    "policy_config.thinking",
+    "serve.reasoning_parser",
+    "agent.call_format",
+)
 
 
 def resolve_model_defaults(settings: Settings) -> Settings:
@@ -30,7 +35,9 @@ def resolve_model_defaults(settings: Settings) -> Settings:
         parser = (detected.family.reasoning_parser if detected and thinking else "") or NONE
     resolved_policy = policy.model_copy(update={"template": template, "thinking": thinking})
     served = serve.model_copy(update={"reasoning_parser": parser})
-    return settings.model_copy(update={"policy_config": resolved_policy, "serve": served})
+    call_format = find_call_format(policy.base_model) if settings.agent.call_format == AUTO else ""
+    agent = settings.agent.model_copy(update={"call_format": call_format}) if call_format else settings.agent
+    return settings.model_copy(update={"policy_config": resolved_policy, "serve": served, "agent": agent})
 
 
 def require_template(settings: Settings) -> str:

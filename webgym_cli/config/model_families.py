@@ -18,6 +18,11 @@ from typing import Any
 OPEN, CLOSE = "<think>", "</think>"
 # Stands for the user's message when a chat template is tried.
 _ASKED = "what is asked"
+# What the chat templates of these families say of tools.
+_QWEN_CALLS = "You may call one or more functions to assist with the user query."
+_QWEN_TOOLS = ("qwen", "qwen3_nothink", "qwen3_vl_nothink")
+# The date in Llama's chat templates where nobody gives another.
+DATE = "26 Jul 2024"
 _THINKING_NAME = re.compile(r"thinking", re.IGNORECASE)
 _INSTRUCT_NAME = re.compile(r"instruct|(?:^|[-_])(?:it|chat)(?:$|[-_])", re.IGNORECASE)
 
@@ -37,6 +42,8 @@ class ModelFamily:
     """The one for those that think first; empty: the same."""
     reasoning_parser: str = ""
     """vLLM's parser for the thoughts of those that think first; empty: their responses come whole."""
+    sign: str = ""
+    """What their chat templates contain, where others have the same `model_type`."""
 
     def template_for(self, *, thinking: bool) -> str:
         """Return LLaMA-Factory's template."""
@@ -60,7 +67,15 @@ FAMILIES = (
     ModelFamily("Gemma 3n", ("gemma3n",), r"gemma-3n", "gemma3n"),
     ModelFamily("Gemma 3", ("gemma3",), r"medgemma|gemma-3-", "gemma3"),
     ModelFamily("Llama 3.2 Vision", ("mllama",), r"llama-3\.2-\d+b-vision", "mllama"),
+    ModelFamily(
+        "Llama 3 (text)",
+        ("llama",),
+        r"llama-3(?:\.\d)?-\d+b-instruct|webrl-(?:orm-)?llama-3",
+        "llama3",
+        sign="<|start_header_id|>",
+    ),
     ModelFamily("Llama 4", ("llama4",), r"llama-4", "llama4"),
+    ModelFamily("GLM-4 (text)", ("glm", "glm4", "chatglm"), r"glm-4-\d+b-(?:chat|0414)", "glm4", sign="[gMASK]<sop>"),
     ModelFamily("GLM-4.1V", ("glm4v",), r"glm-4\.1v", "glm4v", reasoning_parser=_EXACT),
     ModelFamily("GLM-4.5V, GLM-4.6V", ("glm4v_moe",), r"glm-4\.[56]v", "glm4_5v", reasoning_parser=_EXACT),
     ModelFamily("MiniCPM-V 4.6", ("minicpmv4_6",), r"minicpm-v-4[._]6", "minicpm_v_4_6", reasoning_parser=_EXACT),
@@ -91,8 +106,26 @@ def detect_model(model: str) -> DetectedModel | None:
     """
     folder = find_model_folder(model)
     config = _read_object(folder / "config.json") if folder else {}
-    family = _find_by_type(config, model) if config else _find_by_name(model)
+    family = _find_by_type(config, model, folder) if folder and config else _find_by_name(model)
     return DetectedModel(family, _detect_thinking(model, folder)) if family else None
+
+
+def chat_template_kwargs(model: str) -> dict[str, str]:
+    """Return what a model's chat template is always told: Llama's would take today's date, another one each day."""
+    folder = find_model_folder(model)
+    found = None if folder else _find_by_name(model)
+    dated = "date_string" in read_chat_template(folder) if folder else bool(found and found.template == "llama3")
+    return {"date_string": DATE} if dated else {}
+
+
+def find_call_format(model: str) -> str:
+    """Return the call format of a model's chat template; `hermes` where it has none that is known."""
+    folder = find_model_folder(model)
+    if folder is None:
+        found = _find_by_name(model)
+        return "qwen" if found and found.template in _QWEN_TOOLS else "hermes"
+    template = read_chat_template(folder)
+    return "qwen" if _QWEN_CALLS in template and "<function=" not in template else "hermes"
 
 
 def template_opens_thought(template: str) -> bool | None:
@@ -101,11 +134,12 @@ def template_opens_thought(template: str) -> bool | None:
     return None if rendered is None else rendered.rfind(OPEN) > rendered.rfind(CLOSE)
 
 
-def _find_by_type(config: Mapping[str, Any], model: str) -> ModelFamily | None:
+def _find_by_type(config: Mapping[str, Any], model: str, folder: Path) -> ModelFamily | None:
     parts = (config, config.get("vision_config"), config.get("text_config"))
     kind, vision, text = (part.get("model_type") if isinstance(part, dict) else None for part in parts)
     kind = next((_BY_PARTS[kind, part] for part in (vision, text) if (kind, part) in _BY_PARTS), kind)
     matching = [family for family in FAMILIES if kind in family.types]
+    matching = [family for family in matching if not family.sign or family.sign in read_chat_template(folder)]
     named = (family for family in matching if re.search(family.names, Path(model).name.lower()))
     # the last of several is the one that the others' names are exceptions of
     return next(named, matching[-1] if matching else None)
@@ -118,7 +152,7 @@ def _find_by_name(model: str) -> ModelFamily | None:
 
 
 def _detect_thinking(model: str, folder: Path | None) -> bool | None:
-    template = _read_chat_template(folder) if folder else ""
+    template = read_chat_template(folder) if folder else ""
     opened = template_opens_thought(template) if template else None
     if opened:
         return True
@@ -142,7 +176,7 @@ def find_model_folder(model: str) -> Path | None:
     return matching if matching.is_dir() else None
 
 
-def _read_chat_template(folder: Path) -> str:
+def read_chat_template(folder: Path) -> str:
     """Return the chat template that a server would use; empty where there is none."""
     try:
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")

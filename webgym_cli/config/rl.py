@@ -10,74 +10,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from webgym_cli.config.rl_data import ReplaySettings, RlDataSettings
 from webgym_cli.config.section import ConfigSection
 
-# Which episodes are compared with one another.
-GroupBy = Literal["chain", "task", "start"]
 # How the distance from the reference is estimated.
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
 # How tokens' losses become one number, by what the batch holds.
 Mean = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]
 # The same, or by a constant.
 Aggregation = Literal[Mean, "seq-mean-token-sum-norm"]
-
-
-class RlDataSettings(ConfigSection):
-    """The rows of a policy-gradient batch."""
-
-    last_n_iterations: int = Field(default=1, ge=1)
-    """Number of iterations in the batch, including the current one. Above 1 the batch contains off-policy episodes."""
-    group_by: GroupBy | None = None
-    """Group of episodes whose rewards are compared, always within one iteration. `chain`: the episodes of one draw of a
-    task: `agent.num_chains` in a row, each on its own seed, and the one of `agent.greedy_chain` (on MiniWoB and the
-    fixture sites the chains run variants of the task; their mean is still a baseline that no single action influences).
-    `task`: all episodes of a task, over all draws. `start`: all episodes of a task on the same seed, which differ by
-    the policy's sampling only. null: `chain` if a drawn task has several episodes, else `task`."""
-    merge_turns: bool = True
-    """Merge the steps of a trajectory into one row while each prompt starts with all tokens of the row. false: one row
-    per step."""
-    max_row_tokens: int | None = Field(default=None, ge=2)
-    """Maximum length of a row in tokens; a trajectory with a longer row is masked. null: the server's limit."""
-
-
-# The inverse of a geometric mean of tokens' probabilities.
-Perplexity = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-
-
-class ReplaySettings(ConfigSection):
-    """The replay of earlier episodes in the batch of `train.algorithm=webrl`."""
-
-    experience: tuple[str, ...] = ()
-    """Run folders whose training episodes may be replayed beside this run's own iterations, such as demonstrations."""
-    window: tuple[Perplexity, Perplexity | None] = (1 / 0.95, 1 / 0.5)
-    """Range of the perplexity of a replayed action under the current policy, without its stop token: lower bound
-    inclusive, upper bound exclusive (null: unbounded). The default is a mean token probability above 0.5 and up to
-    0.95."""
-    ratio: float = Field(default=2.0, ge=0, allow_inf_nan=False)
-    """Maximum number of replayed actions per action of the current iteration; 0: no replay and no scoring."""
-    successes_only: bool = True
-    """Replay successful episodes only."""
-    one_per_task: bool = True
-    """Replay only the first episode of each task, in the order of `experience`, then of this run's iterations. A task
-    is identified by its instruction and site."""
-    base_url: str = ""
-    """OpenAI base URL of a vLLM server of the policy, which it serves as `serve.served_model_name`; empty: the run's
-    own server, which is started if needed."""
-    api_key_env_var: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the API key; keys are never stored in settings."""
-    concurrency: int = Field(default=16, ge=1)
-    """Maximum number of actions scored concurrently."""
-    retries: int = Field(default=2, ge=0)
-    """Maximum number of retries of a failed request."""
-    timeout: float = Field(default=300.0, gt=0)
-    """Time limit of one request, in seconds."""
-
-    @model_validator(mode="after")
-    def _window_is_open(self) -> ReplaySettings:
-        low, high = self.window
-        if high is not None and high <= low:
-            raise ValueError(f"window: no perplexity is from {low:g} on and below {high:g}")
-        return self
+# The policy's loss, by its name in verl.
+LossMode = Literal["vanilla", "gspo", "cispo"]
 
 
 class RlModelSettings(ConfigSection):
@@ -150,11 +93,13 @@ class RlAlgorithmSettings(ConfigSection):
     """The advantage estimation of `train.algorithm`, and the KL penalty in the reward."""
 
     gamma: float = Field(default=1.0, ge=0, le=1)
-    """Discount factor per token, for `reinforce_plus_plus` and `gae`."""
+    """Discount factor per token, for `reinforce_plus_plus` and `gae`; per step, for `gigpo`."""
     lam: float = Field(default=1.0, ge=0, le=1)
     """GAE's lambda: 0 is the one-step advantage, 1 the Monte Carlo return."""
     norm_adv_by_std_in_grpo: bool = True
-    """Divide GRPO's advantages by the group's standard deviation."""
+    """Divide the advantages of `grpo` and `gigpo` by the group's standard deviation."""
+    step_advantage_w: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Weight of the step advantage of `gigpo`, beside the episode's."""
     whiten_advantages: bool | None = None
     """Normalize advantages to mean 0 and variance 1 over the batch's tokens. null: only for `reinforce_plus_plus` and
     `gae`, as they are defined."""
@@ -171,10 +116,14 @@ class RlAlgorithmSettings(ConfigSection):
 class ActorSettings(ConfigSection):
     """The policy's loss and update."""
 
+    loss_mode: LossMode = "vanilla"
+    """Policy loss. `vanilla`: PPO's clipped objective with a ratio per token and a dual clip; `gspo`: the clipped
+    objective with a ratio per row, the geometric mean of its tokens' ratios; `cispo`: -A · log-prob, weighted by the
+    clipped ratio as a constant, so that clipped tokens keep their gradient."""
     clip_ratio: float = Field(default=0.2, ge=0)
     """PPO clipping range: the probability ratio is clipped to [1 - clip_ratio, 1 + clip_ratio]."""
-    clip_ratio_low: float | None = Field(default=None, ge=0, lt=1)
-    """Clipping range below 1; null: `clip_ratio`."""
+    clip_ratio_low: float | None = Field(default=None, ge=0, le=1)
+    """Clipping range below 1; 1: no lower bound; null: `clip_ratio`."""
     clip_ratio_high: float | None = Field(default=None, ge=0)
     """Clipping range above 1; null: `clip_ratio`."""
     clip_ratio_c: float = Field(default=3.0, gt=1)
@@ -183,7 +132,8 @@ class ActorSettings(ConfigSection):
     """Aggregation of token losses: the mean over tokens; the mean over rows of each row's token mean or token sum; or
     the last one divided by `loss_scale_factor`."""
     loss_scale_factor: int | None = Field(default=None, ge=1)
-    """Divisor of `seq-mean-token-sum-norm`, in tokens: a constant such as the maximum response length."""
+    """Divisor of `seq-mean-token-sum-norm`, in tokens; null: the maximum length of a response
+    (`policy_config.max_new_tokens`)."""
     entropy_coeff: float = 0.0
     """Coefficient of the entropy bonus."""
     use_kl_loss: bool = False
@@ -222,10 +172,8 @@ class ActorSettings(ConfigSection):
 
     @model_validator(mode="after")
     def _loss_is_defined(self) -> ActorSettings:
-        if self.low >= 1:
-            raise ValueError(f"clip_ratio must be below 1, not {self.clip_ratio}, or clip_ratio_low must be given")
-        if self.loss_agg_mode == "seq-mean-token-sum-norm" and self.loss_scale_factor is None:
-            raise ValueError("loss_agg_mode=seq-mean-token-sum-norm needs loss_scale_factor, a number of tokens")
+        if self.low > 1:
+            raise ValueError(f"clip_ratio must be at most 1, not {self.clip_ratio}, or clip_ratio_low must be given")
         return self
 
 

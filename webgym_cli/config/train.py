@@ -15,7 +15,7 @@ class TrainSettings(ConfigSection):
     algorithm: str = "sft"
     """Training algorithm. `sft`: supervised fine-tuning on selected episodes with LLaMA-Factory (`algorithm_config`).
     Policy gradients on all episodes of an iteration (`rl`), by advantage estimator: `grpo`, `rloo`,
-    `reinforce_plus_plus`, `remax`, `gae`; `webrl`: WebRL's actor-critic (`rl.webrl`); or a training backend or
+    `reinforce_plus_plus`, `remax`, `gae`, `gigpo`; `webrl`: WebRL's actor-critic (`rl.webrl`); or a training backend or
     estimator of yours (`plugins`). Demonstration iterations use `loop.demonstration_algorithm`."""
     nproc_per_node: int | None = Field(default=None, ge=1)
     """Number of training processes on this machine; null: one per GPU in `CUDA_VISIBLE_DEVICES`, one on a CPU."""
@@ -40,5 +40,8 @@ class TrainSettings(ConfigSection):
     a server on this machine was started with are kept until the next training after it ends."""
     check_disk_space: bool = True
     """Refuse a training that needs more disk space than is free for its weights, optimizer state and their copies."""
+    check_template: bool = True
+    """Refuse a training with LLaMA-Factory whose template renders other prompts than the model was served: both
+    renderings of some samples are compared token by token, about ten seconds for each new tokenizer or template."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Additional LLaMA-Factory settings, written into `train_config.yaml` unchanged."""

@@ -27,6 +27,8 @@ class FindingKind(StrEnum):
     """A trajectory stands in the file of another split or iteration."""
     DUPLICATE_ID = "duplicate_id"
     """Two lines have a trajectory of the same id."""
+    OBSERVATION_ALTERED = "observation_altered"
+    """An observation's screenshot, elements, address or title are not those that were stored together."""
     LONE_JUDGEMENT = "lone_judgement"
     """A judgement is of a trajectory that isn't there."""
     INDEX_UNREADABLE = "index_unreadable"

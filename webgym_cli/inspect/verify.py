@@ -143,8 +143,12 @@ class _Check:
         self.counts["trajectories"] += 1
         self.counts["steps"] += len(trajectory.steps)
         for step in trajectory.steps:
-            for picture in step.observation.pictures:
+            seen = step.observation
+            for picture in seen.pictures:
                 self.references.add(picture, number, start)
+            if seen.digest and seen.digest != seen.compute_digest():
+                detail = f"step {step.index} of {name}: screenshot, elements, address and title are not of one moment"
+                self.findings.add(FindingKind.OBSERVATION_ALTERED, source.path, place, detail)
         if name in self._ids:
             detail = f"{name} stands in {self._ids[name]}, too"
             self.findings.add(FindingKind.DUPLICATE_ID, source.path, place, detail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -88,7 +88,17 @@ class Pipeline:
         return await self.execute_rollout(plan_current_rollout(self.run, self.settings, split, policy, episodes))
 
     async def execute_rollout(self, plan: RolloutPlan) -> RolloutSummary:
-        """Run the pending episodes of a plan and return the summary."""
+        """Run the pending episodes of a plan, and others in place of groups without gradient; return the summary."""
+        summary = await self._execute_planned(plan)
+        while more := preparation.count_missing_episodes(self.run, self.settings, plan):
+            message = f"{more} more episodes in place of groups whose rewards are all equal (rl.data.filter_groups)"
+            self.sink({"event": "note", "message": message})
+            further = plan_current_rollout(self.run, self.settings, plan.split, plan.policy, len(plan.episodes) + more)
+            plan = replace(further, wanted=plan.wanted)
+            summary = await self._execute_planned(plan)
+        return summary
+
+    async def _execute_planned(self, plan: RolloutPlan) -> RolloutSummary:
         split, policy = plan.split, plan.policy
         write_plan(self.run, plan)
         self._announce(plan.to_json(), plan_in_words(plan), plan.damaged)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
-from functools import partial
 
 from webgym_cli.agent.chat import read_api_key, require_address
 from webgym_cli.agent.prompt_logprobs import PromptLogprobs
@@ -12,6 +11,8 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.prepare.rl import execute as gradients
+from webgym_cli.prepare.rl import filter_groups
+from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan
 from webgym_cli.prepare.rl.score import ClientFactory, LogprobScoring, ScoringResult
@@ -21,31 +22,48 @@ from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.rl_data import RlData
+from webgym_cli.records.task import Split
+from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.backend import PreparedData
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.registry import current_backend
 from webgym_cli.train.training_plan import TrainPlan
 
-_PLANNERS: dict[PreparedData, Callable[[RunDir, Settings, Index], PreparePlan | RlPlan]] = {
-    "dataset": plan_dataset,
-    "batch": partial(plan_batch, transitions=False),
-    "transitions": partial(plan_batch, transitions=True),
-}
 # Serves the current policy and returns the base URLs.
 Served = Callable[[], Awaitable[tuple[str, ...]]]
 
 
 def plan_preparation(run: RunDir, settings: Settings, index: Index) -> PreparePlan | RlPlan:
     """Return what the current iteration would be trained on. Raises what `plan_dataset` and `plan_batch` raise."""
-    return _PLANNERS[current_backend(run, settings).data](run, settings, index)
+    backend = current_backend(run, settings)
+    if backend.data == "dataset":
+        return plan_dataset(run, settings, index)
+    return plan_batch(
+        run,
+        settings,
+        index,
+        transitions=backend.data == "transitions",
+        anchors=backend.data == "steps",
+        group_relative=backend.group_relative,
+    )
 
 
 def plan_current_training(run: RunDir, settings: Settings) -> TrainPlan:
     """Return how the current iteration is trained on; writes nothing. Raises what `plan_training` raises."""
     return plan_training(run, settings, train_config=renewed_train_config(run, settings))
+
+
+def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -> int:
+    """Return how many episodes to roll out in place of groups without gradient, where they are left out."""
+    backend = current_backend(run, settings)
+    if plan.split is not Split.TRAIN or backend.data not in ("batch", "steps"):
+        return 0
+    if not filters_groups(settings, group_relative=backend.group_relative):
+        return 0
+    with open_index(run) as index:
+        return filter_groups.count_missing_episodes(run, settings, index, plan.iteration, plan.wanted)
 
 
 async def prepare(

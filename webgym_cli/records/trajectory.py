@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -85,6 +86,15 @@ class Observation(Record):
     """The page as simplified HTML, its ids those of `elements`; empty but for the prompt version `webrl`."""
     tabs: tuple[Tab, ...] = ()
     """The open tabs in the order in which they were opened, where there are several."""
+    digest: str = ""
+    """SHA-256 of address, title, elements and screenshot, which are of one moment (JSON, the screenshot by its
+    SHA-256). Empty in older runs and imported steps."""
+
+    def compute_digest(self) -> str:
+        """Return what `digest` must be."""
+        parts: dict[str, Any] = {"url": True, "title": True, "elements": True, "screenshot": {"sha256"}}
+        told = self.model_dump_json(include=parts, exclude_defaults=True)  # fields to come leave it as it is
+        return hashlib.sha256(told.encode()).hexdigest()
 
     @property
     def pictures(self) -> tuple[Screenshot, ...]:
@@ -227,6 +237,8 @@ class PromptSpec(Record):
     """Whether the model thinks first: its thoughts leave the history."""
     tools: tuple[dict[str, Any], ...] | None = None
     """The schemas of the tools that could be called, where the episode is a conversation with tools; else None."""
+    call_format: str = "hermes"
+    """How the tools are described and called."""
     system_prompt: str = ""
     """What stands before the tools, or with `webrl` in place of our words; empty: our own words."""
     explained: bool = True

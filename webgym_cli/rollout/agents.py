@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from webgym_cli.agent.action_sets import ACTION_SETS, TOOLS
+from webgym_cli.agent.action_sets import ACTION_SETS
+from webgym_cli.agent.call_formats import CALL_FORMATS
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reply import PolicyClient, PolicyReply, ServerCounters
 from webgym_cli.environments.base import Environment
@@ -55,20 +56,25 @@ class OracleAgent:
 
     name = "oracle"
 
-    def __init__(self, mode: InteractionMode, action_set: str = PromptVersion.VANILLA) -> None:
+    def __init__(
+        self, mode: InteractionMode, action_set: str = PromptVersion.VANILLA, call_format: str = "hermes"
+    ) -> None:
         self._mode = mode
         self._action_set = action_set
+        self._call_format = call_format
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the expert's next action in the response format of the prompt."""
         action = await environment.expert_action()
-        actions = ACTION_SETS.find(str(self._action_set) if environment.tools is None else TOOLS)
+        has_tools = environment.tools is not None
+        name = self._call_format if has_tools else str(self._action_set)
+        actions = (CALL_FORMATS if has_tools else ACTION_SETS).find(name)
         try:
             text = actions.format_action(action, self._mode)
         except ValueError as error:
             raise UsageError(
-                f"the expert's action can't be written as {self._action_set} has it: {error}",
-                hint="-s context_config.prompt_version=vanilla",
+                f"the expert's action can't be written as {name} has it: {error}",
+                hint="-s agent.call_format=hermes" if has_tools else "-s context_config.prompt_version=vanilla",
             ) from error
         return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 

@@ -78,6 +78,7 @@ class EpisodeRun:
             max_images=context.max_images,
             thinking=bool(self.settings.policy_config.thinking),
             tools=tools,
+            call_format="hermes" if tools is None else self.settings.agent.call_format,
             system_prompt="" if tools is None and not webrl else self.settings.agent.system_prompt,
             explained=context.explain_actions or not webrl,
             lenient=webrl and context.lenient_actions,
@@ -203,7 +204,7 @@ class EpisodeRun:
         for result in view.results:
             image = await self._store_image(result.image) if result.image else None
             results.append(ToolResult(name=result.name, text=result.text, image=image, error=result.error))
-        return Observation(
+        observation = Observation(
             url=view.url,
             title=view.title.encode(errors="replace").decode(),  # a lone surrogate can't be encoded as UTF-8
             screenshot=await self._store_image(view.png) if view.png else None,
@@ -213,6 +214,7 @@ class EpisodeRun:
             html=view.html,
             tabs=view.tabs,
         )
+        return observation.model_copy(update={"digest": observation.compute_digest()})
 
     async def _store_image(self, png: bytes) -> Screenshot:
         return await asyncio.to_thread(self.screenshots.put, png)

@@ -55,6 +55,8 @@ class RolloutPlan:
     iteration: int
     policy: str
     """`vllm`, `oracle` or a base URL."""
+    wanted: int
+    """Number of episodes that were asked for; more are planned in place of groups without gradient."""
     episodes: tuple[Episode, ...]
     """Everything that was ever planned for this iteration and split."""
     owed: tuple[PendingEpisode, ...]
@@ -135,7 +137,8 @@ def plan_rollout(
         for repeat, count in more.items():
             planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
         notes = draw.notes(hidden, planned)
-    return _without_stored(run, settings, planned, split, iteration, policy or settings.rollout.policy, blocked, notes)
+    policy = policy or settings.rollout.policy
+    return _without_stored(run, settings, planned, split, iteration, policy, wanted, blocked, notes)
 
 
 def write_plan(run: RunDir, plan: RolloutPlan) -> None:
@@ -216,6 +219,7 @@ def _without_stored(
     split: Split,
     iteration: int,
     policy: str,
+    wanted: int,
     blocked: Collection[str],
     notes: tuple[str, ...],
 ) -> RolloutPlan:
@@ -229,6 +233,7 @@ def _without_stored(
         split=split,
         iteration=iteration,
         policy=policy,
+        wanted=wanted,
         episodes=planned,
         owed=tuple(PendingEpisode(episode, stored[episode.id].next, stored[episode.id].failures) for episode in owed),
         given_up=len(open_) - len(tried),

@@ -89,7 +89,7 @@ async def open_agent(run: RunDir, settings: Settings, acting: PolicyEndpoint) ->
     """Yield the agent, connected to the policy's servers if it has any."""
     if not acting.base_urls:
         context = settings.context_config
-        yield OracleAgent(context.interaction_mode, context.prompt_version)
+        yield OracleAgent(context.interaction_mode, context.prompt_version, settings.agent.call_format)
         return
     policy = _policy(run, settings, acting)
     try:

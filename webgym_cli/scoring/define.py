@@ -13,8 +13,9 @@ from typing import Any, overload
 from webgym_cli.errors import UsageError
 
 # What every episode has for its reward, beside the fields of its record: the last message's text; the messages in
-# OpenAI's form; the task's id; what was asked.
-OFFERED = ("final_response", "trajectory", "id", "question")
+# OpenAI's form; the task's id; what was asked. Living: the context that its tools had; a language model to ask.
+LIVING = ("context", "judge")
+OFFERED = ("final_response", "trajectory", "id", "question", *LIVING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Reward:
     def bound(self, offered: Mapping[str, Any]) -> dict[str, Any]:
         """Return what it takes of what is offered."""
         names = {*self.required, *self.optional}
-        return {name: value for name, value in offered.items() if self.takes_all or name in names}
+        others = offered.keys() - LIVING if self.takes_all else set()
+        return {name: value for name, value in offered.items() if name in names or name in others}
 
 
 @overload
@@ -74,8 +76,9 @@ def reward(
 ) -> Reward | Callable[[Callable[..., Any]], Reward]:
     """Make a reward function of a function, sync or async.
 
-    Its arguments are given by name: `final_response`, `trajectory`, `id`, `question` and each field of the task's
-    record (`answer`, ...). It returns a number, or a mapping with `reward` and whatever else is worth keeping. Raises
+    Its arguments are given by name: `final_response`, `trajectory`, `id`, `question`, `context` (the tools'
+    `EpisodeContext`), `judge` and each field of the task's record (`answer`, ...). It returns a number, or a mapping
+    with `reward` and whatever else is worth keeping. Raises
     `UsageError` where its arguments have no names.
     """
 

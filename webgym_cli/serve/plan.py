@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO, NONE
+from webgym_cli.config.model_families import chat_template_kwargs
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE
 from webgym_cli.serve import cpu_server
@@ -157,7 +158,12 @@ def _plan_server(
         host=serve.host,
         port=serve.port + number if serve.port != ANY_PORT else ANY_PORT,
         served_name=serve.served_model_name,
-        args=(*_common_args(settings), *(_cpu_args if device == "cpu" else _cuda_args)(settings), *asleep),
+        args=(
+            *_common_args(settings),
+            *_template_args(model),
+            *(_cpu_args if device == "cpu" else _cuda_args)(settings),
+            *asleep,
+        ),
         extra_args=serve.extra_args,
         env=env,
         dev_mode=loopback,
@@ -224,6 +230,11 @@ def _common_args(settings: Settings) -> list[str]:
         *("--generation-config", "vllm"),
         "--disable-uvicorn-access-log",
     ]
+
+
+def _template_args(model: str) -> tuple[str, ...]:
+    told = chat_template_kwargs(model)
+    return ("--default-chat-template-kwargs", json.dumps(told)) if told else ()
 
 
 def _images(settings: Settings) -> str:

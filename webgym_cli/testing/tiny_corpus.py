@@ -10,12 +10,11 @@ from typing import Any
 import yaml
 
 from webgym_cli.agent.prompt import render_system_prompt
-from webgym_cli.agent.tool_calls import render_system_message
+from webgym_cli.agent.tool_calls import describe_tools
 from webgym_cli.agent.tools import format_tool_call
 from webgym_cli.agent.web_actions import FUNCTIONS
 from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
-from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tools.calculator import calculator
 
 # Element ids that occur in the texts.
@@ -59,9 +58,9 @@ def list_phrases() -> list[str]:
 
 def _calculator() -> tuple[str, ...]:
     """Return what the conversations with the calculator have in common."""
-    told = render_system_message(PromptSpec(system_prompt="|", tools=(calculator.schema,))).content
+    told = f"\n\n{describe_tools((calculator.schema,))}"
     call = format_tool_call("calculator", {"expression": "|"})
-    return told.partition("|")[2], call.partition("|")[0], ANSWER.partition("{")[0] + "{"
+    return told, call.partition("|")[0], ANSWER.partition("{")[0] + "{"
 
 
 def _elements() -> list[str]:

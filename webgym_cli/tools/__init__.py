@@ -1,5 +1,6 @@
 """Tools that a policy may call: `tool` makes one of a function or a class."""
 
+from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.define import Tool, ToolOutput, tool
 
-__all__ = ["Tool", "ToolOutput", "tool"]
+__all__ = ["EpisodeContext", "Tool", "ToolOutput", "tool"]

@@ -6,12 +6,13 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 from pydantic import BaseModel
 
 from webgym_cli.errors import UsageError
+from webgym_cli.tools.context import find_context_parameter
 from webgym_cli.tools.docstring import read_docstring
 from webgym_cli.tools.schema import argument_model, parameters_schema
 
@@ -31,6 +32,8 @@ class ToolOutput:
     """A PNG image that the policy sees with the text."""
     terminal: bool = False
     """Whether the episode ends with this call."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What else came of it: for the reward function, never for the policy."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,12 @@ class Tool:
     """What the policy reads of it."""
     arguments: type[BaseModel]
     """Checks the arguments of a call."""
-    make: Callable[[], Callable[..., Any]]
+    make: Callable[..., Callable[..., Any]]
     """Returns what is called: the function, or a new instance of the class."""
+    context: str = ""
+    """The parameter of a call that takes the episode's context; empty: it takes none."""
+    made_with: str = ""
+    """The same of the class's constructor."""
     stateful: bool = False
     """Whether it is a class: each episode has an instance of its own, whose calls never overlap."""
     terminal: bool = False
@@ -93,9 +100,11 @@ def tool(
     """Make a tool of a function, sync or async, or of a class whose instances are called.
 
     Name, description and parameters come from the signature and the docstring unless given. A class is made anew for
-    each episode, without arguments; its method `close`, if it has one, is called at the end. What is returned is a
-    text, a number, a `ToolOutput`, a mapping with `observation` (and `image`, `status`: "terminal"), or anything that
-    JSON can hold; None is an empty text. Raises `UsageError` for what can't be described to a policy.
+    each episode; its method `close`, if it has one, is called at the end. A parameter `context`, of a function, of the
+    class's method or its constructor, takes the `EpisodeContext` and is not shown to the policy. What is returned is a
+    text, a number, a `ToolOutput`, a mapping with `observation` (and `image`, `status`: "terminal", and whatever the
+    reward function should see), or anything that JSON can hold; None is an empty text. Raises `UsageError` for what
+    can't be described to a policy.
     """
 
     def decorate(given: Callable[..., Any]) -> Tool:
@@ -107,12 +116,15 @@ def tool(
                 raise UsageError(f"tool {called}: {what} must be above 0, it is {limit}")
         stateful = inspect.isclass(given)
         function = _method_of(called, given) if stateful else given
+        context = find_context_parameter(function)
         text, parameters = read_docstring(given)
         return Tool(
             name=called,
             description=_described(called, description or text),
-            arguments=argument_model(called, function, parameters | read_docstring(function)[1]),
+            arguments=argument_model(called, function, parameters | read_docstring(function)[1], hidden=context),
             make=given if stateful else lambda: given,
+            context=context,
+            made_with=find_context_parameter(given) if stateful else "",
             stateful=stateful,
             terminal=terminal,
             timeout=timeout,
@@ -136,10 +148,9 @@ def to_output(value: Any) -> ToolOutput:
 
 
 def _from_mapping(value: Mapping[str, Any]) -> ToolOutput:
-    if unknown := value.keys() - {"observation", "image", "status"}:
-        raise ValueError(f"it returned a mapping with the unknown key {sorted(map(str, unknown))[0]}")
     ends = value.get("status") in ("terminal", "finish")
-    return ToolOutput(_text(value.get("observation", "")), _png(value.get("image")), ends)
+    info = {str(key): item for key, item in value.items() if key not in ("observation", "image", "status")}
+    return ToolOutput(_text(value.get("observation", "")), _png(value.get("image")), ends, info)
 
 
 def _text(value: Any) -> str:
@@ -175,8 +186,10 @@ def _method_of(name: str, given: Callable[..., Any]) -> Callable[..., Any]:
     needed = [
         parameter.name
         for parameter in inspect.signature(given).parameters.values()
-        if parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+        if parameter.default is parameter.empty
+        and parameter.kind not in _VARIADIC
+        and parameter.name != find_context_parameter(given)
     ]
     if needed:
-        raise UsageError(f"tool {name}: it is made without arguments, but needs {', '.join(needed)}")
+        raise UsageError(f"tool {name}: it is made with no argument but context, and needs {', '.join(needed)}")
     return method

@@ -21,8 +21,10 @@ class BadArgumentsError(ValueError):
     """A call's arguments don't fit the tool's parameters. The message is for the policy."""
 
 
-def argument_model(name: str, function: Callable[..., Any], texts: dict[str, str]) -> type[BaseModel]:
-    """Return the model of a function's parameters, described by `texts`. Raises `UsageError` where it has no schema.
+def argument_model(name: str, function: Callable[..., Any], texts: dict[str, str], hidden: str = "") -> type[BaseModel]:
+    """Return the model of a function's parameters, described by `texts`, without the hidden one.
+
+    Raises `UsageError` where it has no schema.
 
     Fields have neutral names and the parameters' names as aliases: a parameter may be called `json` or `copy`.
     """
@@ -32,7 +34,7 @@ def argument_model(name: str, function: Callable[..., Any], texts: dict[str, str
         raise UsageError(f"tool {name}: its types can't be read: {error}") from error
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
-        if parameter.name == "self" and number == 0:
+        if (parameter.name == "self" and number == 0) or parameter.name == hidden:
             continue
         if parameter.kind not in _KINDS:
             raise UsageError(f"tool {name}: {parameter} can't be told to a policy", hint="give every parameter a name")

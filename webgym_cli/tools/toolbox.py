@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.tool import ToolCall
+from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.define import Tool, to_output
 from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 from webgym_cli.tools.workers import TooLateError, Workers
@@ -36,21 +38,35 @@ class CallResult:
     """Whether the call failed: no such tool, wrong arguments, an exception, too late."""
     terminal: bool = False
     """Whether the episode ends with it."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What else came of it, for the reward function."""
 
 
 class Toolbox:
     """The tools that one episode may call.
 
     The state of a tool that is a class belongs to the episode: it is made with the first call and closed with the box.
-    Calls of the same turn run side by side; those of one stateful tool one after the other, in their order.
+    Calls of the same turn run side by side; those of one stateful tool, and of all tools that take the episode's
+    context, one after the other, in their order.
     """
 
-    def __init__(self, tools: Sequence[Tool], limits: AgentSettings, workers: Workers) -> None:
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        limits: AgentSettings,
+        workers: Workers,
+        context: EpisodeContext | None = None,
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._limits = limits
         self._workers = workers
-        self._states: dict[str, Callable[..., Any]] = {}
-        self._locks = {tool.name: asyncio.Lock() for tool in tools if tool.stateful}
+        self.context = context or EpisodeContext()
+        shared = asyncio.Lock()
+        self._locks = {
+            tool.name: shared if tool.context or tool.made_with else asyncio.Lock()
+            for tool in tools
+            if tool.stateful or tool.context
+        }
 
     async def call_all(self, calls: Sequence[ToolCall]) -> list[CallResult]:
         """Make the calls of one turn, side by side, and return what came of each, in their order.
@@ -67,8 +83,9 @@ class Toolbox:
 
     async def close(self) -> None:
         """Close the tools that have a state; what one of them raises is no concern of an episode that is over."""
-        states, self._states = self._states, {}
-        closers = [close for state in states.values() if callable(close := getattr(state, "close", None))]
+        states = list(self.context.tools.values())
+        self.context.tools.clear()
+        closers = [close for state in states if callable(close := getattr(state, "close", None))]
         await asyncio.gather(*(self._workers.call(close, CLOSE_SECONDS) for close in closers), return_exceptions=True)
 
     async def _guarded(self, call: ToolCall) -> CallResult | BoundaryError:
@@ -98,7 +115,7 @@ class Toolbox:
         try:
             value = await self._workers.call(lambda: self._target(tool)(**arguments), seconds)
         except TooLateError:
-            self._states.pop(tool.name, None)  # a thread that is left behind may still use the old one
+            self.context.tools.pop(tool.name, None)  # a thread that is left behind may still use the old one
             lost = "; its state is lost" if tool.stateful else ""
             return CallResult(tool.name, f"Error: stopped after {seconds:g} s{lost}", error=True)
         except BoundaryError:
@@ -109,11 +126,16 @@ class Toolbox:
 
     def _target(self, tool: Tool) -> Callable[..., Any]:
         """Return what is called, in the thread that calls it: making a state may take its time."""
-        if not tool.stateful:
-            return tool.make()
-        if tool.name not in self._states:
-            self._states[tool.name] = tool.make()
-        return self._states[tool.name]
+        target = self._find_state(tool) if tool.stateful else tool.make()
+        return functools.partial(target, **{tool.context: self.context}) if tool.context else target
+
+    def _find_state(self, tool: Tool) -> Callable[..., Any]:
+        """Return the episode's instance of a tool that is a class."""
+        states = self.context.tools
+        if tool.name not in states:
+            states[tool.name] = tool.make(**({tool.made_with: self.context} if tool.made_with else {}))
+        state: Callable[..., Any] = states[tool.name]
+        return state
 
     def _result(self, tool: Tool, value: Any) -> CallResult:
         try:
@@ -125,7 +147,11 @@ class Toolbox:
                 hint="a tool returns a text, a ToolOutput, or a mapping with observation",
             ) from error
         return CallResult(
-            tool.name, self._cut(tool, output.text), output.image, terminal=tool.terminal or output.terminal
+            tool.name,
+            self._cut(tool, output.text),
+            output.image,
+            terminal=tool.terminal or output.terminal,
+            info=output.info,
         )
 
     def _cut(self, tool: Tool, text: str) -> str:

@@ -13,9 +13,10 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.training_plan import TrainPlan
 
 # What `webgym prepare` writes: `dataset`: chosen steps to imitate (`llamafactory_data/`); `batch`: all trajectories of
-# the iteration with their token ids, log-probs and rewards (`rl_data/`); `transitions`: the same, a row a step, with
-# the state after it and replayed steps of earlier iterations.
-PreparedData = Literal["dataset", "batch", "transitions"]
+# the iteration with their token ids, log-probs and rewards (`rl_data/`); `steps`: the same, a row a step, with the
+# digest of its observation; `transitions`: a row a step, with the state after it and replayed steps of earlier
+# iterations.
+PreparedData = Literal["dataset", "batch", "steps", "transitions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class TrainingBackend:
     data: PreparedData
     check: Callable[[Settings], None] = lambda settings: None
     """Raises `SettingsError` for settings that it can't train with, before anything is rolled out."""
+    group_relative: bool = False
+    """Whether a group of equal rewards has no gradient (`rl.data.filter_groups`)."""
     reads_text_only: bool = False
     """Whether prompts with pictures are refused."""
     build_start: PlanStep = keep_plan

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.backend import TrainingBackend
+from webgym_cli.train.backend import PreparedData, TrainingBackend
 from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.util.registry import Registry, suggest_name
 
@@ -30,7 +32,9 @@ _POLICY_GRADIENT = "webgym_cli.train.rl_backend:POLICY_GRADIENT"
 def find_backend(name: str) -> TrainingBackend:
     """Return the backend of an algorithm. Raises `UsageError`, `SettingsError` for a name that nothing has."""
     if name in ESTIMATORS.names():
-        return BACKENDS.find(_POLICY_GRADIENT)
+        estimator, backend = ESTIMATORS.find(name), BACKENDS.find(_POLICY_GRADIENT)
+        data: PreparedData = "steps" if estimator.needs_anchors else "batch"
+        return replace(backend, data=data, group_relative=estimator.group_relative)
     if ":" in name or name in BACKENDS.names():
         return BACKENDS.find(name)
     known = sorted({*BACKENDS.names(), *ESTIMATORS.names()})

@@ -161,6 +161,8 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path,
     kind, newest, began = algorithm(run, settings), checkpoints.current(run), _before_gradients(run)
     first = began.version if began else 0
     told["data"] = str(run.rl_data.resolve())
+    if told["actor"]["loss_agg_mode"] == "seq-mean-token-sum-norm" and told["actor"]["loss_scale_factor"] is None:
+        told["actor"]["loss_scale_factor"] = settings.policy_config.max_new_tokens
     told["model"]["path"] = batch.model
     if webrl:
         told["webrl"] = settings.rl.webrl.model_dump(mode="json")
@@ -276,6 +278,6 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan:
     return plan
 
 
-# Serves every advantage estimator.
+# Serves every advantage estimator; `find_backend` adapts it to what the estimator needs.
 POLICY_GRADIENT = TrainingBackend(plan_rl, rl_command, "batch", check=check_greedy_chain)
 WEBRL = TrainingBackend(functools.partial(plan_rl, webrl=True), rl_command, "transitions", reads_text_only=True)

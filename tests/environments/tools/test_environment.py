@@ -1,11 +1,14 @@
 import asyncio
+import json
 import threading
+from pathlib import Path
 
 import pytest
 
+from tests.agent.policy_host import Host
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import check_tasks, make_pool, require_experts
-from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -113,6 +116,59 @@ async def test_the_reward_gets_all_there_is_by_name(world, mine):
     assert (score.value, score.detail, score.extras) == (0.5, 'all_of_it {"length": 3}', {"length": 3.0})
     seen = REWARDS.find(f"{mine}:all_of_it").function.__globals__["SEEN"]
     assert seen == [("1", ["user", "assistant", "tool"], "t", "How many?", "72", 3, {"odd": [1]})]
+
+
+SHOP = Task(
+    id="mug",
+    instruction="Buy a red mug and a pen for at most $10.",
+    environment="tools",
+    extra={"goods": {"red mug": 6, "blue mug": 5, "pen": 2}, "budget": 10, "wanted": ["red mug", "pen"]},
+)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """Return an environment of the shop in docs/tools.md."""
+    text = Path("docs/tools.md").read_text()
+    path = tmp_path / "shop.py"
+    path.write_text("#" + text.split("```python\n# shop.py")[1].split("```")[0])
+    tools = json.dumps([f"{path}:search", f"{path}:buy"])
+    settings = load(overrides=[f"agent.tools={tools}", f"agent.reward_name={path}:bought"])
+    check_tasks(settings, [SHOP])
+    return make_pool(settings, "tools").new()
+
+
+async def test_a_shop_is_made_of_tools_that_share_a_state_and_a_reward_that_reads_it(shop):
+    await shop.reset(SHOP, 3)
+    assert all("context" not in schema["function"]["parameters"]["properties"] for schema in shop.tools)
+    result = await shop.step(calls(("search", {"words": "mug"})))
+    assert result.view.results[0].text == "red mug: $6\nblue mug: $5"
+    bought = [("buy", {"name": name}) for name in ("red mug", "blue mug", "hat")]
+    result = await shop.step(calls(*bought))
+    assert [came.text for came in result.view.results] == ["bought, $4 left", "that costs too much", "there is no hat"]
+    score = await shop.answer("Done.")
+    assert (score.value, score.extras) == (0.5, {"spent": 6.0})
+    await shop.reset(SHOP, 3)
+    assert (await shop.answer("Done.")).value == 0, "each episode has a state of its own"
+
+
+async def test_a_judge_scores_an_answer():
+    host = Host(content=json.dumps({"reason": "said in words", "verdict": "yes"}))
+    await host.start()
+    overrides = ["agent.reward_name=llm_as_judge_reward", f"judge.base_url={host.url}", "judge.model=m"]
+    async with make_pool(load(overrides=overrides), "tools") as pool:
+        environment = pool.new()
+        await environment.reset(TASK, 0)
+        score = await environment.answer("seventy-two")
+    await host.stop()
+    assert (score.value, score.detail) == (1.0, 'llm_as_judge_reward {"reason": "said in words"}')
+    assert host.body["model"] == "m"
+    assert '"reference": "72"' in host.body["messages"][1]["content"]
+
+
+def test_a_reward_by_a_judge_needs_its_address():
+    with pytest.raises(SettingsError, match=r"judge\.base_url: '' is no http\(s\) address"):
+        check_tasks(load(overrides=["agent.reward_name=llm_as_judge_reward"]), [TASK])
 
 
 async def test_out_of_steps_without_a_word_is_an_empty_response(world, mine):

@@ -89,7 +89,8 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
     assert trajectories == [
         {"id": f"train-0000-0000{number}", "number": number, "group": number // 2, "reward": reward,
              "success": None if reward is None else reward == 1,
-         "task": f"q{number}", "policy": "base", "greedy": False}
+         "task": f"q{number}", "policy": "base", "greedy": False,
+         "masked": None if reward is not None else "failure"}
         for number, reward in enumerate([1.0, 0.0, 1.0, None])
     ]  # fmt: skip
     assert [(row["number"], row["group"], row["step"], row["steps"]) for row in rows] == [

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from webgym_cli.config.rl import ReplaySettings
+from webgym_cli.config.rl_data import ReplaySettings
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 from webgym_cli.prepare.rl.perplexity import compute_mean_logprob, compute_perplexity, find_window_violation
 

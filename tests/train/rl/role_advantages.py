@@ -189,3 +189,35 @@ def test_a_batch_of_failures_gives_nothing():
     tokens = one_token_each([NAN, NAN], [0, 0])
     for name in ("grpo", "rloo", "reinforce_plus_plus"):
         assert estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name)).advantages.shape == (0,)
+
+
+def two_episodes(anchors):
+    """Two episodes of a group: rows 0 and 1 of the first (reward 1), 2 to 4 of the second (reward 0); a token each."""
+    order = {"trajectory": torch.tensor([0, 0, 1, 1, 1]), "step": torch.tensor([0, 1, 0, 1, 2])}
+    tokens = collect_experience(torch.tensor([[0, 1]] * 5), torch.tensor([1.0, 0.0]), torch.tensor([3, 3]), **order)
+    return tokens, torch.tensor(anchors)[tokens.row]
+
+
+def test_gigpo_by_hand():
+    """Rows 0 and 2 answer anchor 7: returns 0.5 and 0. Rows 1 and 3 answer anchor 8: 1 and 0. Row 4 is alone."""
+    tokens, anchors = two_episodes([7, 8, 7, 8, 9])
+    options = {"gamma": 0.5, "norm_adv_by_std_in_grpo": False}
+    found = adv.gigpo(tokens, adv.outcome(tokens), anchors, step_advantage_w=2.0, **options)
+    close(found, [0.5 + 2 * 0.25, 0.5 + 2 * 0.5, -0.5 - 2 * 0.25, -0.5 - 2 * 0.5, -0.5])
+    scaled = adv.gigpo(tokens, adv.outcome(tokens), anchors, gamma=0.5)
+    one = math.sqrt(0.5)  # two values lie one unbiased deviation apart: each is 1 / sqrt(2) of it from the mean
+    close(scaled, [2 * one, 2 * one, -2 * one, -2 * one, -one], tolerance=1e-5)
+
+
+def test_gigpo_compares_steps_of_a_group_only_and_counts_each_token_of_a_step():
+    order = {"trajectory": torch.tensor([0, 1, 2]), "step": torch.tensor([0, 0, 0])}
+    mask = torch.tensor([[0, 1, 1], [0, 1, 0], [0, 1, 0]])
+    tokens = collect_experience(mask, torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0, 0, 1]), **order)
+    found = adv.gigpo(tokens, adv.outcome(tokens), torch.zeros(4).long(), norm_adv_by_std_in_grpo=False)
+    close(found, [1.0, 1.0, -1.0, 0.0])
+
+
+def test_gigpo_needs_the_observations():
+    tokens, _ = two_episodes([0] * 5)
+    with check.assertRaisesRegex(ValueError, "needs the steps' observations"):
+        estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator="gigpo"))

@@ -126,12 +126,7 @@ def test_a_term_without_its_input_is_refused():
 
 
 def test_impossible_options_are_refused():
-    for options in (
-        {"clip_ratio_c": 1.0},
-        {"clip_ratio": 1.0},
-        {"clip_ratio_high": -0.1},
-        {"loss_agg_mode": "seq-mean-token-sum-norm"},
-    ):
+    for options in ({"clip_ratio_c": 1.0}, {"clip_ratio": 1.1}, {"clip_ratio_high": -0.1}, {"loss_mode": "ppo"}):
         with check.assertRaises(ValueError):
             ActorSettings(**options)
     with check.assertRaisesRegex(ValueError, "seq-mean-token-sum-norm needs a scale"):
@@ -162,3 +157,36 @@ def test_the_entropy_of_a_uniform_choice_raises_the_objective():
     options = ActorSettings(entropy_coeff=1.0)
     found = policy_loss(zeros, zeros, zeros, row, totals, options, entropy=torch.tensor([math.log(4)]))
     close(found.loss, -math.log(4))
+
+
+def test_gspo_by_hand():
+    """Row 0 has ratios 2 and 0.5: its own is 1. Row 4 has 1.5 and 1.5: clipped to 1.2 where A = 1."""
+    log_probs = torch.log(torch.tensor([2.0, 0.5, 1.5, 1.5])).requires_grad_()
+    advantages, row = torch.tensor([3.0, 3.0, 1.0, 1.0]), torch.tensor([0, 0, 4, 4])
+    options = ActorSettings(loss_mode="gspo", loss_agg_mode="seq-mean-token-mean")
+    made = policy_loss(log_probs, torch.zeros(4), advantages, row, BatchNormalizer(4, 2), options)
+    close(made.loss, (-3.0 - 1.2) / 2)
+    close(made.metrics["actor/pg_clipfrac"], 0.5)
+    made.loss.backward()
+    close(log_probs.grad, [-3.0 / 4, -3.0 / 4, 0.0, 0.0])  # the ratio's derivative, through the mean of its row
+
+
+def test_gspo_has_no_dual_clip():
+    options = ActorSettings(loss_mode="gspo")
+    ratio = torch.log(torch.tensor([5.0]))
+    made = policy_loss(ratio, torch.zeros(1), -torch.ones(1), torch.zeros(1).long(), BatchNormalizer(1, 1), options)
+    close(made.loss, 5.0)
+
+
+def test_cispo_by_hand():
+    """A token's loss is -A · log-prob · clipped ratio; what is clipped keeps its gradient."""
+    ratio = torch.tensor([1.5, 0.5, 8.0])
+    log_probs = torch.log(torch.tensor([0.6, 0.2, 0.8])).requires_grad_()
+    old = (log_probs - torch.log(ratio)).detach()
+    advantages, row = torch.tensor([1.0, -1.0, 2.0]), torch.zeros(3).long()
+    options = ActorSettings(loss_mode="cispo", clip_ratio_low=1.0, clip_ratio_high=4.0)
+    made = policy_loss(log_probs, old, advantages, row, BatchNormalizer(3, 1), options)
+    close(made.loss, (-1.5 * math.log(0.6) + 0.5 * math.log(0.2) - 2 * 5 * math.log(0.8)) / 3)
+    made.loss.backward()
+    close(log_probs.grad, [-1.5 / 3, 0.5 / 3, -10.0 / 3])
+    close(made.metrics["actor/pg_clipfrac"], 1 / 3)

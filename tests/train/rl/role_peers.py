@@ -194,3 +194,25 @@ def test_the_objective_is_that_of_verl():
         torch.testing.assert_close(ours.loss, loss)
         for name in ("actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl"):
             torch.testing.assert_close(float(ours.metrics[name]), metrics[name])
+
+
+def test_gspo_and_cispo_are_those_of_verl():
+    core = verl()
+    tokens, mask, _ = batch()
+    log_probs, old, advantages = (part / 10 for part in torch.randn(3, 8, 20).unbind())
+    weights = torch.rand(8, 20)
+    from verl.workers.config import ActorConfig
+
+    config = ActorConfig(clip_ratio_low=0.02, clip_ratio_high=0.03, rollout_n=1, strategy="fsdp", use_dynamic_bsz=True)
+    given = [tokens.flat(part) for part in (log_probs, old, advantages)]
+    for mode in ("gspo", "cispo"):
+        options = ActorSettings(
+            loss_mode=mode, clip_ratio_low=0.02, clip_ratio_high=0.03, loss_agg_mode="seq-mean-token-mean"
+        )
+        ours = policy_loss(
+            *given, tokens.row, BatchNormalizer(len(tokens.row), 8), options, weights=tokens.flat(weights)
+        )
+        theirs = core.get_policy_loss_fn(mode)(
+            old, log_probs, advantages, mask.float(), "seq-mean-token-mean", config, weights
+        )
+        torch.testing.assert_close(ours.loss, theirs[0])

@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_named_with_its_place():
     refused("c.json: critic.loss_agg_mode: .*", critic={"loss_agg_mode": "seq-mean-token-sum-norm"})
     refused("c.json: model: Input should be an object", model=3)
     refused("c.json: model.path: Field required", model={})
-    refused("c.json: actor: clip_ratio must be below 1, not 1.5, or .*", actor={"clip_ratio": 1.5})
+    refused("c.json: actor: clip_ratio must be at most 1, not 1.5, or .*", actor={"clip_ratio": 1.5})
     refused("c.json: actor.clip_ratio_c: Input should be greater than 1", actor={"clip_ratio_c": 0.5})
     refused("c.json: algorithm.gamma: Input should be less than or equal to 1", algorithm={"gamma": 2})
     refused("c.json: actor.optim.betas.1: Input should be less than 1", actor={"optim": {"betas": [0.9, 1.0]}})

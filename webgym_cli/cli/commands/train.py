@@ -13,9 +13,9 @@ def train(
     """Train the policy on what was prepared.
 
     In RUN/checkpoints; with LLaMA-Factory (train.algorithm=sft), or by policy gradients on DeepSpeed or plain torch
-    (grpo, rloo, reinforce_plus_plus, remax, gae), or by WebRL's critic and actor (webrl). Adam's moments are carried
-    over from the training before. An interrupted training goes on from its last state (algorithm_config.save_steps,
-    rl.trainer.save_freq). RUN/model.pt points at the new policy once it is complete.
+    (grpo, rloo, reinforce_plus_plus, remax, gae, gigpo), or by WebRL's critic and actor (webrl). Adam's moments are
+    carried over from the training before. An interrupted training goes on from its last state
+    (algorithm_config.save_steps, rl.trainer.save_freq). RUN/model.pt points at the new policy once it is complete.
 
     Examples:
       webgym train runs/a

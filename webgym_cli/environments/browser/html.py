@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.environments.browser.moment import PageSnapshot
 from webgym_cli.environments.browser.observe import parse_elements
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.trajectory import Element
 
 # Where `html.js` is found in a page, as `observe.OBSERVE_JS`.
 READER_JS = "window[Symbol.for('webgym.reader')]"
@@ -28,17 +28,6 @@ MAX_CHARACTERS = 100_000
 _TAG = re.compile(r"[a-z][a-z0-9-]{0,30}")
 # Tags that say nothing beside the text in them.
 _INLINE = frozenset({"b", "bdi", "cite", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "u"})
-
-
-@dataclass(frozen=True, slots=True)
-class SimplifiedPage:
-    """A page as text."""
-
-    url: str
-    title: str
-    html: str
-    elements: tuple[Element, ...]
-    """The elements with ids, which stay valid for actions until the next look."""
 
 
 @dataclass(slots=True)
@@ -56,12 +45,15 @@ def reader_script() -> str:
     return (Path(__file__).parent / "html.js").read_text(encoding="utf-8")
 
 
-async def read_page(session: BrowserSession) -> SimplifiedPage:
-    """Read what is in sight on the current page. Raises `BoundaryError` where the page keeps itself from being read."""
+async def read_page(session: BrowserSession) -> PageSnapshot:
+    """Read what is in sight on the current page; its ids stay valid for actions until the next look.
+
+    Raises `BoundaryError` where the page keeps itself from being read.
+    """
     told = await session.evaluate(f"(options) => {READER_JS}.read(options)", {"limit": MAX_IDS})
     try:
         elements = tuple(seen.element for seen in parse_elements(told["listed"]))
-        return SimplifiedPage(str(told["url"]), str(told["title"]), simplify(told["nodes"])[:MAX_CHARACTERS], elements)
+        return PageSnapshot(str(told["url"]), str(told["title"]), elements, simplify(told["nodes"])[:MAX_CHARACTERS])
     except (LookupError, TypeError, ValueError) as error:  # the page has replaced what it is read with
         reason = f"the page can't be read: {type(error).__name__}"
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, reason) from error

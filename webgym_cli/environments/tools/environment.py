@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
+from webgym_cli.environments.tools.answer_judge import AnswerJudge
 from webgym_cli.environments.tools.oracle import next_action
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
@@ -19,6 +20,7 @@ from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.scoring.define import Reward, parse_reward
 from webgym_cli.scoring.registry import REWARDS, reward_fields
+from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.define import Tool
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import Toolbox, as_openai
@@ -38,6 +40,7 @@ class ToolEnvShared:
     reward: Reward
     limits: AgentSettings
     workers: Workers
+    judge: AnswerJudge
 
 
 class ToolsPool:
@@ -48,14 +51,16 @@ class ToolsPool:
         agent = settings.agent
         tools = find_tools(agent.tools)
         schemas = tuple(tool.schema for tool in tools)
-        self.kit = ToolEnvShared(tools, schemas, REWARDS.find(agent.reward_name), agent, Workers())
+        judge = AnswerJudge(settings.judge)
+        self.kit = ToolEnvShared(tools, schemas, REWARDS.find(agent.reward_name), agent, Workers(), judge)
 
     async def __aenter__(self) -> ToolsPool:
         """Start nothing."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop nothing: each environment closes its own tools."""
+        """Close the judge's connections: each environment closes its own tools."""
+        await self.kit.judge.close()
 
     def new(self) -> ToolsEnvironment:
         """Return a fresh environment."""
@@ -69,6 +74,7 @@ class ToolsEnvironment(Environment):
         self._kit = kit
         self._box: Toolbox | None = None
         self._task = Task(id="none", environment="tools")
+        self._context = EpisodeContext()
         self._messages: list[dict[str, Any]] = []
         self._calls = 0
 
@@ -80,7 +86,8 @@ class ToolsEnvironment(Environment):
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Begin with the question, and with tools that no other episode has used."""
         await self.close()
-        self._box = Toolbox(self._kit.tools, self._kit.limits, self._kit.workers)
+        self._context = EpisodeContext(task.id, task.instruction, reward_fields(task), seed)
+        self._box = Toolbox(self._kit.tools, self._kit.limits, self._kit.workers, self._context)
         self._task, self._calls = task, 0
         self._messages = [{"role": "user", "content": task.instruction}]
         return task.instruction, RawObservation(url="", title="")
@@ -97,7 +104,7 @@ class ToolsEnvironment(Environment):
         results = await self._box.call_all(action.calls)
         for call, result in zip(calls, results, strict=True):
             message = {"role": "tool", "tool_call_id": call["id"], "name": result.name, "content": result.text}
-            self._messages.append(message)
+            self._messages.append(message | ({"info": dict(result.info)} if result.info else {}))
         last = next((result for result in results if result.terminal), None)
         if last is None:
             return EnvironmentStep(view=RawObservation(url="", title="", results=tuple(results)))
@@ -128,6 +135,8 @@ class ToolsEnvironment(Environment):
         """Ask the reward function. Raises `BoundaryError` where it fails: that is never a reward of 0."""
         reward, limits = self._kit.reward, self._kit.limits
         offered = {
+            "context": self._context,
+            "judge": self._kit.judge,
             **reward_fields(self._task),
             "final_response": final_response,
             "trajectory": self._messages,

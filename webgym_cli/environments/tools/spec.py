@@ -30,11 +30,15 @@ def _list_tasks(name: str) -> list[Task]:
 
 def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
     """Raise `UsageError` for tools or a reward that can't be loaded, or a task without what the reward needs."""
+    from webgym_cli.agent.chat import require_address
     from webgym_cli.scoring.registry import REWARDS, require_fields
     from webgym_cli.tools.registry import find_tools
 
     find_tools(settings.agent.tools)
-    require_fields(REWARDS.find(settings.agent.reward_name), tasks)
+    reward = REWARDS.find(settings.agent.reward_name)
+    require_fields(reward, tasks)
+    if "judge" in reward.required and not all("judge" in task.extra for task in tasks):
+        require_address("judge", settings.judge.base_url, "-s judge.base_url=http://HOST:PORT/v1")
 
 
 def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:

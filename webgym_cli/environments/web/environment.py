@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.blank import is_blank
 from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.html import read_page
+from webgym_cli.environments.browser.moment import PageSnapshot, take_moment
 from webgym_cli.environments.browser.observe import (
     ACT_JS,
     MAX_ELEMENTS,
@@ -53,7 +55,6 @@ _PASSING = (408, 425, 502, 503, 504)
 _NO_PAGE = ("too_many_redirects", "download is starting")
 # How long a page that shuts us out may take to think better of it: some only check the browser first.
 _CHALLENGE_SECONDS = 5.0
-_BLANK_PAUSE = 0.5
 # How many pages that open one another are followed after an action.
 _POPUPS = 4
 # How often an observation waits for traffic and for calm in turn.
@@ -68,6 +69,7 @@ class WebEnvironment(Environment):
         self._session: BrowserSession | None = None
         self._told = (0, 0)
         self._titles: dict[Page, str] = {}
+        self._settled = True
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
@@ -76,7 +78,7 @@ class WebEnvironment(Environment):
         when the site shuts the browser out.
         """
         await self.close()
-        self._told = (0, 0)
+        self._told, self._settled = (0, 0), True
         self._session = session = await self._pool.browsers.session(await self._options(task, seed))
         await self._enter(session, task, seed)
         await self._arrive(session, task.start_url)
@@ -200,35 +202,29 @@ class WebEnvironment(Environment):
             raise BoundaryError(kind, f"{session.url} answers with status {status}")
 
     async def _view(self, session: BrowserSession) -> RawObservation:
-        if self._pool.as_text:
-            page = await read_page(session)
-            png = await self._picture(session) if self._pool.screenshots else b""
-            view = RawObservation(page.url, page.title, png, page.elements, html=page.html)
+        pool = self._pool
+        marked = pool.mode is InteractionMode.SET_OF_MARKS and not pool.as_text
+        if pool.screenshots:
+            # A page that did not stand still once is not waited for as long again.
+            read, seconds = partial(self._read, session), pool.max_idle_wait
+            moment = await take_moment(read, session.screenshot, seconds, patient=self._settled)
+            page, png, self._settled = moment.page, moment.png, moment.settled
         else:
-            view = await self._look(session)
-        self._titles[session.page] = view.title
-        return replace(view, notices=self._notices(session), tabs=list_tabs(session, self._titles))
-
-    async def _look(self, session: BrowserSession) -> RawObservation:
-        """Return the page as a picture."""
-        mode, scale = self._pool.mode, session.options.device_scale_factor
-        marked = mode is InteractionMode.SET_OF_MARKS
-        shown: dict[str, Any] = await session.evaluate(_SHOWN, MAX_ELEMENTS if marked else 0)
-        png = await self._picture(session)
-        elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
+            page, png = await self._read(session), b""
         if marked:
-            png = await asyncio.to_thread(draw_marks, png, elements, scale)
-        return RawObservation(shown["url"], shown["title"], png, elements)
+            png = await asyncio.to_thread(draw_marks, png, page.elements, session.options.device_scale_factor)
+        self._titles[session.page] = page.title
+        notices, tabs = self._notices(session), list_tabs(session, self._titles)
+        return RawObservation(page.url, page.title, png, page.elements, notices, html=page.html, tabs=tabs)
 
-    async def _picture(self, session: BrowserSession) -> bytes:
-        """Take the screenshot; one that is blank is taken again for a while, then it is what there is to see."""
-        clock = asyncio.get_running_loop()
-        end = clock.time() + self._pool.max_idle_wait
-        png = await session.screenshot()
-        while await asyncio.to_thread(is_blank, png) and clock.time() < end:
-            await asyncio.sleep(_BLANK_PAUSE)
-            png = await session.screenshot()
-        return png
+    async def _read(self, session: BrowserSession) -> PageSnapshot:
+        """Return what the page shows beside its picture."""
+        if self._pool.as_text:
+            return await read_page(session)
+        limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
+        shown: dict[str, Any] = await session.evaluate(_SHOWN, limit)
+        elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
+        return PageSnapshot(shown["url"], shown["title"], elements)
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return what was not told yet: dialogs and downloads."""

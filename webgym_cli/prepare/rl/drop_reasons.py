@@ -16,6 +16,8 @@ class MaskReason(StrEnum):
     """No step."""
     REWARD_UNKNOWN = "reward_unknown"
     """It waits for the judge."""
+    NO_VARIANCE = "no_variance"
+    """All rewards of its group are equal: without gradient, it is left out (`rl.data.filter_groups`)."""
     DAMAGED = "damaged"
     """Its line, or its judgement's, was damaged after it had been indexed."""
     PROMPT_CHANGED = "prompt_changed"

@@ -25,7 +25,7 @@ from webgym_cli.prepare.rl.score import ScoringResult
 from webgym_cli.prepare.rl.states import ActionTokenizer, render_last_state
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
-from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.records.trajectory import Observation, Trajectory
 from webgym_cli.store.buffer import read
 from webgym_cli.store.checkpoints import current, new_name, policy_path
 from webgym_cli.store.run import RunDir
@@ -152,7 +152,7 @@ class _BatchWriter:
         """Write all lines. Raises `WebGymError` without any row."""
         total = self._plan.counts.trajectories
         for done, member in enumerate(self._plan.members(), 1):
-            line = _line(member, reward=self._trained(member))
+            line = _line(member, *self._trained(member))
             self._trajectories.add(line if self._plan.replay is None else line | {"replayed": False})
             if done % PROGRESS_EVERY == 0 or done == total:
                 self._sink({"event": "rl_data_progress", "bar": "prepare", "done": done, "total": total})
@@ -163,18 +163,18 @@ class _BatchWriter:
                 hint=f"webgym inspect-buffer {self._run.root} --verify",
             )
 
-    def _trained(self, member: BatchMember) -> float | None:
-        """Write the rows of a trajectory that is to be trained, and return the reward that counts."""
+    def _trained(self, member: BatchMember) -> tuple[float | None, MaskReason | None]:
+        """Write the rows of a trajectory that is to be trained; return the reward that counts, or why none does."""
         if member.masked is not None or member.greedy:
-            return member.reward
+            return member.reward, member.masked
         found = self._rows_of(member)
         if isinstance(found, MaskReason):
             self.tally.masked[found.value] += 1
-            return None
+            return None, found
         for line in found:
             self.tally.steps += len(line["steps"])
             self._add(line)
-        return member.reward
+        return member.reward, None
 
     def replay(self, scores: ScoringResult) -> ReplaySelection:
         """Write what is taken over of earlier experience, after all else, and return what was drawn."""
@@ -213,6 +213,9 @@ class _BatchWriter:
             lines = [_row(member, row, [self._located(sha256) for sha256 in row.images]) for row in found]
         except StoreError:
             return MaskReason.IMAGE_MISSING
+        if self._plan.anchors:
+            for step, line in zip(trajectory.steps, lines, strict=True):
+                line["anchor"] = digest_observation(step.observation)
         # Without merging a row is a step, so rows and states have the same numbers.
         for number, state in enumerate(states):
             lines[number] |= {"next_prompt": state, "last": number == len(states) - 1, "replayed": False}
@@ -232,7 +235,7 @@ class _BatchWriter:
         return self._store.locate_beside(sha256)
 
 
-def _line(member: BatchMember, reward: float | None) -> dict[str, Any]:
+def _line(member: BatchMember, reward: float | None, masked: MaskReason | None) -> dict[str, Any]:
     return {
         "id": member.place.id,
         "number": member.number,
@@ -242,7 +245,17 @@ def _line(member: BatchMember, reward: float | None) -> dict[str, Any]:
         "task": member.task,
         "policy": member.policy,
         "greedy": member.greedy,
+        "masked": masked,
     }
+
+
+def digest_observation(seen: Observation) -> str:
+    """Return the SHA-256 of what the policy was shown: equal observations are one anchor state of `gigpo`."""
+    # A picture shows the elements; their ids depend on what else was counted.
+    shown = seen.pictures or [(one.role, one.name, one.value) for one in seen.elements]
+    told = [seen.url, [getattr(one, "sha256", one) for one in shown], seen.html, seen.notices]
+    told += [[(result.name, result.text) for result in seen.results]]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def _row(member: BatchMember, row: TokenRow, images: list[str]) -> dict[str, Any]:

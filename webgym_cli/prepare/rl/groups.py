@@ -6,11 +6,18 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.rl import GroupBy
+from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
+from webgym_cli.store.index.query import Index
 from webgym_cli.store.plans import read_planned_episodes
 from webgym_cli.store.run import RunDir
+
+_PLANNED = """
+CREATE OR REPLACE TABLE rl_planned AS
+SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::BIGINT[]) AS team, unnest(?::BOOLEAN[]) AS baseline,
+    unnest(range(?)) AS turn
+"""
 
 
 @dataclass(slots=True)
@@ -43,6 +50,11 @@ def read_planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, siz
             found.groups.append(numbers.setdefault(key, len(numbers)))
             found.greedy.append(episode.greedy)
     return found
+
+
+def load_planned_groups(index: Index, planned: PlannedGroups) -> None:
+    """Write the groups into the index's table `rl_planned`."""
+    index.one(_PLANNED, [planned.episodes, planned.groups, planned.greedy, len(planned.episodes)])
 
 
 def _key(episode: Episode, by: GroupBy, size: int) -> tuple[Hashable, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from webgym_cli.config.rl import ReplaySettings
+from webgym_cli.config.rl_data import ReplaySettings
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 
 # Nats by which a mean may miss the window's edge, through rounding, and still be on it.

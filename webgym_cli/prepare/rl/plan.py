@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.rl import GroupBy, RlDataSettings
+from webgym_cli.config.rl_data import GroupBy, RlDataSettings
 from webgym_cli.errors import MissingStageError, StoreError, WebGymError
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.groups import read_planned_groups, resolve_group_by
+from webgym_cli.prepare.rl.filter_groups import filters_groups, mask_groups
+from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
 from webgym_cli.prepare.rl.rows import missing_tokens_error, pictures_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling
@@ -25,11 +26,6 @@ from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index
 from webgym_cli.store.run import RunDir
 
-_PLANNED = """
-CREATE OR REPLACE TABLE rl_planned AS
-SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::BIGINT[]) AS team, unnest(?::BOOLEAN[]) AS baseline,
-    unnest(range(?)) AS turn
-"""
 _BATCH = """
 CREATE OR REPLACE TABLE rl_batch AS
 WITH {attempts}
@@ -115,6 +111,8 @@ class RlPlan:
     read: tuple[int, ...]
     """The iterations that are read, oldest first."""
     how: RlDataSettings
+    anchors: bool
+    """Whether each row, one step, has the digest of its observation."""
     group_by: GroupBy
     sampling: Sampling
     counts: BatchCounts
@@ -139,6 +137,7 @@ class RlPlan:
     def digest(self) -> str:
         """Return the SHA-256 of what the batch is made of and of how: as long as it is the same, so is the batch."""
         how: list[object] = [self.iteration, self.how.model_dump(), self.group_by, self.sampling.model_dump()]
+        how += ["anchors"] if self.anchors else []
         how += [] if self.replay is None else self.replay.digest_parts()
         found = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
         for member in self.members():
@@ -170,8 +169,19 @@ class RlPlan:
         }
 
 
-def plan_batch(run: RunDir, settings: Settings, index: Index, *, transitions: bool) -> RlPlan:
-    """Return the plan for the run's current iteration; `transitions`: a row a step, with replayed steps.
+def plan_batch(
+    run: RunDir,
+    settings: Settings,
+    index: Index,
+    *,
+    transitions: bool = False,
+    anchors: bool = False,
+    group_relative: bool = False,
+) -> RlPlan:
+    """Return the plan for the run's current iteration.
+
+    `transitions`: a row a step, with replayed steps; `anchors`: a row a step, with the digest of its observation.
+    `group_relative`: groups of equal rewards have no gradient; they are left out unless the settings say otherwise.
 
     Raises `MissingStageError` without any trajectory of it, `SettingsError` where what was sampled can't be learned
     from, `StoreError` for an episode that no plan has, and `WebGymError` when nothing is left to train.
@@ -185,9 +195,11 @@ def plan_batch(run: RunDir, settings: Settings, index: Index, *, transitions: bo
         )
     by = resolve_group_by(settings)
     planned = read_planned_groups(run, read, by, settings.agent.group_size)
-    index.one(_PLANNED, [planned.episodes, planned.groups, planned.greedy, len(planned.episodes)])
+    load_planned_groups(index, planned)
     of_read = attempts_sql(f"iteration IN ({', '.join(map(str, read))})")
     index.one(_BATCH.format(attempts=of_read, reason=REASON_COLUMN))
+    if filters_groups(settings, group_relative=group_relative):
+        mask_groups(index)
     # Refusals in the order of their cost for the user: what no setting can mend comes first.
     _refuse_unplanned(index, run)
     counts = _counts(index)
@@ -196,12 +208,12 @@ def plan_batch(run: RunDir, settings: Settings, index: Index, *, transitions: bo
     sampling = require_one_sampling(run, index)
     damaged = tuple(damaged_lines(run, index, read))
     replay = None
+    if transitions or anchors:  # a critic, or an anchor, is of single states: each action needs a row of its own
+        how = how.model_copy(update={"merge_turns": False})
     if transitions:
         _refuse_pictures(index)
-        # A critic values single states: each action needs a row of its own.
-        how = how.model_copy(update={"merge_turns": False})
         replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)
-    return RlPlan(iteration, tuple(read), how, by, sampling, counts, damaged, replay, index)
+    return RlPlan(iteration, tuple(read), how, anchors, by, sampling, counts, damaged, replay, index)
 
 
 def _counts(index: Index) -> BatchCounts:

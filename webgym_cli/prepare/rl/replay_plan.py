@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.rl import ReplaySettings
+from webgym_cli.config.rl_data import ReplaySettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason

@@ -19,6 +19,7 @@ from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.prepare.sft.sampler import SampleResult, StepSampler
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array, to_sharegpt
+from webgym_cli.prepare.sft.template_fit import template_fit
 from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
 from webgym_cli.records.dataset import (
     DEEPSPEED,
@@ -124,10 +125,11 @@ def write_dataset(
     folder = run.dataset.with_name(f".{run.dataset.name}.new")
     shutil.rmtree(folder, ignore_errors=True)
     store = ScreenshotStore(run.screenshots)
+    fit = template_fit(settings, ModelTokens(str(policy_path(run, settings))))
     files = {TRAIN_FILE: train, **({VALIDATION_FILE: validation} if validation else {})}
     digest = hashlib.sha256()
     for name, samples in files.items():
-        content = dump_json_array(to_sharegpt(sample, store.locate_beside) for sample in samples)
+        content = dump_json_array(to_sharegpt(fit(sample), store.locate_beside) for sample in samples)
         digest.update(content.encode())
         write_atomic(folder / name, content)
     newest = current(run)

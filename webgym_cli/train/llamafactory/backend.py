@@ -9,12 +9,18 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import lora_merge, optimizer_carryover
 from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft
+from webgym_cli.train.llamafactory.rendering import require_same_rendering
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan, without_states
 
 
 async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
-    """Lay out the optimizer states to start from; where that can't be done the optimizer is new."""
+    """Lay out the optimizer states to start from; where that can't be done the optimizer is new.
+
+    Raises `SettingsError` where the samples are rendered otherwise than they were served.
+    """
+    if settings.train.check_template and plan.mode != "finished":
+        await require_same_rendering(plan, settings, log)
     if plan.source is None or plan.start is None:
         return plan
     options = {"learning_rate": plan.launch["learning_rate"]}

@@ -2,8 +2,9 @@
 
 Each takes token rewards [K] (`outcome`, perhaps less a KL penalty) and returns [K] float64. Sources: GRPO (Shao et al.
 2024, arXiv 2402.03300), RLOO (Ahmadian et al. 2024, 2402.14740), REINFORCE++ (Hu 2025, 2501.03262), ReMax (Li et al.
-2023, 2310.10505), GAE (Schulman et al. 2015, 1506.02438). All of a trajectory's steps share its credit, in however many
-rows they stand. Compute them before a batch is divided among processes: groups and whitening span all of it.
+2023, 2310.10505), GAE (Schulman et al. 2015, 1506.02438), GiGPO (Feng et al. 2025, 2505.10978). All of a trajectory's
+steps share its credit, in however many rows they stand, but for GiGPO's. Compute them before a batch is divided among
+processes: groups and whitening span all of it.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ def estimate(
     *,
     values: torch.Tensor | None = None,
     greedy: torch.Tensor | None = None,
+    anchors: torch.Tensor | None = None,
 ) -> Advantages:
     """Compute advantages by the estimator that `options` names.
 
     `rewards` [K]: see `outcome`. `values` [K]: the critic's, read before each token (`Experience.before`).
-    `greedy` [N]: see `remax`. Raises `ValueError` when the estimator's own input is missing.
+    `greedy` [N]: see `remax`. `anchors` [K]: see `gigpo`. Raises `ValueError` when the estimator's own input is
+    missing.
     """
     estimator = ESTIMATORS.find(options.adv_estimator)
     if estimator.needs_critic:
@@ -47,7 +50,7 @@ def estimate(
         if estimator.needs_greedy:
             raise ValueError(f"adv_estimator={options.adv_estimator} needs the rewards of greedy rollouts")
         greedy = torch.full_like(tokens.reward, torch.nan)
-    made = estimator.estimate(EstimatorInputs(tokens, rewards, options, values, greedy))
+    made = estimator.estimate(EstimatorInputs(tokens, rewards, options, values, greedy, anchors))
     advantages, returns = made if isinstance(made, tuple) else (made, None)
     # a user's estimator may return anything; a wrong shape would broadcast silently in the loss
     for name, values in {"advantages": advantages, "returns": returns}.items():
@@ -73,18 +76,44 @@ def grpo(tokens: Experience, rewards: torch.Tensor, *, norm_adv_by_std_in_grpo: 
     R is the sum of its token rewards, std is unbiased (n - 1). A group of one keeps R. Without the division: R - mean.
     """
     total = tokens.total(rewards)
-    mean, size = _group_mean(tokens, total)
-    centred = total - mean
-    squares, _ = _group_mean(tokens, centred.square())
-    std = torch.sqrt(squares * size / (size - 1).clamp(min=1))
-    scaled = centred / (std + 1e-6) if norm_adv_by_std_in_grpo else centred
+    scaled, size = _normalize(total, tokens.group, tokens.valid, norm_adv_by_std_in_grpo)
     return torch.where(size > 1, scaled, total)[tokens.trajectory]
+
+
+def gigpo(
+    tokens: Experience,
+    rewards: torch.Tensor,
+    anchors: torch.Tensor,
+    *,
+    gamma: float = 1.0,
+    step_advantage_w: float = 1.0,
+    norm_adv_by_std_in_grpo: bool = True,
+) -> torch.Tensor:
+    """Return [K]: the episode's advantage (`grpo`) + step_advantage_w · the step's advantage.
+
+    A step's is (G - mean) / (std + 1e-6) of its discounted return G within the steps of its group that answer the same
+    observation, its anchor state (`anchors` [K]); 0 for a step without another at its anchor. Each row is one step:
+    G = the row's reward + gamma · the next row's G.
+    """
+    _, place = torch.unique_consecutive(tokens.row, return_inverse=True)
+    first = torch.ones_like(place, dtype=torch.bool)
+    first[1:] = place[1:] != place[:-1]
+    trajectory = tokens.trajectory[first]
+    ends = torch.ones_like(trajectory, dtype=torch.bool)
+    ends[:-1] = trajectory[1:] != trajectory[:-1]
+    of_rows = torch.zeros(len(trajectory), dtype=torch.float64).index_add(0, place, rewards.double())
+    returns = accumulate(of_rows, torch.full_like(of_rows, gamma).masked_fill(ends, 0.0))
+    cells = torch.stack([tokens.group[trajectory], anchors[first]])
+    cell = torch.unique(cells, dim=1, return_inverse=True)[1]
+    scaled, size = _normalize(returns, cell, torch.ones_like(ends), norm_adv_by_std_in_grpo)
+    steps = torch.where(size > 1, scaled, 0.0)[place]
+    return grpo(tokens, rewards, norm_adv_by_std_in_grpo=norm_adv_by_std_in_grpo) + step_advantage_w * steps
 
 
 def rloo(tokens: Experience, rewards: torch.Tensor) -> torch.Tensor:
     """Return [K]: R less the mean of the others in the group, n / (n - 1) · (R - mean). A group of one keeps R."""
     total = tokens.total(rewards)
-    mean, size = _group_mean(tokens, total)
+    mean, size = _group_mean(total, tokens.group, tokens.valid)
     others = size / (size - 1).clamp(min=1) * (total - mean)
     return torch.where(size > 1, others, total)[tokens.trajectory]
 
@@ -144,9 +173,20 @@ def step_weights(tokens: Experience) -> torch.Tensor:
     return (rows.sum() / (rows > 0).sum() / rows.clamp(min=1))[tokens.trajectory]
 
 
-def _group_mean(tokens: Experience, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return [N] the mean over the valid trajectories of each one's group, and [N] how many they are."""
-    empty = torch.zeros_like(tokens.reward)
-    size = empty.index_add(0, tokens.group, tokens.valid.double())
-    sums = empty.index_add(0, tokens.group, values.masked_fill(~tokens.valid, 0.0))
-    return (sums / size.clamp(min=1))[tokens.group], size[tokens.group]
+def _normalize(
+    values: torch.Tensor, group: torch.Tensor, valid: torch.Tensor, by_std: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (value - mean) / (std + 1e-6) within each one's group, or value - mean, and the group's size; all [N]."""
+    mean, size = _group_mean(values, group, valid)
+    centred = values - mean
+    squares, _ = _group_mean(centred.square(), group, valid)
+    std = torch.sqrt(squares * size / (size - 1).clamp(min=1))
+    return centred / (std + 1e-6) if by_std else centred, size
+
+
+def _group_mean(values: torch.Tensor, group: torch.Tensor, valid: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return [N] the mean over the valid members of each one's group, and [N] how many they are."""
+    empty = torch.zeros_like(values)
+    size = empty.index_add(0, group, valid.double())
+    sums = empty.index_add(0, group, values.masked_fill(~valid, 0.0))
+    return (sums / size.clamp(min=1))[group], size[group]

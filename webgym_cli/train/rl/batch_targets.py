@@ -18,6 +18,8 @@ from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, subtract_kl
 from webgym_cli.train.rl.options import AlgorithmConfig, TrainingError
 
 FILE = "lessons.safetensors"
+# Advantages up to this are those of equal rewards: rounding.
+NO_ADVANTAGE = 1e-8
 _TENSORS = ("old_log_probs", "advantages", "weights", "reference", "values", "returns")
 
 
@@ -61,7 +63,8 @@ def compute_targets(
         kl_metrics = {"actor/reward_kl_penalty": kl, "actor/reward_kl_penalty_coeff": coefficient}
         coefficient = next_coefficient(options.kl_ctrl, kl, len(batch.rows))
     try:
-        made = estimate(tokens, rewards, options, values=values, greedy=batch.trajectories.baseline)
+        greedy, anchors = batch.trajectories.baseline, _anchors(batch, tokens)
+        made = estimate(tokens, rewards, options, values=values, greedy=greedy, anchors=anchors)
     except ValueError as error:
         raise TrainingError(f"algorithm: {error}") from error
     rollout = batch.rollout_log_probs
@@ -69,6 +72,7 @@ def compute_targets(
     difference = old_log_probs - rollout
     metrics = _about(batch, tokens, rewards) | kl_metrics
     metrics |= summary_stats("critic/advantages", made.advantages)
+    metrics["actor/rows_with_gradient"] = _share_of_rows(tokens, made.advantages.abs() > NO_ADVANTAGE)
     if made.returns is not None and values is not None:
         metrics |= summary_stats("critic/returns", made.returns) | summary_stats("critic/values", values)
         unexplained = float((made.returns - values).var(correction=0) / made.returns.var(correction=0))
@@ -96,6 +100,19 @@ def _tokens(batch: Batch) -> Experience:
         )
     except ValueError as error:
         raise TrainingError(f"the batch: {error}") from error
+
+
+def _anchors(batch: Batch, tokens: Experience) -> torch.Tensor | None:
+    """Return [K] the number of each token's observation; None where the batch does not have them."""
+    if not all(row.anchor for row in batch.rows):
+        return None
+    numbers: dict[str, int] = {}
+    return torch.tensor([numbers.setdefault(row.anchor, len(numbers)) for row in batch.rows])[tokens.row]
+
+
+def _share_of_rows(tokens: Experience, held: torch.Tensor) -> float:
+    """Return the share of the rows with a token where something holds ([K] bool)."""
+    return len(tokens.row[held].unique()) / max(1, len(tokens.row.unique()))
 
 
 def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str, float]:

@@ -16,6 +16,8 @@ from webgym_cli.train.rl.options import TrainingError, read_object
 from webgym_cli.train.rl.sampling import Truncation
 
 AGAIN = "prepare the data again"
+# What `trajectories.jsonl` says of episodes that are left out though they did not fail (`prepare/rl/drop_reasons.py`).
+NO_VARIANCE = "no_variance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class TrainRow:
     """Their width and height in pixels, as the policy saw them."""
     place: str
     """File and line, for messages."""
+    anchor: str = ""
+    """Digest of the observation that its step answers; empty where a row may hold several steps."""
     transition: Transition | None = None
     """Where it is one step, prepared for `webrl`."""
 
@@ -162,12 +166,14 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
 def _trajectories(path: Path, with_baseline: bool) -> Trajectories:
     """Read rewards and groups."""
     entries: dict[int, tuple[int, float, bool, bool]] = {}
+    filtered = 0
     for place, _, value in _lines(path):
         try:
             reward = math.nan if value["reward"] is None else float(value["reward"])
             success = bool(value.get("success", reward >= 1))  # batches of older versions don't have it
             entry = (int(value["group"]), reward, bool(value.get("greedy", False)), success)
             number = int(value["number"])
+            filtered += value.get("masked") == NO_VARIANCE
         except (KeyError, TypeError, ValueError) as error:
             raise TrainingError(f"{place}: not a trajectory ({error!r}): {AGAIN}") from error
         if math.isinf(reward) or number in entries:
@@ -182,7 +188,7 @@ def _trajectories(path: Path, with_baseline: bool) -> Trajectories:
     reward = torch.tensor(rewards, dtype=torch.float64)
     if with_baseline:
         reward = reward.masked_fill(baseline.isnan(), math.nan)
-    failed = sum(math.isnan(reward) for _, reward, _, _ in ordered)
+    failed = sum(math.isnan(reward) for _, reward, _, _ in ordered) - filtered
     success, group = (torch.tensor([entry[at] for entry in ordered]) for at in (3, 0))
     return Trajectories(reward, success, group, baseline, failed)
 
@@ -213,6 +219,7 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
         images=tuple(folder / image for image in value.get("images") or ()),
         sizes=tuple((int(width), int(height)) for width, height in value.get("sizes") or ()),
         place=place,
+        anchor=str(value.get("anchor") or ""),
         transition=_transition(value) if "next_prompt" in value else None,
     )
     wrong = ""

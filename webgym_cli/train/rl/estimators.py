@@ -32,6 +32,9 @@ class EstimatorInputs:
     """[K] float32: the critic's values, each read before its token; None without `needs_critic`."""
     greedy: torch.Tensor
     """[N] float64: reward of the greedy episode of the same group, NaN where there is none."""
+    anchors: torch.Tensor | None = None
+    """[K] long: number of the observation that each token's step answers, equal for equal observations; None without
+    `needs_anchors`."""
 
 
 # Returns advantages [K], or advantages and the critic's returns, both [K].
@@ -49,15 +52,20 @@ class AdvantageEstimator:
     """Roll out one greedy episode a group (`agent.greedy_chain`)."""
     whitens: bool = False
     """Whiten the advantages unless `rl.algorithm.whiten_advantages` is set."""
+    group_relative: bool = False
+    """Compare the rewards of a group: equal ones have no gradient, and `rl.data.filter_groups` leaves them out."""
+    needs_anchors: bool = False
+    """Prepare a row for each step, with the digest of its observation."""
 
 
-def advantage_estimator(
-    name: str, *, needs_critic: bool = False, needs_greedy: bool = False, whitens: bool = False
-) -> Callable[[Estimate], AdvantageEstimator]:
-    """Register the decorated function as the estimator that `train.algorithm=NAME` trains with."""
+def advantage_estimator(name: str, **needs: bool) -> Callable[[Estimate], AdvantageEstimator]:
+    """Register the decorated function as the estimator that `train.algorithm=NAME` trains with.
+
+    `needs`: the other fields of `AdvantageEstimator`.
+    """
 
     def register(function: Estimate) -> AdvantageEstimator:
-        return ESTIMATORS.register(name, AdvantageEstimator(function, needs_critic, needs_greedy, whitens))
+        return ESTIMATORS.register(name, AdvantageEstimator(function, **needs))
 
     return register
 
@@ -94,11 +102,27 @@ def _gae(given: EstimatorInputs) -> tuple[torch.Tensor, torch.Tensor]:
     return gae(given.tokens, given.rewards, values, gamma=given.options.gamma, lam=given.options.lam)
 
 
-GRPO = AdvantageEstimator(_grpo)
-RLOO = AdvantageEstimator(_rloo)
+def _gigpo(given: EstimatorInputs) -> torch.Tensor:
+    from webgym_cli.train.rl.advantages import gigpo
+    from webgym_cli.train.rl.experience import require
+
+    anchors, options = require(given.anchors, "adv_estimator=gigpo", "the steps' observations"), given.options
+    return gigpo(
+        given.tokens,
+        given.rewards,
+        anchors,
+        gamma=options.gamma,
+        step_advantage_w=options.step_advantage_w,
+        norm_adv_by_std_in_grpo=options.norm_adv_by_std_in_grpo,
+    )
+
+
+GRPO = AdvantageEstimator(_grpo, group_relative=True)
+RLOO = AdvantageEstimator(_rloo, group_relative=True)
 REINFORCE_PLUS_PLUS = AdvantageEstimator(_reinforce_plus_plus, whitens=True)
 REMAX = AdvantageEstimator(_remax, needs_greedy=True)
 GAE = AdvantageEstimator(_gae, needs_critic=True, whitens=True)
+GIGPO = AdvantageEstimator(_gigpo, group_relative=True, needs_anchors=True)
 
 # The estimators that can be named.
 ESTIMATORS: Registry[AdvantageEstimator] = Registry(
@@ -107,6 +131,8 @@ ESTIMATORS: Registry[AdvantageEstimator] = Registry(
     entry_point_group="webgym.advantage_estimators",
     package="webgym_cli.train.rl.estimators",
     item_type=AdvantageEstimator,
-    builtin={name.lower(): f"{__name__}:{name}" for name in ("GRPO", "RLOO", "REINFORCE_PLUS_PLUS", "REMAX", "GAE")},
+    builtin={
+        name.lower(): f"{__name__}:{name}" for name in ("GRPO", "RLOO", "REINFORCE_PLUS_PLUS", "REMAX", "GAE", "GIGPO")
+    },
     usage='put @advantage_estimator("NAME") of webgym_cli.train.rl.estimators over it',
 )

@@ -70,15 +70,24 @@ def policy_loss(
     entropy: torch.Tensor | None = None,
     reference: torch.Tensor | None = None,
 ) -> LossTerm:
-    """Return the loss: clipped policy gradient - entropy_coeff · entropy + kl_loss_coef · KL. All tensors are [K].
+    """Return the loss: policy gradient - entropy_coeff · entropy + kl_loss_coef · KL. All tensors are [K].
 
-    ratio = exp(log_probs - old_log_probs), the difference within ±20. A token's loss is max(-A · ratio,
-    -A · clip(ratio, 1 - low, 1 + high)) (PPO, arXiv 1707.06347), and for A < 0 at most -A · clip_ratio_c (dual clip,
-    1912.09729). `weights` correct for stale data (`importance.py`). Raises `ValueError` when a term that the options
-    ask for lacks its input.
+    ratio = exp(log_probs - old_log_probs), the difference within ±20. `weights` correct for stale data
+    (`importance.py`). `loss_mode` says what a token's loss is:
+
+    - vanilla: max(-A · ratio, -A · clip(ratio, 1 - low, 1 + high)) (PPO, arXiv 1707.06347), and for A < 0 at most
+      -A · clip_ratio_c (dual clip, 1912.09729).
+    - gspo: the same maximum with the row's ratio, exp of the mean difference over its tokens (2507.18071).
+    - cispo: -A · log_probs · clip(ratio, 1 - low, 1 + high), without gradient through the ratio (2506.13585).
+
+    Raises `ValueError` when a term that the options ask for lacks its input.
     """
     difference = (log_probs - old_log_probs).clamp(-LIMIT, LIMIT)
-    losses, metrics = _clipped(torch.exp(difference), advantages, totals, options)
+    if options.loss_mode == "cispo":
+        losses, metrics = _weighted_log_probs(log_probs, torch.exp(difference.detach()), advantages, totals, options)
+    else:
+        of = _row_difference(difference, row) if options.loss_mode == "gspo" else difference
+        losses, metrics = _clipped(torch.exp(of), advantages, totals, options)
     if weights is not None:
         losses = losses * weights
 
@@ -105,12 +114,37 @@ def _clipped(
     """Return the losses [K], and which share of the mini-batch's tokens was clipped."""
     free = -advantages * ratio
     clipped = torch.maximum(free, -advantages * ratio.clamp(1 - options.low, 1 + options.high))
-    ceiling = torch.where(advantages < 0, -advantages * options.clip_ratio_c, torch.inf)
+    # GSPO has no dual clip
+    dual = (advantages < 0) & (options.loss_mode == "vanilla")
+    ceiling = torch.where(dual, -advantages * options.clip_ratio_c, torch.inf)
     metrics = {
         "actor/pg_clipfrac": _token_mean(clipped > free, totals),
         "actor/pg_clipfrac_lower": _token_mean(clipped > ceiling, totals),
     }
     return torch.minimum(clipped, ceiling), metrics
+
+
+def _row_difference(difference: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+    """Return [K]: the mean difference over each token's row; its gradient reaches each token as if it were its own."""
+    _, place, count = torch.unique(row, return_inverse=True, return_counts=True)
+    sums = difference.new_zeros(len(count)).index_add(0, place, difference.detach())
+    return (sums / count)[place] + difference - difference.detach()
+
+
+def _weighted_log_probs(
+    log_probs: torch.Tensor,
+    ratio: torch.Tensor,
+    advantages: torch.Tensor,
+    totals: BatchNormalizer,
+    options: ActorSettings,
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return CISPO's losses [K], and which share of the mini-batch's tokens was clipped."""
+    weight = ratio.clamp(1 - options.low, 1 + options.high)
+    metrics = {
+        "actor/pg_clipfrac": _token_mean(weight < ratio, totals),
+        "actor/pg_clipfrac_lower": _token_mean(weight > ratio, totals),
+    }
+    return -advantages * weight * log_probs, metrics
 
 
 def _token_mean(values: torch.Tensor, totals: BatchNormalizer) -> torch.Tensor:

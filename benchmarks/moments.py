@@ -1,0 +1,168 @@
+"""Whether picture, list, title and address are of one moment on pages that fill late. See `benchmarks/README.md`.
+
+python -m benchmarks.moments                1,000 looks at concurrency 16
+python -m benchmarks.moments --looks 60
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from PIL import Image
+
+from benchmarks.harness import Row, Series, reported
+from webgym_cli.config.load import load
+from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.task import Task
+
+NAME = "moments"
+FILLINGS = ("timer", "fetch", "websocket")
+"""How a page comes by its next state."""
+_STATES = 8
+_LOOKS_AN_EPISODE = 5
+# The page is empty and white, then shows its states: each has a colour, so many buttons, a title and an address.
+_PAGE = """<!doctype html><title>state 0</title><style>html { height: 100% } button { display: block }</style>
+<body><script>
+  const show = (state) => {
+    document.documentElement.style.background = state ? `rgb(${state * 25}, 100, 100)` : "white";
+    document.body.replaceChildren(...Array.from({ length: state }, (_, at) =>
+      Object.assign(document.createElement("button"), { textContent: `${state}.${at}` })));
+    document.title = `state ${state}`;
+    history.replaceState(null, "", `#${state}`);
+  };
+  const states = Array.from({ length: STATES }, (_, at) => at + 1);
+  const later = () => new Promise((done) => setTimeout(done, 20 + Math.random() * 400));
+  const next = async (state) => (await fetch("/next?" + state)).text();
+  const by = {
+    timer: async () => { for (const state of states) { await later(); show(state); } },
+    fetch: async () => { for (const state of states) show(Number(await next(state))); },
+    websocket: () => {
+      const socket = new WebSocket(location.origin.replace("http", "ws") + "/stream");
+      socket.onmessage = (told) => show(Number(told.data));
+    },
+  };
+  by["FILLING"]();
+</script>""".replace("STATES", str(_STATES))
+_PAUSES = (0.02, 0.35, 0.1, 0.25)
+
+
+async def _show_page(request: web.Request) -> web.Response:
+    text = _PAGE.replace("FILLING", request.match_info["filling"])
+    return web.Response(text=text, content_type="text/html")
+
+
+async def _tell_next(request: web.Request) -> web.Response:
+    await asyncio.sleep(_PAUSES[int(request.query_string) % len(_PAUSES)])
+    return web.Response(text=request.query_string)
+
+
+async def _stream(request: web.Request) -> web.WebSocketResponse:
+    socket = web.WebSocketResponse()
+    await socket.prepare(request)
+    for state in range(1, _STATES + 1):
+        await asyncio.sleep(_PAUSES[state % len(_PAUSES)])
+        if socket.closed:
+            break
+        await socket.send_str(str(state))
+    return socket
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[str]:
+    """Serve the pages on loopback; yields their address."""
+    app = web.Application()
+    app.add_routes([web.get("/next", _tell_next), web.get("/stream", _stream), web.get("/{filling}", _show_page)])
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def judge(view: RawObservation) -> str:
+    """Return what a look is: `empty`, `partly` or `full`, or `mismatch` where its parts are of different states."""
+    with Image.open(io.BytesIO(view.png)) as picture:
+        pixel = picture.convert("RGB").getpixel((picture.width - 5, picture.height - 5))
+    red, green = pixel[:2] if isinstance(pixel, tuple) else (0, 0)
+    drawn = red // 25 if green == 100 else 0
+    listed = {element.name for element in view.elements}
+    expected = {f"{drawn}.{at}" for at in range(drawn)}
+    address = view.url.partition("#")[2] or "0"
+    if listed != expected or view.title != f"state {drawn}" or address != str(drawn):
+        return "mismatch"
+    return "empty" if not drawn else "full" if drawn == _STATES else "partly"
+
+
+async def look(pool: WebPool, url: str, looks: int) -> Counter[str]:
+    """Take so many looks at a page, from its opening on."""
+    environment, seen = pool.new(), Counter[str]()
+    try:
+        _, view = await environment.reset(Task(id=url, environment="web", start_url=url), 0)
+        seen[f"first {judge(view)}"] += 1
+        for _ in range(looks - 1):
+            result = await environment.step(Action(name=ActionName.WAIT, seconds=0.0))
+            if result.view is not None:
+                seen[judge(result.view)] += 1
+    finally:
+        await environment.close()
+    return seen
+
+
+async def run(looks: int, concurrency: int) -> tuple[dict[str, Counter[str]], float]:
+    """Take all looks; returns what they were by the page's way of filling, and the seconds."""
+    settings = load(overrides=["browser.private_hosts=[127.0.0.1]"])
+    found: dict[str, Counter[str]] = {filling: Counter() for filling in FILLINGS}
+    turns, start = asyncio.Semaphore(concurrency), time.monotonic()
+    async with served() as address, WebPool(settings, InteractionMode.SET_OF_MARKS) as pool:
+
+        async def visit(filling: str) -> None:
+            async with turns:
+                found[filling] += await look(pool, f"{address}/{filling}", _LOOKS_AN_EPISODE)
+
+        episodes = -(-looks // _LOOKS_AN_EPISODE)
+        await asyncio.gather(*(visit(FILLINGS[number % len(FILLINGS)]) for number in range(episodes)))
+    return found, time.monotonic() - start
+
+
+def measured(looks: int, concurrency: int) -> list[Row]:
+    """Return the rows."""
+    found, seconds = asyncio.run(run(looks, concurrency))
+    rows = []
+    for filling, seen in found.items():
+        inputs: dict[str, Any] = {"concurrency": concurrency, "looks": seen.total(), "seen": dict(sorted(seen.items()))}
+        wrong = sum(count for kind, count in seen.items() if "mismatch" in kind)
+        rows.append(Row(filling, "mismatches", Series((wrong,)), target=0, inputs=inputs))
+    total = sum(seen.total() for seen in found.values())
+    return [*rows, Row("all", "looks_per_s", Series((total / seconds,)), higher_is_better=True)]
+
+
+def main() -> int:
+    """Measure and print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--looks", type=int, default=1000)
+    parser.add_argument("--concurrency", type=int, default=16)
+    told = parser.parse_args()
+
+    def measure(_: Path) -> list[Row]:
+        return measured(told.looks, told.concurrency)
+
+    return reported(NAME, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

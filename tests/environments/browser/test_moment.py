@@ -1,0 +1,92 @@
+"""Picture and list of one moment: what does not belong together is taken again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.records.made import png
+from webgym_cli.environments.browser import moment as module
+from webgym_cli.environments.browser.moment import _TRIES as TRIES
+from webgym_cli.environments.browser.moment import Moment, PageSnapshot, take_moment
+from webgym_cli.records.trajectory import Element
+
+DRAWN = png(1) + b"\0" * 20_000  # too large for a blank picture
+BLANK = png(1)
+
+
+def shows(*names: str, left: float = 0.0, title: str = "t") -> PageSnapshot:
+    boxes = [(left, 20.0 * at, 50.0, 18.0) for at in range(len(names))]
+    listed = (Element(id=at, role="button", name=name, box=boxes[at]) for at, name in enumerate(names))
+    return PageSnapshot("http://a/", title, tuple(listed))
+
+
+class Page:
+    """Shows one state after the other; the last one stays."""
+
+    def __init__(self, states, pictures=(DRAWN,)):
+        self.states, self.pictures = list(states), list(pictures)
+        self.drawn = 0
+
+    async def read(self):
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    async def draw(self):
+        self.drawn += 1
+        return self.pictures.pop(0) if len(self.pictures) > 1 else self.pictures[0]
+
+    async def take(self, seconds=1.0, *, patient=True):
+        moment = await take_moment(self.read, self.draw, seconds, patient=patient)
+        assert moment.png == self.pictures[0]
+        return moment
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch):
+    monkeypatch.setattr(module, "_BLANK_PAUSE", 0.0)
+
+
+async def test_a_page_that_stands_still_is_drawn_once():
+    page = Page([shows("a", "b")])
+    assert await page.take() == Moment(shows("a", "b"), DRAWN, settled=True)
+    assert page.drawn == 1
+
+
+@pytest.mark.parametrize("early", [shows(), shows("a"), shows("a", "c"), shows("a", "b", title="loading")])
+async def test_what_changed_while_it_was_drawn_is_drawn_again(early):
+    page = Page([early, shows("a", "b")])
+    assert (await page.take()).page == shows("a", "b")
+    assert page.drawn == 2
+
+
+async def test_a_page_that_fills_while_it_is_blank_is_read_again():
+    page = Page([shows(), shows(), shows("a")], [BLANK, DRAWN])
+    assert (await page.take()).page == shows("a")
+
+
+async def test_a_page_that_stays_blank_is_what_there_is():
+    assert await Page([shows()], [BLANK]).take(0.0) == Moment(shows(), BLANK, settled=True)
+
+
+async def test_a_movement_that_nobody_sees_is_none():
+    page = Page([shows("a"), shows("a", left=2.0)])
+    await page.take()
+    assert page.drawn == 1
+
+
+async def test_of_a_page_that_never_stands_still_what_stays_is_listed():
+    page = Page([shows("stays", f"tick {number}", "moves", left=4.0 * number) for number in range(99)])
+    moment = await page.take(patient=False)
+    assert not moment.settled
+    assert [(element.id, element.name) for element in moment.page.elements] == [(0, "stays"), (2, "moves")]
+    assert page.drawn == TRIES
+
+
+async def test_what_has_moved_far_is_not_listed_where_it_was_not_drawn():
+    page = Page([shows("a", left=30.0 * number) for number in range(99)])
+    assert (await page.take(patient=False)).page.elements == ()
+
+
+async def test_a_page_that_changes_for_a_while_is_waited_for():
+    page = Page([shows(str(number)) for number in range(20)])
+    moment = await page.take(10.0)
+    assert moment.settled and moment.page == shows("19")

@@ -1,0 +1,115 @@
+"""Groups without gradient: what is left out of a batch, and how many episodes come in their place."""
+
+import pytest
+
+from tests.prepare.rl_made import build_model, episode, line_of, served, settings, store, talk, write_plan
+from tests.records.made import CRASHED, UNSOLVED
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.prepare.rl import execute as stage
+from webgym_cli.prepare.rl.filter_groups import count_missing_episodes
+from webgym_cli.prepare.rl.plan import plan_batch
+from webgym_cli.records.trajectory import Observation, Outcome
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
+
+CHAINS = "agent.num_chains=2"
+PARTIAL = Outcome(reward=0.25, stop="answered")
+WAITS = Outcome(stop="answered")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return build_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def tokens(model):
+    return ModelTokens(str(model))
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path / "run")
+
+
+def fill(run, tokens, *outcomes):
+    """Store groups of two; an outcome of None is a success."""
+    write_plan(run, *(episode(number, f"q{number // 2}", position=number) for number in range(len(outcomes))))
+    for number, outcome in enumerate(outcomes):
+        store(run, served(talk(number, **({"outcome": outcome} if outcome else {})), tokens))
+
+
+def missing(run, wanted, *overrides):
+    with open_index(run) as index:
+        return count_missing_episodes(run, settings("model", CHAINS, *overrides), index, 0, wanted)
+
+
+def test_a_group_of_equal_rewards_is_left_out_and_named(run, model, tokens):
+    """Rewards 1 0 | 1 1 | 0 failed | 0.25 0.25: the third has one reward left, which estimators take as it is."""
+    fill(run, tokens, None, UNSOLVED, None, None, UNSOLVED, CRASHED, PARTIAL, PARTIAL)
+    with_ = settings(model, CHAINS, "train.algorithm=grpo")
+    with open_index(run) as index:
+        plan = plan_batch(run, with_, index, group_relative=True)
+        assert plan.counts.masked == {"failure": 1, "no_variance": 4}
+        stage.execute(plan, run, with_, lambda event: None)
+    lines = line_of(run.rl_data / "trajectories.jsonl")
+    assert [(line["id"][-1], line["reward"], line["masked"]) for line in lines] == [
+        ("0", 1.0, None), ("1", 0.0, None), ("2", None, "no_variance"), ("3", None, "no_variance"),
+        ("4", 0.0, None), ("5", None, "failure"), ("6", None, "no_variance"), ("7", None, "no_variance"),
+    ]  # fmt: skip
+    assert [row["number"] for row in line_of(run.rl_data / "rows.jsonl")] == [0, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("setting", "group_relative", "left_out"),
+    [("null", True, 2), ("null", False, 0), ("true", False, 2), ("false", True, 0)],
+)
+def test_a_setting_overrules_the_estimator(run, tokens, setting, group_relative, left_out):
+    fill(run, tokens, None, None, None, UNSOLVED)
+    with open_index(run) as index:
+        how = settings("model", CHAINS, f"rl.data.filter_groups.enable={setting}")
+        assert (
+            plan_batch(run, how, index, group_relative=group_relative).counts.masked.get("no_variance", 0) == left_out
+        )
+
+
+def test_as_many_groups_come_as_are_expected_to_give_the_missing_ones(run, tokens):
+    """Two of four groups have gradient: two are missing, of which every second would have it."""
+    fill(run, tokens, None, UNSOLVED, None, None, None, UNSOLVED, UNSOLVED, UNSOLVED)
+    assert missing(run, 8) == 8
+    assert missing(run, 4) == 0
+    assert missing(run, 6) == 4
+    assert missing(run, 8, "rl.data.filter_groups.max_num_gen_batches=1") == 0
+    assert missing(run, 6, "rl.data.filter_groups.max_num_gen_batches=2") == 4
+    assert missing(run, 8, "rl.data.group_by=task") == 0, "how many groups there are follows from the tasks"
+
+
+def test_a_group_that_waits_for_its_judge_is_not_replaced_and_one_that_failed_is(run, tokens):
+    fill(run, tokens, WAITS, None, CRASHED, CRASHED)
+    assert missing(run, 4) == 4
+
+
+def test_without_any_gradient_a_whole_batch_comes_next(run, tokens):
+    fill(run, tokens, None, None, None, None)
+    assert missing(run, 4) == 4
+    assert missing(run, 4, "rl.data.filter_groups.max_num_gen_batches=2") == 4
+
+
+def test_rows_of_single_steps_name_their_observation(run, model, tokens):
+    """Both episodes begin with the same question before them; their second steps saw the same result."""
+    fill(run, tokens, None, UNSOLVED)
+    with_ = settings(model, CHAINS)
+    with open_index(run) as index:
+        stage.execute(plan_batch(run, with_, index, anchors=True), run, with_, lambda event: None)
+    rows = line_of(run.rl_data / "rows.jsonl")
+    assert [row["steps"] for row in rows] == [[0], [1], [0], [1]]
+    first, second, *others = [row["anchor"] for row in rows]
+    assert others == [first, second] and first != second and len(first) == 64
+
+
+def test_a_picture_or_an_address_is_another_anchor():
+    seen = Observation(url="http://a/")
+    pictures = [talk(0, "x", "y", pictures=(width,)).steps[1].observation for width in (32, 64)]
+    told = [stage.digest_observation(one) for one in (seen, Observation(url="http://b/"), *pictures)]
+    assert len(set(told)) == 4
+    assert stage.digest_observation(Observation(url="http://a/", title="3 new messages")) == told[0]

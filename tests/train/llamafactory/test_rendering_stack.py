@@ -1,0 +1,154 @@
+"""Prompts as the server renders them against LLaMA-Factory's own rendering, with the shapes of real chat templates."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.train.train_data import prepare, settings_for
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.config.load import load
+from webgym_cli.errors import SettingsError
+from webgym_cli.prepare.sft.sharegpt import to_sharegpt
+from webgym_cli.prepare.sft.template_fit import template_fit
+from webgym_cli.records.sample import Message, Sample
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.train.llamafactory import rendering
+from webgym_cli.train.plan import plan_training
+
+pytestmark = pytest.mark.stack
+
+LLAMA = """{{- bos_token }}
+{%- if not date_string is defined %}
+    {%- if strftime_now is defined %}
+        {%- set date_string = strftime_now("%d %b %Y") %}
+    {%- else %}
+        {%- set date_string = "26 Jul 2024" %}
+    {%- endif %}
+{%- endif %}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content']|trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = "" %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
+{{- "Cutting Knowledge Date: December 2023\\n" }}
+{{- "Today Date: " + date_string + "\\n\\n" }}
+{{- system_message }}
+{{- "<|eot_id|>" }}
+{%- for message in messages %}
+    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+{%- endif %}
+"""
+GLM = (
+    "[gMASK]<sop>{% for item in messages %}{% if item['content'] %}<|{{ item['role'] }}|>{{ item['metadata'] }}\n"
+    "{{ item['content'] }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+QWEN = """{%- if messages[0]['role'] == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}
+{%- else %}
+    {{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if (message.role == "user") or (message.role == "system" and not loop.first) or (message.role == "assistant") %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+"""
+SPECIAL = {
+    "llama": ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"],
+    "glm": ["<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"],
+    "qwen2": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+}
+EDGES = {"llama": ("<|begin_of_text|>", "<|eot_id|>"), "glm": (None, "<|endoftext|>"), "qwen2": (None, "<|im_end|>")}
+
+
+def text_model(folder, template):
+    """Write a tokenizer of single bytes with a family's special tokens and chat template."""
+    from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
+    from tokenizers.models import BPE
+
+    folder.mkdir(parents=True)
+    kind = folder.name
+    vocabulary = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL[kind]])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    first, last = EDGES[kind]
+    tokens = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": first, "eos_token": last, "pad_token": last}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokens))
+    (folder / "chat_template.jinja").write_text(template)
+    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    return folder
+
+
+def conversation(*turns, system="You are a web agent.", reply="click [3]"):
+    messages = [Message(role="system", content=system)] if system else []
+    messages += [
+        Message(role=role, content=text) for role, text in zip(("user", "assistant") * len(turns), turns, strict=False)
+    ]
+    return Sample(
+        messages=(*messages, Message(role="assistant", content=reply)),
+        images=(),
+        trajectory="t",
+        step=0,
+        iteration=0,
+        reward=1.0,
+    )
+
+
+@pytest.fixture
+def compare(tmp_path, train_python, monkeypatch):
+    """Returns how to compare samples of a model, as a training does it first."""
+    monkeypatch.setattr(rendering, "role_home", lambda: tmp_path / "home")
+
+    async def compare(folder, samples, template=None):
+        named = template or load(overrides=[f"policy_config.base_model={folder}"]).policy_config.template
+        settings = settings_for(folder, train_python)
+        policy = settings.policy_config.model_copy(update={"template": named})
+        settings = settings.model_copy(update={"policy_config": policy})
+        run = RunDir(tmp_path / f"run-{folder.name}")
+        create_or_open(run, settings)
+        prepare(run, settings, [], "model_20260101_000000")
+        fit = template_fit(settings, ModelTokens(str(folder)))
+        (run.dataset / "finetune_train.json").write_text(json.dumps([to_sharegpt(fit(one), str) for one in samples]))
+        await rendering.require_same_rendering(plan_training(run, settings), settings, run.logs / "train.log")
+
+    return compare
+
+
+async def test_each_family_is_trained_on_what_was_served(tmp_path, compare, monkeypatch):
+    plain, opened = (
+        [conversation("Find it.", reply=reply), conversation("Find it.", "click [1]", "and now?", reply=reply)]
+        for reply in ("click [3]", "\nclick [3]")
+    )
+    unled = conversation("Find it.", system="")
+    families = [
+        (text_model(tmp_path / "llama", LLAMA), [*plain, unled]),
+        (text_model(tmp_path / "glm", GLM), opened),
+        (text_model(tmp_path / "qwen2", QWEN), [*plain, unled]),
+    ]
+    await asyncio.gather(*(compare(*family) for family in families))
+    assert len(list((tmp_path / "home/rendering").iterdir())) == 3
+    monkeypatch.setattr(rendering, "_compare", None)
+    for family in families:
+        await compare(*family)  # known: nothing is compared again
+
+
+async def test_another_template_is_refused_with_both_texts(tmp_path, compare):
+    folder = text_model(tmp_path / "qwen2", QWEN)
+    with pytest.raises(SettingsError, match=r"policy_config\.template: LLaMA-Factory's qwen3_nothink") as caught:
+        await compare(folder, [conversation("Find it.", system="")], "qwen3_nothink")
+    served, trained = str(caught.value).splitlines()[1:]
+    assert "You are Qwen" in served
+    assert "<|im_start|>user" in trained
+    assert "You are Qwen" not in trained

@@ -1,0 +1,119 @@
+"""Call formats: how a policy with tools is told of them, how it writes its calls, and how it sees their results.
+
+A call format is a value of `agent.call_format`. All of it is plain text in messages, so any server renders it, nothing
+on its side parses it, and what was sampled is kept as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from webgym_cli.agent.action_sets import ActionSet
+from webgym_cli.agent.parse import ParseError
+from webgym_cli.agent.reasoning import history_text, strip_reasoning
+from webgym_cli.agent.sanitize import sanitize_page, sanitize_text
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.records.tool import ToolCall
+from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Step
+from webgym_cli.records.webrl import AnyAction
+from webgym_cli.util.registry import Registry
+
+_PARSE_ERROR = "The last reply could not be read: {}. Nothing was called."
+_SYSTEM = "You answer questions. When you know the answer, give it without calling a tool."
+# The schemas of tools, as OpenAI's protocol has them.
+Schemas = Sequence[dict[str, Any]]
+# Calls as a name and arguments, and the text beside them; without calls the text is the answer.
+Reading = tuple[Sequence[tuple[str, Any]], str]
+
+# The call formats that can be named.
+CALL_FORMATS: Registry[ActionSet] = Registry(
+    noun="call format",
+    setting="agent.call_format",
+    entry_point_group="webgym.call_formats",
+    package="webgym_cli.agent.call_formats",
+    item_type=ActionSet,
+    builtin={
+        "hermes": "webgym_cli.agent.tool_calls:HERMES",
+        "qwen": "webgym_cli.agent.tool_calls:QWEN",
+        "react": "webgym_cli.agent.text_calls:REACT",
+        "code": "webgym_cli.agent.text_calls:CODE",
+    },
+    usage="from webgym_cli.agent.call_formats import make_call_format, and make one",
+)
+
+
+def make_call_format(
+    describe: Callable[[Schemas], str],
+    read: Callable[[str, Schemas], Reading | ParseError],
+    write: Callable[[str, Sequence[tuple[str, dict[str, Any]]]], str],
+    write_result: Callable[[str], str],
+) -> ActionSet:
+    """Return a call format.
+
+    `describe` returns what the system message says of tools. `read` reads a response without its reasoning, and raises
+    `ValueError` with the reason where it can't; a call that can't be read spoils the whole response. `write` is its
+    inverse, for experts: from the text beside the calls, or the answer, and the calls. `write_result` returns how a
+    call's result is shown.
+    """
+
+    def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
+        said = strip_reasoning(response, thinking=spec.thinking)
+        try:
+            found = read(said, spec.tools or ())
+        except ValueError as error:
+            found = ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
+        if not isinstance(found, ParseError) and not found[0] and (truncated or not found[1].strip()):
+            found = ParseError(ParseErrorKind.NO_TOOL_CALL, "a call that does not end, or nothing at all")
+        if isinstance(found, ParseError):
+            cut = truncated and found.kind is ParseErrorKind.NO_TOOL_CALL
+            return ParseError(ParseErrorKind.TRUNCATED, found.detail) if cut else found
+        return _make_action(*found, limit=max_calls)
+
+    def format_action(action: AnyAction, mode: InteractionMode) -> str:
+        if not isinstance(action, Action):
+            raise ValueError(f"the call format has no action {action.name}")
+        return write(action.text or "", [(call.name, call.arguments) for call in action.calls or ()])
+
+    def render(
+        spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation
+    ) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+        """Return the messages and the images of the prompt for the current observation: all rounds, in full."""
+        parts = [spec.system_prompt or _SYSTEM, *([describe(spec.tools)] if spec.tools else [])]
+        messages = [Message(role="system", content="\n\n".join(parts))]
+        messages.append(Message(role="user", content=sanitize_page(instruction)))
+        seen = [step.observation for step in past[1:]] + ([current] if past else [])
+        for step, observation in zip(past, seen, strict=True):
+            reply = history_text(step.response, thinking=spec.thinking)
+            messages.append(Message(role="assistant", content=sanitize_text(reply)))
+            messages.append(Message(role="user", content="\n".join(_format_results(step, observation, write_result))))
+        images = (picture.sha256 for observation in seen for picture in observation.pictures)
+        return tuple(messages), tuple(images)
+
+    return ActionSet(parse=parse, format_action=format_action, render=render)
+
+
+def _make_action(calls: Sequence[tuple[str, Any]], text: str, *, limit: int) -> Action | ParseError:
+    if len(calls) > limit:
+        return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls, {limit} are allowed")
+    try:
+        if not calls:
+            return Action(name=ActionName.ANSWER, text=text.strip())
+        made = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in calls)
+        return Action(name=ActionName.CALL, calls=made, text=text.strip() or None)
+    except ValidationError as error:
+        return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
+
+
+def _format_results(step: Step, after: Observation, write_result: Callable[[str], str]) -> Iterator[str]:
+    """Yield what came of a step, a part for each call; or why nothing came of it."""
+    if step.parse_error is not None:
+        yield _PARSE_ERROR.format(step.parse_error)
+    elif step.action_error is not None:
+        yield sanitize_page(step.action_error)
+    for result in after.results:
+        picture = f"{IMAGE}\n" if result.image else ""
+        yield write_result(f"{picture}{sanitize_page(result.text)}")

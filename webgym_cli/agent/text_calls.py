@@ -1,0 +1,121 @@
+"""Calls as ReAct's lines and as blocks of code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from webgym_cli.agent.call_formats import Reading, Schemas, make_call_format
+from webgym_cli.agent.parse import ParseError
+from webgym_cli.records.trajectory import ParseErrorKind
+
+_ACTION = re.compile(
+    r"^Action:[ \t]*(?P<name>\S+)[ \t]*\n(?:Action )?Input:(?P<input>.*?)(?=^(?:Thought|Action|Final Answer):|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_ANSWER = "Final Answer:"
+# What a policy makes up of the next turn.
+_OBSERVATION = re.compile(r"^Observation:.*", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def describe_react(tools: Schemas) -> str:
+    """Return what the system message says of the tools in ReAct's words."""
+    functions = [schema["function"] for schema in tools]
+    listed = "\n".join(
+        f"{function['name']}: {function['description']} Input: {json.dumps(function['parameters'], ensure_ascii=False)}"
+        for function in functions
+    )
+    names = ", ".join(function["name"] for function in functions)
+    return (
+        f"You have these tools:\n{listed}\n\nUse this form:\n\nThought: what to do next\nAction: one of {names}\n"
+        "Action Input: a JSON object of the arguments\n\nEach result comes in the next turn as an Observation. At the "
+        f"end:\n\nThought: why you know it\n{_ANSWER} the answer"
+    )
+
+
+def read_react(said: str, tools: Schemas) -> Reading | ParseError:
+    """Return the actions of a response with their inputs, or its final answer."""
+    said = _OBSERVATION.sub("", said)
+    found = list(_ACTION.finditer(said))
+    if not found:
+        if re.search(r"^Action:", said, re.MULTILINE):
+            return ParseError(ParseErrorKind.NO_TOOL_CALL, "an Action without an Action Input")
+        before, mark, answer = said.rpartition(_ANSWER)
+        return [], answer if mark else before + answer
+    calls = []
+    for action in found:
+        arguments = _read_input(action["input"].strip(), _parameters(tools, action["name"]))
+        if arguments is None:
+            return ParseError(ParseErrorKind.INVALID_JSON, f"the Action Input of {action['name']} is no JSON object")
+        calls.append((action["name"], arguments))
+    return calls, said[: found[0].start()].strip().removeprefix("Thought:")
+
+
+def write_react(said: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """Return calls, or an answer, in ReAct's lines: the inverse of `read_react`."""
+    if not calls:
+        return f"{_ANSWER} {said}"
+    lines = [f"Thought: {said}"] if said else []
+    for name, arguments in calls:
+        lines += [f"Action: {name}", f"Action Input: {json.dumps(arguments, ensure_ascii=False)}"]
+    return "\n".join(lines)
+
+
+def describe_code(tools: Schemas) -> str:
+    """Return what the system message says of the tool that runs code."""
+    return (
+        f"To run Python code, write it in a block of its own, or in several:\n```python\n...\n```\n{_about(tools)}"
+        "Its output comes in the next turn. A reply without a block is the answer."
+    )
+
+
+def read_code(said: str, tools: Schemas) -> Reading | ParseError:
+    """Return the blocks of a response as calls of the tool that takes `code`."""
+    around, blocks = _BLOCK.sub("", said), _BLOCK.findall(said)
+    if "```python" in around:
+        return ParseError(ParseErrorKind.NO_TOOL_CALL, "a block that does not end")
+    name = _find_runner(tools)
+    if blocks and not name:
+        return ParseError(ParseErrorKind.UNKNOWN_FUNCTION, "no tool takes code")
+    return [(name, {"code": block}) for block in blocks], around
+
+
+def write_code(said: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """Return calls as blocks of code: the inverse of `read_code`. Raises `ValueError` for a call without code."""
+    if wrong := next((name for name, arguments in calls if arguments.keys() != {"code"}), None):
+        raise ValueError(f"a call of {wrong} is no code")
+    blocks = (f"```python\n{arguments['code'].removesuffix(chr(10))}\n```" for _, arguments in calls)
+    return "\n".join([*([said] if said else []), *blocks])
+
+
+def _read_input(text: str, parameters: Sequence[str]) -> dict[str, Any] | None:
+    """Return an input as arguments; a text that is no object is the one argument of a tool that has one."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    if isinstance(value, dict):
+        return value
+    return {parameters[0]: value} if len(parameters) == 1 and text else None
+
+
+def _parameters(tools: Schemas, name: str) -> Sequence[str]:
+    schemas = (schema["function"] for schema in tools)
+    return next((list(schema["parameters"]["properties"]) for schema in schemas if schema["name"] == name), [])
+
+
+def _find_runner(tools: Schemas) -> str:
+    schemas = (schema["function"] for schema in tools)
+    return next((schema["name"] for schema in schemas if "code" in schema["parameters"]["properties"]), "")
+
+
+def _about(tools: Schemas) -> str:
+    schemas = (schema["function"] for schema in tools)
+    return next((f"{schema['description']}\n" for schema in schemas if schema["name"] == _find_runner(tools)), "")
+
+
+REACT = make_call_format(describe_react, read_react, write_react, lambda text: f"Observation: {text}")
+CODE = make_call_format(describe_code, read_code, write_code, lambda text: f"```output\n{text}\n```")

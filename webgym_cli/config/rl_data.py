@@ -1,0 +1,82 @@
+"""Settings `rl.data` and `rl.replay`: what a policy-gradient batch is made of. The text under a field is its help."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from webgym_cli.config.section import ConfigSection
+
+# Which episodes are compared with one another.
+GroupBy = Literal["chain", "task", "start"]
+
+
+class FilterGroupsSettings(ConfigSection):
+    """Dynamic sampling (DAPO, arXiv 2503.14476): groups whose rewards are all equal are replaced by others."""
+
+    enable: bool | None = None
+    """Leave out groups without reward variance and, with groups by `chain`, roll out further groups in their place.
+    null: for the estimators that compare within a group (`grpo`, `rloo`, `gigpo`), whose gradient would be 0."""
+    max_num_gen_batches: int = Field(default=4, ge=1)
+    """Maximum number of training episodes of an iteration, in multiples of those asked for (`rollout.episodes`);
+    1: none in place of those left out."""
+
+
+class RlDataSettings(ConfigSection):
+    """The rows of a policy-gradient batch."""
+
+    last_n_iterations: int = Field(default=1, ge=1)
+    """Number of iterations in the batch, including the current one. Above 1 the batch contains off-policy episodes."""
+    group_by: GroupBy | None = None
+    """Group of episodes whose rewards are compared, always within one iteration. `chain`: the episodes of one draw of a
+    task: `agent.num_chains` in a row, each on its own seed, and the one of `agent.greedy_chain` (on MiniWoB and the
+    fixture sites the chains run variants of the task; their mean is still a baseline that no single action influences).
+    `task`: all episodes of a task, over all draws. `start`: all episodes of a task on the same seed, which differ by
+    the policy's sampling only. null: `chain` if a drawn task has several episodes, else `task`."""
+    filter_groups: FilterGroupsSettings = FilterGroupsSettings()
+    merge_turns: bool = True
+    """Merge the steps of a trajectory into one row while each prompt starts with all tokens of the row. false: one row
+    per step, as always with `gigpo`."""
+    max_row_tokens: int | None = Field(default=None, ge=2)
+    """Maximum length of a row in tokens; a trajectory with a longer row is masked. null: the server's limit."""
+
+
+# The inverse of a geometric mean of tokens' probabilities.
+Perplexity = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+
+class ReplaySettings(ConfigSection):
+    """The replay of earlier episodes in the batch of `train.algorithm=webrl`."""
+
+    experience: tuple[str, ...] = ()
+    """Run folders whose training episodes may be replayed beside this run's own iterations, such as demonstrations."""
+    window: tuple[Perplexity, Perplexity | None] = (1 / 0.95, 1 / 0.5)
+    """Range of the perplexity of a replayed action under the current policy, without its stop token: lower bound
+    inclusive, upper bound exclusive (null: unbounded). The default is a mean token probability above 0.5 and up to
+    0.95."""
+    ratio: float = Field(default=2.0, ge=0, allow_inf_nan=False)
+    """Maximum number of replayed actions per action of the current iteration; 0: no replay and no scoring."""
+    successes_only: bool = True
+    """Replay successful episodes only."""
+    one_per_task: bool = True
+    """Replay only the first episode of each task, in the order of `experience`, then of this run's iterations. A task
+    is identified by its instruction and site."""
+    base_url: str = ""
+    """OpenAI base URL of a vLLM server of the policy, which it serves as `serve.served_model_name`; empty: the run's
+    own server, which is started if needed."""
+    api_key_env_var: str = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the API key; keys are never stored in settings."""
+    concurrency: int = Field(default=16, ge=1)
+    """Maximum number of actions scored concurrently."""
+    retries: int = Field(default=2, ge=0)
+    """Maximum number of retries of a failed request."""
+    timeout: float = Field(default=300.0, gt=0)
+    """Time limit of one request, in seconds."""
+
+    @model_validator(mode="after")
+    def _window_is_open(self) -> ReplaySettings:
+        low, high = self.window
+        if high is not None and high <= low:
+            raise ValueError(f"window: no perplexity is from {low:g} on and below {high:g}")
+        return self

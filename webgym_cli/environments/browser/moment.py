@@ -1,0 +1,98 @@
+"""One moment of a page: its picture and what is read beside it belong together, or both are taken again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from webgym_cli.environments.browser.blank import is_blank
+from webgym_cli.records.trajectory import Element
+
+# So many pictures are taken at least of a page that never stands still.
+_TRIES = 3
+# And so many by the patient: a busy machine takes few within the seconds.
+_PATIENT_TRIES = 8
+_BLANK_PAUSE = 0.25
+# CSS pixels by which an element may move while the picture is taken.
+_STILL = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class PageSnapshot:
+    """What is read of a page beside its picture."""
+
+    url: str
+    title: str
+    elements: tuple[Element, ...] = ()
+    html: str = ""
+    """The page as simplified HTML, where it is read as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A page at one moment."""
+
+    page: PageSnapshot
+    png: bytes
+    settled: bool
+    """Whether the page stood still while it was looked at."""
+
+
+async def take_moment(
+    read: Callable[[], Awaitable[PageSnapshot]], draw: Callable[[], Awaitable[bytes]], seconds: float, *, patient: bool
+) -> Moment:
+    """Return a page and its picture: what is read after the picture is what was read before it.
+
+    A blank picture is taken again for so many seconds, then it is what there is to see; that of a page that changes for
+    as long, unless not `patient`. Of a page that never stands still only the elements that stay are listed: those are
+    in the picture.
+    """
+    clock, tries = asyncio.get_running_loop(), 0
+    end = clock.time() + seconds
+    before = await read()
+    while True:
+        png = await draw()
+        after = await read()
+        if await asyncio.to_thread(is_blank, png) and clock.time() < end:
+            await asyncio.sleep(_BLANK_PAUSE)
+            before = await read()
+            continue
+        tries += 1
+        if _agree(before, after):
+            return Moment(after, png, settled=True)
+        if tries >= _TRIES and (not patient or (tries >= _PATIENT_TRIES and clock.time() >= end)):
+            return Moment(_keep_common(before, after), png, settled=False)
+        before = after
+
+
+def _agree(before: PageSnapshot, after: PageSnapshot) -> bool:
+    """Whether a page was the same twice, but for the smallest of movements."""
+    if replace(before, elements=()) != replace(after, elements=()) or len(before.elements) != len(after.elements):
+        return False
+    pairs = zip(before.elements, after.elements, strict=True)
+    return all(_describe(one) == _describe(other) and _shift(one, other) <= _STILL for one, other in pairs)
+
+
+def _keep_common(before: PageSnapshot, after: PageSnapshot) -> PageSnapshot:
+    """Return the later snapshot with those of its elements that were there before, about where they are now."""
+    if after.html:  # the text has the elements' ids: it is its own moment
+        return after
+    known: dict[tuple[str, str, str], list[Element]] = {}
+    for element in before.elements:
+        known.setdefault(_describe(element), []).append(element)
+    kept = (
+        element
+        for element in after.elements
+        if any(_shift(element, other) < min(element.box[2:]) / 2 for other in known.get(_describe(element), ()))
+    )
+    return replace(after, elements=tuple(kept))
+
+
+def _describe(element: Element) -> tuple[str, str, str]:
+    return element.role, element.name, element.value
+
+
+def _shift(one: Element, other: Element) -> float:
+    """Return by how much the sides of two boxes differ at most."""
+    return max(abs(a - b) for a, b in zip(one.box, other.box, strict=True))

@@ -1,0 +1,31 @@
+"""Fits samples to LLaMA-Factory's template where the model's chat template writes more around the texts, or less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.config.model import Settings
+from webgym_cli.records.sample import Message, Sample
+
+# What LLaMA-Factory's template writes before a response, and the model samples itself.
+OPENINGS = {"glm4": "\n"}
+
+
+def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], Sample]:
+    """Return what makes a sample one that LLaMA-Factory renders as it was served.
+
+    Llama's chat templates put a block of dates before the system message: it becomes a part of the message.
+    """
+    block, opening = tokens.date_block, OPENINGS.get(settings.policy_config.template, "")
+
+    def fit(sample: Sample) -> Sample:
+        *prompt, reply = sample.messages
+        if block:
+            has_system = prompt[0].role == "system"
+            system = block + (prompt[0].content if has_system else "")
+            prompt = [Message(role="system", content=system), *prompt[has_system:]]
+        reply = reply.model_copy(update={"content": reply.content.removeprefix(opening)})
+        return sample.model_copy(update={"messages": (*prompt, reply)})
+
+    return fit if block or opening else lambda sample: sample
