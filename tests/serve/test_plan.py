@@ -30,6 +30,19 @@ def value(plan, flag):
     return argv[argv.index(flag) + 1]
 
 
+def test_code_of_a_model_runs_only_where_the_settings_trust_it():
+    assert "--trust-remote-code" not in planned().argv()
+    assert "--trust-remote-code" in planned("policy_config.trust_remote_code=true").argv()
+
+
+def test_llamas_chat_template_is_told_its_date(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "chat_template.jinja").write_text("{{ date_string }}")
+    (plan,) = plan_servers(load(), str(tmp_path), PYTHON, "cpu")
+    assert value(plan, "--default-chat-template-kwargs") == '{"date_string": "26 Jul 2024"}'
+    assert "--default-chat-template-kwargs" not in planned().argv()
+
+
 def test_cpu_avoids_the_traps_of_the_cpu_backend():
     plan = planned()
     argv = plan.argv()

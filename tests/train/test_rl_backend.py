@@ -78,6 +78,7 @@ def test_the_first_training_is_fresh(planned, run, role):
     told = json.loads(plan.launch_text())
     assert told["data"] == str(run.rl_data.resolve())
     assert (told["model"]["path"], told["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
+    assert told["model"]["trust_remote_code"] is False
     assert told["trainer"]["output_dir"] == str((run.checkpoints / f"{NAME}.partial").resolve())
     assert (told["trainer"]["seed"], told["actor"]["ppo_mini_batch_size"]) == (7, 4)
     assert "data" not in told.get("rl", {})

@@ -139,6 +139,11 @@ class ModelTokens:
         found = _DATE_BLOCK.search(text.partition(_MARK)[0])
         return found.group() if found else ""
 
+    @property
+    def strips(self) -> bool:
+        """Whether the chat template strips the text of a message, as Llama's do."""
+        return bool(re.search(r"message\[.content.\]\s*\|\s*trim", self._source))
+
     def response_ids(self, text: str) -> list[int]:
         """Return the ids of a response, without a stop token."""
         return self._ids(text)

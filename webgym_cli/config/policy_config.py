@@ -14,6 +14,9 @@ class PolicySettings(ConfigSection):
     """Initial model: a local folder or a Hugging Face id."""
     template: str = "auto"
     """LLaMA-Factory's chat template of the model; `auto`: that of its family, detected from its files or name."""
+    trust_remote_code: bool = False
+    """Run the Python code that the model's folder or hub repository brings, in serving, training and merging. Only for
+    models whose code you have read."""
     max_new_tokens: int = Field(default=3072, ge=1)
     """Maximum length of a response, in tokens."""
     temperature: float = Field(default=1.0, ge=0)

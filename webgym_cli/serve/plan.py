@@ -221,6 +221,7 @@ def _common_args(settings: Settings) -> list[str]:
         *("--data-parallel-size", str(serve.data_parallel_size)),
         *("--limit-mm-per-prompt", _images(settings)),
         *("--mm-processor-cache-gb", f"{serve.mm_processor_cache_gb:g}"),
+        *(("--trust-remote-code",) if settings.policy_config.trust_remote_code else ()),
         *(() if serve.prefix_caching else ("--no-enable-prefix-caching",)),
         *(("--reasoning-parser", serve.reasoning_parser) if serve.reasoning_parser not in (AUTO, NONE) else ()),
         *("--seed", str(settings.seed)),

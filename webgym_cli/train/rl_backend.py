@@ -164,6 +164,7 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path,
     if told["actor"]["loss_agg_mode"] == "seq-mean-token-sum-norm" and told["actor"]["loss_scale_factor"] is None:
         told["actor"]["loss_scale_factor"] = settings.policy_config.max_new_tokens
     told["model"]["path"] = batch.model
+    told["model"]["trust_remote_code"] = settings.policy_config.trust_remote_code
     if webrl:
         told["webrl"] = settings.rl.webrl.model_dump(mode="json")
     else:

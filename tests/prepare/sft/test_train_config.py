@@ -21,6 +21,12 @@ def config(device="cuda", deepspeed=None, validation=False, samples=None, **sect
     )
 
 
+def test_code_of_a_model_is_trusted_by_the_settings_only():
+    assert "trust_remote_code" not in config()
+    trusted = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
+    assert config(policy_config=trusted)["trust_remote_code"] is True
+
+
 def test_holds_what_the_seed_documents():
     made = config(deepspeed=Path("/run/data/deepspeed.json"))
     wanted = {

@@ -131,9 +131,9 @@ async def test_each_family_is_trained_on_what_was_served(tmp_path, compare, monk
         [conversation("Find it.", reply=reply), conversation("Find it.", "click [1]", "and now?", reply=reply)]
         for reply in ("click [3]", "\nclick [3]")
     )
-    unled = conversation("Find it.", system="")
+    unled, blank = conversation("Find it.", system=""), conversation("Find it.\n\n", system="Be brief.\n")
     families = [
-        (text_model(tmp_path / "llama", LLAMA), [*plain, unled]),
+        (text_model(tmp_path / "llama", LLAMA), [*plain, unled, blank]),
         (text_model(tmp_path / "glm", GLM), opened),
         (text_model(tmp_path / "qwen2", QWEN), [*plain, unled]),
     ]

@@ -15,12 +15,15 @@ OPENINGS = {"glm4": "\n"}
 def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], Sample]:
     """Return what makes a sample one that LLaMA-Factory renders as it was served.
 
-    Llama's chat templates put a block of dates before the system message: it becomes a part of the message.
+    Llama's chat templates put a block of dates before the system message, which becomes a part of the message, and
+    strip texts.
     """
     block, opening = tokens.date_block, OPENINGS.get(settings.policy_config.template, "")
 
     def fit(sample: Sample) -> Sample:
         *prompt, reply = sample.messages
+        if tokens.strips:
+            prompt = [message.model_copy(update={"content": message.content.strip()}) for message in prompt]
         if block:
             has_system = prompt[0].role == "system"
             system = block + (prompt[0].content if has_system else "")
@@ -28,4 +31,4 @@ def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], 
         reply = reply.model_copy(update={"content": reply.content.removeprefix(opening)})
         return sample.model_copy(update={"messages": (*prompt, reply)})
 
-    return fit if block or opening else lambda sample: sample
+    return fit if block or opening or tokens.strips else lambda sample: sample

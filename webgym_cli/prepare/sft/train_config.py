@@ -50,6 +50,8 @@ def build_train_config(
         "output_dir": str(output_dir),
         "overwrite_output_dir": False,
     }
+    if settings.policy_config.trust_remote_code:
+        config["trust_remote_code"] = True
     config |= _trained(algorithm) | _optimisation(algorithm) | _evaluation(algorithm, validation) | _saving(algorithm)
     config |= _loading(algorithm, device, samples)
     config |= {

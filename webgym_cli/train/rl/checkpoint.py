@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 import webgym_cli.train.rl.critics as critics
-from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.distributed import DistributedContext
 from webgym_cli.train.rl.engine import TrainEngine
 from webgym_cli.train.rl.layout import RL_STATE, TRAINER_STATE
 from webgym_cli.train.rl.model import merge_adapter
+from webgym_cli.train.rl.options import ModelConfig
 
 STATE = "state.json"
 SIDE_FILES = ("*.json", "*.jinja", "*.txt", "*.model")
@@ -69,7 +69,7 @@ def write_state(
 def write_model(
     output: Path,
     engines: Mapping[str, TrainEngine],
-    options: RlModelSettings,
+    options: ModelConfig,
     sources: Mapping[str, Path],
     state: Path,
     facts: dict[str, Any],
@@ -92,15 +92,13 @@ def write_model(
     return target
 
 
-def write_weights(
-    folder: Path, module: Any, held: dict[str, torch.Tensor], options: RlModelSettings, source: Path
-) -> None:
+def write_weights(folder: Path, module: Any, held: dict[str, torch.Tensor], options: ModelConfig, source: Path) -> None:
     """Write a network in HuggingFace's format, in the type of the model that it came from, with that one's files."""
     folder.mkdir(exist_ok=True)
     own = {name.removeprefix("network."): value for name, value in held.items() if name.startswith("network.")}
     stored = module.network.state_dict().keys()
     own |= {name: value.cpu() for name, value in module.network.named_buffers() if name in stored}
-    kind = stored_type(source)
+    kind = stored_type(source, trusted=options.trust_remote_code)
     whole = {
         name: value.to(kind if value.is_floating_point() else value.dtype).contiguous()
         for name, value in merge_adapter(own, options).items()
@@ -114,11 +112,11 @@ def write_weights(
                 shutil.copyfile(path, folder / path.name)
 
 
-def stored_type(source: Path) -> Any:
+def stored_type(source: Path, *, trusted: bool = False) -> Any:
     """Return the type in which a model's weights are stored, float32 where its configuration doesn't say."""
     import transformers
 
-    config = transformers.AutoConfig.from_pretrained(source)
+    config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=trusted)
     return config.dtype or config.get_text_config().dtype or torch.float32
 
 

@@ -111,28 +111,30 @@ def attention_implementation(options: RlModelSettings, device: torch.device) -> 
     return wanted
 
 
-def load_network(folder: Path, implementation: str, dtype: torch.dtype) -> Any:
+def load_network(folder: Path, implementation: str, dtype: torch.dtype, *, trusted: bool = False) -> Any:
     """Return a policy's model of transformers, text or vision-language. Raises `TrainingError`."""
     import transformers
 
     try:
-        config = transformers.AutoConfig.from_pretrained(folder)
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trusted)
         sees = hasattr(config, "vision_config")
         kind = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
-        network = kind.from_pretrained(folder, dtype=dtype, attn_implementation=implementation)
+        network = kind.from_pretrained(
+            folder, dtype=dtype, attn_implementation=implementation, trust_remote_code=trusted
+        )
     except (OSError, ValueError, ImportError) as error:
         raise TrainingError(f"{folder}: is no model that can be trained: {str(error).splitlines()[0]}") from error
     return network
 
 
-def image_processor(folder: Path, network: Any) -> Any | None:
+def image_processor(folder: Path, network: Any, *, trusted: bool = False) -> Any | None:
     """Return what makes a model's pixel values of pictures; None for text models. Raises `TrainingError`."""
     if not hasattr(network.config, "vision_config"):
         return None
     import transformers
 
     try:
-        return transformers.AutoImageProcessor.from_pretrained(folder)
+        return transformers.AutoImageProcessor.from_pretrained(folder, trust_remote_code=trusted)
     except (OSError, ValueError, ImportError) as error:
         raise TrainingError(f"{folder}: has no usable image processor: {str(error).splitlines()[0]}") from error
 

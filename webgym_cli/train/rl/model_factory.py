@@ -39,13 +39,13 @@ class ModelFactory:
 
     def actor(self, folder: Path) -> TrainEngine:
         """Return the policy that is trained."""
-        network = model.load_network(folder, self.attention, self._held)
+        network = self._load(folder, self._held)
         model.configure_training(network, self.options.model)
         return self._engine(self._policy(network), self.options.actor.optim, self.options.actor.grad_clip)
 
     def critic(self, folder: Path) -> TrainEngine:
         """Return the critic that is trained."""
-        network = model.load_network(folder, self.attention, self._held)
+        network = self._load(folder, self._held)
         model.configure_training(network, self.options.model)
         told = self.options.webrl
         if told is None:
@@ -58,16 +58,19 @@ class ModelFactory:
     def reference(self, folder: Path) -> ReferenceEngine:
         """Return a policy that is not trained."""
         kind = torch.bfloat16 if self.bf16 else torch.float32
-        policy = self._policy(model.load_network(folder, self.attention, kind).requires_grad_(False))
+        policy = self._policy(self._load(folder, kind).requires_grad_(False))
         return ReferenceEngine(
             policy.eval(), self.world, self._deepspeed(self.options.actor.optim, 1.0), bf16=self.bf16
         )
+
+    def _load(self, folder: Path, kind: torch.dtype) -> Any:
+        return model.load_network(folder, self.attention, kind, trusted=self.options.model.trust_remote_code)
 
     def collator(self, folder: Path, network: Any) -> Collator:
         """Return what makes inputs of rows."""
         return Collator(
             transformer=network.base_model,
-            processor=model.image_processor(folder, network),
+            processor=model.image_processor(folder, network, trusted=self.options.model.trust_remote_code),
             packed=self.options.model.use_remove_padding,
             attention=self.attention,
             dtype=torch.bfloat16 if self.bf16 else torch.float32,

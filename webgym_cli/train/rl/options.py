@@ -32,6 +32,8 @@ class ModelConfig(RlModelSettings):
 
     path: str
     """Folder of a HuggingFace model, text or vision-language, or a name on the hub."""
+    trust_remote_code: bool = False
+    """Whether the code that the model brings may run."""
 
 
 class AlgorithmConfig(RlAlgorithmSettings):
