@@ -73,13 +73,13 @@ async def test_what_is_listed(session: BrowserSession):
         ("combobox", "City"),
         ("date", "Day"),
         ("password", "Secret"),
-        ("textarea", "Notes"),
+        ("textbox", "Notes"),
         ("button", "Send"),
         ("button", "Ask"),
         ("link", "Open"),
-        ("span", "Deep text"),
+        ("generic", "Deep text"),
         ("button", "Inner"),
-        ("em", "Hover"),
+        ("generic", "Hover"),
     ]
     assert [element.id for element in seen] == list(range(len(seen)))
     assert [element.value for element in seen[:3]] == ["old", "", "Oslo"]

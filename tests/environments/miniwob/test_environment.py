@@ -23,7 +23,7 @@ from webgym_cli.records.task import Task
 
 pytestmark = pytest.mark.browser
 
-WITHOUT_ELEMENTS = {"chase-circle", "drag-items-grid", "hover-shape"}
+WITHOUT_ELEMENTS = {"chase-circle", "hover-shape"}
 """Nothing on these pages is clicked."""
 
 

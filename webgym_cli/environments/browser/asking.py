@@ -22,6 +22,8 @@ async def run_script(link: PageConnection, function: str, argument: object) -> A
     """Call a JavaScript function in the page and return its value. Raises `ScriptError`, or as the channel."""
     expression = f"({function})({json.dumps(argument)})"
     asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+    # Only with the functions of the browser's tools can a script ask what listens for clicks.
+    asked["includeCommandLineAPI"] = True
     answer = await link.channel.send("Runtime.evaluate", asked)
     if "exceptionDetails" in answer:
         details = answer["exceptionDetails"]

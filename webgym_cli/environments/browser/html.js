@@ -85,8 +85,8 @@
     return [[depth, "option", ids.get(option) ?? null, told], [depth + 1, short(option.label)]];
   });
 
-  const read = ({ limit }) => {
-    const listed = window[EYES].look({ limit, detail: false }), marked = window[EYES].marked();
+  const read = ({ limit }, ask) => {
+    const listed = window[EYES].look({ limit, detail: false }, ask), marked = window[EYES].marked();
     const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
     const nodes = [], stack = [[document.documentElement, 0, { x: 0, y: 0 }]];
     const enter = (root, depth, at) => {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.environments.browser.moment import PageSnapshot
-from webgym_cli.environments.browser.observe import parse_elements
+from webgym_cli.environments.browser.observe import LISTENERS_JS, parse_elements
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
@@ -50,7 +50,7 @@ async def read_page(session: BrowserSession) -> PageSnapshot:
 
     Raises `BoundaryError` where the page keeps itself from being read.
     """
-    told = await session.evaluate(f"(options) => {READER_JS}.read(options)", {"limit": MAX_IDS})
+    told = await session.evaluate(f"(options) => {READER_JS}.read(options, {LISTENERS_JS})", {"limit": MAX_IDS})
     try:
         elements = tuple(seen.element for seen in parse_elements(told["listed"]))
         return PageSnapshot(str(told["url"]), str(told["title"]), elements, simplify(told["nodes"])[:MAX_CHARACTERS])

@@ -27,6 +27,8 @@ class PageSnapshot:
     elements: tuple[Element, ...] = ()
     html: str = ""
     """The page as simplified HTML, where it is read as text."""
+    unlisted: int = 0
+    """How many more elements could have been listed."""
 
 
 @dataclass(frozen=True, slots=True)

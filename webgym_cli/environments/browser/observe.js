@@ -1,5 +1,6 @@
-// Runs in every document before its own scripts. Installs one hidden object, the eyes, that Python asks to
+// Runs in every document before its own scripts, after names.js. Installs one hidden object, the eyes, that Python asks
 //   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
+//   unlisted()        how many more there were than the look was to list;
 //   locate()          say where one of them can be clicked now;
 //   marked()          give the listed elements themselves;
 //   watchListeners()  remember from now on which elements listen for clicks.
@@ -7,19 +8,22 @@
   const KEY = Symbol.for("webgym.eyes");
   if (window[KEY]) return;
 
-  const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option," +
-    "[contenteditable=''],[contenteditable=true]";
+  const { roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf, parentOf } = window[Symbol.for("webgym.names")];
+  const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
+    "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
     "menuitemradio", "switch", "textbox", "searchbox", "combobox", "slider", "spinbutton", "treeitem", "gridcell"]);
-  const INPUT_ROLES = { button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
-    radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", date: "date", time: "time",
-    month: "month", week: "week", "datetime-local": "datetime", color: "color", file: "file", password: "password" };
+  // What a listener above is meant for, where lists and tables handle the clicks on their parts.
+  const PARTS = "li,tr,th,[draggable=true],[role=row],[role=columnheader],[role=rowheader],[role=listitem]";
+  const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
+  const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
-  const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
-  const MIN_SIDE = 3, MOST_VISITED = 20000;
-  const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
+  const MIN_SIDE = 3, MOST_VISITED = 20000, MOST_FOUND = 2000, MOST_ASKED = 3000;
+  // A listener's element may fill so much of the screen, and a root of a framework listens to so many kinds of events.
+  const MOST_OF_SCREEN = 0.25, MANY_EVENTS = 30;
+  const GRID = [0.5, 0.2, 0.8, 0.08, 0.92], POINTS = 24;
   const listening = new WeakSet();
-  let marks = [];
+  let marks = [], left = 0;
 
   const watchListeners = () => {
     // Listeners can't be listed from within a page, so those for clicks are remembered as they are added.
@@ -30,73 +34,44 @@
     };
   };
 
-  const oneLine = (text) => {
-    const line = `${(text || "").slice(0, 400).replace(/\s+/g, " ").trim().toWellFormed()}`; // pages replace methods
-    return line.length > 80 ? line.slice(0, 79) + "…" : line;
-  };
-
-  const roleOf = (element) => {
-    const told = (element.getAttribute("role") || "").trim().split(/\s+/)[0];
-    if (told && told !== "presentation" && told !== "none") return told;
-    const tag = element.localName;
-    if (tag === "a" || tag === "area") return "link";
-    if (tag === "input") return INPUT_ROLES[element.type] || "textbox";
-    if (tag === "select") return element.multiple || element.size > 1 ? "listbox" : "combobox";
-    return tag === "summary" ? "button" : tag;
-  };
-
-  const referenced = (element) => (element.getAttribute("aria-labelledby") || "").split(/\s+/)
-    .map((id) => id && element.getRootNode().getElementById?.(id)?.textContent || "").join(" ");
-
-  const nameOf = (element) => {
-    const tag = element.localName;
-    const labels = () => Array.from(element.labels || [], (label) => label.textContent).join(" ");
-    const isField = tag === "input" || tag === "select" || tag === "textarea";
-    const content = () => {
-      if (isField) return /^(button|submit|reset)$/.test(element.type) ? element.value : "";
-      return element.innerText ?? element.textContent;
+  // Whether an element listens for clicks, as far as the browser's tools, or what we remember, tell.
+  const listeners = (ask) => {
+    const known = new Map();
+    return (element) => {
+      if (listening.has(element) || typeof element.onclick === "function") return true;
+      if (!ask || known.size > MOST_ASKED) return false;
+      if (!known.has(element)) {
+        const types = Object.keys(ask(element));
+        known.set(element, types.length < MANY_EVENTS && types.some((type) => CLICKS.has(type)));
+      }
+      return known.get(element);
     };
-    const image = () => element.querySelector?.("img[alt],svg title");
-    for (const source of [
-      () => referenced(element), () => element.getAttribute("aria-label"), labels, content,
-      () => element.getAttribute("alt"), () => element.getAttribute("title"),
-      () => element.getAttribute("placeholder"), () => image()?.getAttribute("alt") || image()?.textContent,
-      () => isField ? element.getAttribute("name") : "",
-    ]) {
-      const name = oneLine(source());
-      if (name) return name;
-    }
-    return "";
   };
 
-  const valueOf = (element) => {
-    const tag = element.localName;
-    if (tag === "input" && (element.type === "checkbox" || element.type === "radio")) return element.checked ? "checked" : "";
-    if (tag === "input" && /^(button|submit|reset|image)$/.test(element.type)) return "";
-    if (tag === "input" && element.type === "password") return "•".repeat(Math.min(element.value.length, 80));
-    if (tag === "input" || tag === "textarea") return oneLine(element.value);
-    if (tag === "select") return oneLine(Array.from(element.selectedOptions, (option) => option.label).join(", "));
-    if (tag === "option") return element.selected ? "selected" : "";
-    if (element.isContentEditable) return oneLine(element.innerText);
-    const expanded = element.getAttribute("aria-expanded");
-    if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
-    return (TOGGLES.find((attribute) => element.getAttribute(attribute) === "true") || "").slice(5);
-  };
+  const matches = (element, selector) => Element.prototype.matches.call(element, selector);
 
-  // How sure we are that the element is meant to be acted on: 2 by its kind, 1 by a listener or a pointer, 0 not.
-  const interest = (element, parent) => {
+  const pointed = (element) => getComputedStyle(element).cursor === "pointer";
+
+  // How sure we are that the element is meant to be acted on: 3 by its kind, 2 by a pointer, 1 by a listener, 0 not.
+  const interest = (element, listens) => {
     if (element.matches(NATIVE)) {
-      if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 2 : 0;
-      return 2;
+      if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 3 : 0;
+      return 3;
     }
-    const role = element.getAttribute("role");
-    if (role && ROLES.has(role.trim().split(/\s+/)[0])) return 2;
-    if (element === document.body || element === document.documentElement) return 0;
-    if (element.hasAttribute("onclick") || typeof element.onclick === "function" || listening.has(element)) return 1;
-    const tabIndex = element.getAttribute("tabindex");
-    if (tabIndex !== null && Number(tabIndex) >= 0) return 1;
-    if (element.localName === "label" || getComputedStyle(element).cursor !== "pointer") return 0;
-    return parent && getComputedStyle(parent).cursor === "pointer" ? 0 : 1;
+    const role = (element.getAttribute("role") || "").trim().split(/\s+/)[0];
+    if (ROLES.has(role) || editable(element)) return 3;
+    if (element === element.ownerDocument.body || element === element.ownerDocument.documentElement) return 0;
+    if (element.hasAttribute("aria-sort")) return 2;
+    if (element.localName === "label" && element.control) return 0;
+    const parent = parentOf(element);
+    if (pointed(element) && !(parent && pointed(parent))) return 2;
+    if (Number(element.getAttribute("tabindex") ?? -1) >= 0 || listens(element)) return 1;
+    if (!element.matches(PARTS)) return 0;
+    for (let above = parent, steps = 0; above && steps < 5; above = parentOf(above), steps++) {
+      if (above === above.ownerDocument.body) return 0;
+      if (listens(above)) return 2;
+    }
+    return 0;
   };
 
   const clip = (rect, offset) => {
@@ -108,7 +83,13 @@
 
   // The visible box: of a link that wraps over lines, its largest line.
   const boxOf = (element, offset) => {
-    const whole = clip(element.getBoundingClientRect(), offset);
+    let rect = element.getBoundingClientRect();
+    if (getComputedStyle(element).display === "contents") {
+      const range = element.ownerDocument.createRange();
+      range.selectNodeContents(element);
+      rect = range.getBoundingClientRect();
+    }
+    const whole = clip(rect, offset);
     if (!whole) return null;
     const lines = getComputedStyle(element).display === "inline" ? element.getClientRects() : [];
     if (lines.length < 2) return whole;
@@ -116,21 +97,41 @@
       .reduce((best, line) => (!best || line.width * line.height > best.width * best.height ? line : best), null);
   };
 
-  const reaches = (element, x, y, offset) => {
-    const root = element.getRootNode();
-    const hit = (root.elementFromPoint ? root : element.ownerDocument).elementFromPoint(x - offset.x, y - offset.y);
-    if (!hit) return false;
-    if (hit === element || element.contains(hit)) return true;
-    const label = Element.prototype.closest.call(hit, "label");
-    return Boolean(label && label.control === element);
+  const innerDocument = (element) => {
+    if (!/^(iframe|frame|object|embed)$/.test(element.localName)) return null;
+    try { return element.contentDocument || element.getSVGDocument?.() || null; } catch { return null; } // another origin
+  };
+
+  // The element under a point of the viewport, through shadow roots and documents that can be read.
+  const deepest = (x, y) => {
+    for (let root = document, found = null; ;) {
+      const inner = root.elementFromPoint(x, y);
+      if (!inner || inner === found) return found;
+      found = inner;
+      const content = innerDocument(inner);
+      if (content) {
+        const box = inner.getBoundingClientRect();
+        [x, y, root] = [x - box.left - inner.clientLeft, y - box.top - inner.clientTop, content];
+      } else if (rootOf(inner)) root = rootOf(inner);
+      else return found;
+    }
+  };
+
+  const reaches = (element, hit) => {
+    for (let at = hit; at; at = parentOf(at)) {
+      if (at === element) return true;
+      if (at.localName === "label" && at.control === element) return true;
+    }
+    return false;
   };
 
   // A point of the box where a click really lands on the element; null when something covers all of it.
-  const pointOf = (element, box, offset) => {
+  const pointOf = (element, box) => {
     for (const fy of GRID) {
       for (const fx of GRID) {
         const x = box.left + box.width * fx, y = box.top + box.height * fy;
-        if (reaches(element, x, y, offset)) return [x, y];
+        const hit = deepest(x, y);
+        if (hit && reaches(element, hit)) return [x, y];
       }
     }
     return null;
@@ -148,66 +149,124 @@
 
   const inside = (root, visit) => {
     for (const element of root.querySelectorAll("*")) {
-      visit(element);
-      if (element.shadowRoot) inside(element.shadowRoot, visit);
-      if (element.localName === "iframe") {
-        let inner = null;
-        try { inner = element.contentDocument; } catch { /* another origin: its content can't be listed */ }
-        if (inner) inside(inner, visit);
+      if (visit(element) === false) return;
+      const inner = rootOf(element) || innerDocument(element);
+      if (inner) inside(inner, visit);
+    }
+  };
+
+  // What lies on top at points all over the screen, wherever in a heavy document it stands.
+  const onTop = function* () {
+    for (let row = 0.5; row < POINTS; row++) {
+      for (let column = 0.5; column < POINTS; column++) {
+        for (let at = deepest(innerWidth * column / POINTS, innerHeight * row / POINTS); at; at = parentOf(at)) yield at;
       }
     }
   };
 
+  const place = (element, transparent = false) => {
+    const box = boxOf(element, offsetOf(element));
+    const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: !transparent });
+    if (!box || !(shown || getComputedStyle(element).display === "contents")) return null;
+    const point = pointOf(element, box);
+    return point && { face: element, box, point };
+  };
+
+  // Where an element is seen and clicked: a hidden input by its label, a code editor's field by the editor.
+  const facing = (element) => {
+    const seen = place(element, element.localName === "input" && HIDDEN_INPUTS.test(element.type));
+    const small = seen && (seen.box.width < 8 || seen.box.height < 8);
+    if (element.localName === "input" && HIDDEN_INPUTS.test(element.type) && (!seen || small)) {
+      for (const label of element.labels || []) {
+        const stands = place(label);
+        if (stands) return stands;
+      }
+    }
+    const writes = element.localName === "textarea" || editable(element) || element.getAttribute("role") === "textbox";
+    if (writes && (!seen || small)) {
+      const editor = parentOf(element)?.closest?.(EDITORS);
+      return (editor && place(editor)) || seen;
+    }
+    return seen;
+  };
+
   const seen = (element, sure) => {
-    const size = element.getBoundingClientRect();
-    if (size.width < MIN_SIDE || size.height < MIN_SIDE) return null;
-    const offset = offsetOf(element);
-    const box = boxOf(element, offset);
-    if (!box) return null;
+    const find = facing(element);
+    if (!find) return null;
+    const share = area(find) / (innerWidth * innerHeight);
     // A mere listener on something as big as the screen is delegation, not a thing to click.
-    if (sure < 2 && box.width * box.height > 0.9 * innerWidth * innerHeight) return null;
-    if (!element.checkVisibility({ visibilityProperty: true, opacityProperty: true })) return null;
-    const point = pointOf(element, box, offset);
-    return point && { element, sure, box, point };
+    if (sure === 2 && share > 0.9 || sure === 1 && share > MOST_OF_SCREEN && !matches(element, "canvas,svg")) return null;
+    return { element, sure, ...find };
   };
 
   const same = (a, b) => Math.abs(a.left - b.left) < 4 && Math.abs(a.top - b.top) < 4 &&
     Math.abs(a.width - b.width) < 8 && Math.abs(a.height - b.height) < 8;
 
+  const within = (point, box) => point[0] >= box.left && point[0] <= box.left + box.width &&
+    point[1] >= box.top && point[1] <= box.top + box.height;
+
+  const area = ({ box }) => box.width * box.height;
+
+  // Of a find within another: "outer" or "inner", whichever only repeats or frames the other one; else null.
+  const needless = (outer, inner) => {
+    if (outer.sure === 1) return "outer";
+    const text = oneLine(textOf(inner.element));
+    const alike = same(outer.box, inner.box) || (text && text === oneLine(textOf(outer.element)));
+    if (outer.sure < inner.sure) return alike || area(inner) * 2 > area(outer) ? "outer" : null;
+    if (!alike) return null;
+    return inner.element.matches("button,input,select,textarea") || !within(outer.point, inner.box) ? "outer" : "inner";
+  };
+
   // Of nested finds one is kept where they mean one thing: the outer, unless it only frames the inner control.
   const withoutRepeats = (found) => {
     const index = new Map(found.map((find) => [find.element, find]));
     const dropped = new Set();
+    for (const find of found) if (find.face !== find.element && index.has(find.face)) dropped.add(index.get(find.face));
     for (const find of found) {
       if (find.element.localName === "option") continue;
-      for (let above = find.element.parentElement; above; above = above.parentElement) {
+      for (let above = parentOf(find.element); above; above = parentOf(above)) {
         const outer = index.get(above);
         if (!outer || dropped.has(outer)) continue;
-        const text = oneLine(find.element.textContent);
-        const alike = same(outer.box, find.box) || (text && text === oneLine(outer.element.textContent));
-        if (outer.sure < find.sure) dropped.add(outer);
-        else if (alike && find.element.matches("button,input,select,textarea")) dropped.add(outer);
-        else if (alike) dropped.add(find);
-        break;
+        const drop = needless(outer, find);
+        if (drop) dropped.add(drop === "outer" ? outer : find);
+        if (drop !== "outer") break;
       }
     }
     return found.filter((find) => !dropped.has(find));
   };
 
-  const look = ({ limit, detail }) => {
-    const found = [];
-    let visited = 0;
-    inside(document, (element) => {
-      // On a heavy page the rest is left out: what comes late in the document is seldom in sight.
-      if (found.length >= limit * 2 || ++visited > MOST_VISITED) return;
+  // Where not all can be listed: what lies over the page first, then the surest, in document order.
+  const foremost = (kept, limit) => {
+    const rank = ({ element, sure }) => {
+      for (let at = element; at; at = parentOf(at)) {
+        if (/^(fixed|sticky)$/.test(getComputedStyle(at).position) || matches(at, "dialog,[aria-modal=true],[popover]")) return 9;
+      }
+      return sure;
+    };
+    const best = new Set(kept.map((find, at) => [rank(find), at, find])
+      .sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, limit).map(([, , find]) => find));
+    return kept.filter((find) => best.has(find));
+  };
+
+  const look = ({ limit, detail }, ask) => {
+    const found = [], known = new Set(), listens = listeners(ask);
+    const visit = (element) => {
+      if (known.has(element) || found.length >= MOST_FOUND) return;
+      known.add(element);
       // A form is no thing to act on, and its fields' names hide its methods (<input name="matches">).
-      if (element instanceof HTMLFormElement) return;
-      const sure = interest(element, element.parentElement);
+      if (matches(element, "form")) return;
+      const rect = element.getBoundingClientRect();
+      const far = element.ownerDocument === document && rect.height > 0 &&
+        (rect.top > innerHeight || rect.bottom < 0) && element.localName !== "input";
+      const sure = far ? 0 : interest(element, listens);
       const find = sure && seen(element, sure);
       if (find) found.push(find);
-    });
-    const kept = withoutRepeats(found).slice(0, limit);
-    marks = kept.map((find) => find.element);
+    };
+    inside(document, (element) => (known.size < MOST_VISITED ? visit(element) : false));
+    if (known.size >= MOST_VISITED) for (const element of onTop()) visit(element);
+    const all = withoutRepeats(found), kept = all.length > limit ? foremost(all, limit) : all;
+    left = all.length - kept.length;
+    marks = kept.map(({ element, face }) => ({ element, face }));
     return kept.map(({ element, box, point }, id) => {
       const told = { id, role: roleOf(element), name: nameOf(element), value: valueOf(element), point,
         box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
@@ -217,15 +276,14 @@
   };
 
   const locate = (id) => {
-    const element = marks[id];
-    if (!element) return { error: "unknown", count: marks.length };
-    if (!element.isConnected) return { error: "gone" };
-    const offset = offsetOf(element);
-    let box = boxOf(element, offset), point = box && pointOf(element, box, offset);
+    if (!marks[id]) return { error: "unknown", count: marks.length };
+    const { face } = marks[id];
+    if (!face.isConnected) return { error: "gone" };
+    let box = boxOf(face, offsetOf(face)), point = box && pointOf(face, box);
     if (!point) {
-      element.scrollIntoView({ block: "center", inline: "nearest", behavior: "instant" });
-      box = boxOf(element, offsetOf(element));
-      point = box && pointOf(element, box, offsetOf(element));
+      face.scrollIntoView({ block: "center", inline: "nearest", behavior: "instant" });
+      box = boxOf(face, offsetOf(face));
+      point = box && pointOf(face, box);
     }
     return point ? { point } : { error: "covered" };
   };
@@ -237,6 +295,7 @@
     document.adoptedStyleSheets.push(sheet);
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ look, locate, marked: () => marks.slice(), watchListeners }) });
+  Object.defineProperty(window, KEY, { value: Object.freeze({ look, locate, unlisted: () => left,
+    marked: () => marks.map(({ element }) => element), watchListeners }) });
   hideCaret();
 })();

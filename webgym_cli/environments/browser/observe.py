@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 # Where `observe.js` is found in a page: under a symbol that pages don't come across.
 OBSERVE_JS = "window[Symbol.for('webgym.eyes')]"
-# The same for `act.js`.
+# What tells an element's listeners there, as the last argument of a look.
+LISTENERS_JS = "typeof getEventListeners === 'function' ? getEventListeners : null"
+# As `OBSERVE_JS`, for `act.js`.
 ACT_JS = "window[Symbol.for('webgym.hands')]"
-# Elements listed at most; those that come later in the document are left out.
+# Elements listed at most; of more, those that lie over the page and the surest are listed.
 MAX_ELEMENTS = 200
 
 
@@ -42,7 +44,7 @@ def observe_script(*, watch_listeners: bool = False) -> str:
     pages can inspect, so it is for our own pages and not for sites that look for robots.
     """
     folder = Path(__file__).parent
-    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("observe.js", "act.js"))
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("names.js", "observe.js", "act.js"))
     return f"{source}\n{OBSERVE_JS}.watchListeners();\n" if watch_listeners else source
 
 
@@ -68,7 +70,9 @@ async def list_elements(
     session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail: bool = False
 ) -> list[ElementSnapshot]:
     """List the page's interactive elements; their ids stay valid for actions until the next look."""
-    listed = await session.evaluate(f"(options) => {OBSERVE_JS}.look(options)", {"limit": limit, "detail": detail})
+    listed = await session.evaluate(
+        f"(options) => {OBSERVE_JS}.look(options, {LISTENERS_JS})", {"limit": limit, "detail": detail}
+    )
     return parse_elements(listed)
 
 

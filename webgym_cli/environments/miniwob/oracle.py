@@ -69,7 +69,7 @@ Rule = Callable[[OracleScene], OracleMove]
 _FIELDS = ("textbox", "password", "textarea", "date", "time", "spinbutton", "searchbox")
 _PASSWORD = r'password "(.+?)"'
 _ORDINALS = {"1st": 0, "2nd": 1, "3rd": 2}
-_WIDGET_ROLES = {"text": "textbox"}
+_WIDGET_ROLES = {"text": "textbox", "textarea": "textbox"}
 
 
 def list_expert_tasks() -> tuple[str, ...]:
@@ -179,7 +179,9 @@ def _focus_nth(scene: OracleScene) -> OracleMove:
 
 def _click_widget(scene: OracleScene) -> OracleMove:
     kind = scene.asked(r'Click on a "(\w+)" widget')
-    return OracleMove(scene.all(_WIDGET_ROLES.get(kind, kind))[0])
+    tag = "textarea" if kind == "textarea" else "input"
+    found = scene.all(_WIDGET_ROLES.get(kind, kind))
+    return OracleMove(next(seen for seen in found if kind not in _WIDGET_ROLES or seen.detail["tag"] == tag))
 
 
 def _click_colour(scene: OracleScene) -> OracleMove:

@@ -16,6 +16,7 @@ from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.moment import PageSnapshot, take_moment
 from webgym_cli.environments.browser.observe import (
     ACT_JS,
+    LISTENERS_JS,
     MAX_ELEMENTS,
     OBSERVE_JS,
     draw_marks,
@@ -45,7 +46,8 @@ _TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
 _SHOWN = f"""(limit) => ({{
   url: location.href,
   title: {_TITLE}.call(document).toWellFormed(),
-  listed: limit ? {OBSERVE_JS}.look({{ limit, detail: false }}) : [],
+  listed: limit ? {OBSERVE_JS}.look({{ limit, detail: false }}, {LISTENERS_JS}) : [],
+  unlisted: {OBSERVE_JS}.unlisted(),
 }})"""
 # Statuses by which a start page shuts the browser out.
 _SHUT_OUT = (401, 403, 429, 451)
@@ -215,6 +217,8 @@ class WebEnvironment(Environment):
             png = await asyncio.to_thread(draw_marks, png, page.elements, session.options.device_scale_factor)
         self._titles[session.page] = page.title
         notices, tabs = self._notices(session), list_tabs(session, self._titles)
+        if page.unlisted:
+            notices = (*notices, f"{page.unlisted} more elements are in sight, but not marked")
         return RawObservation(page.url, page.title, png, page.elements, notices, html=page.html, tabs=tabs)
 
     async def _read(self, session: BrowserSession) -> PageSnapshot:
@@ -224,7 +228,7 @@ class WebEnvironment(Environment):
         limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
         shown: dict[str, Any] = await session.evaluate(_SHOWN, limit)
         elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
-        return PageSnapshot(shown["url"], shown["title"], elements)
+        return PageSnapshot(shown["url"], shown["title"], elements, unlisted=shown["unlisted"])
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return what was not told yet: dialogs and downloads."""

@@ -1,0 +1,137 @@
+"""What is listed of a page: what a person would take for a control, once, where it is seen, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from webgym_cli.environments.browser.actions import locate_element
+from webgym_cli.environments.browser.mouse import click
+from webgym_cli.environments.browser.observe import list_elements, observe_script
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
+
+pytestmark = pytest.mark.browser
+
+HIDDEN = "position:absolute;width:1px;height:1px;overflow:hidden;clip:rect(0 0 0 0);opacity:0"
+CASES = {
+    "a checkbox that its label stands for": (
+        "<input type=checkbox id=a style='display:none'><label for=a>Dark</label>",
+        [("checkbox", "Dark")],
+    ),
+    "a clipped radio in its label": (
+        f"<label><input type=radio style='{HIDDEN}'><span>Small</span></label>",
+        [("radio", "Small")],
+    ),
+    "a switch drawn over its input": (
+        "<label style='position:relative;cursor:pointer'><input type=checkbox role=switch style='opacity:0'>"
+        "<i style='position:absolute;inset:0;background:red'></i>Wifi</label>",
+        [("switch", "Wifi")],
+    ),
+    "a transparent file input": (
+        "<div>Drop<input type=file aria-label=Upload style='opacity:0;width:90px;height:20px'></div>",
+        [("file", "Upload")],
+    ),
+    "a label for a hidden file input": (
+        "<label style='cursor:pointer'>Upload a file<input type=file hidden></label>",
+        [("file", "Upload a file")],
+    ),
+    "a listener that nothing shows": (
+        "<div id=l>Fold</div><script>l.addEventListener('click', () => {})</script>",
+        [("generic", "Fold")],
+    ),
+    "a list that handles its items' clicks": (
+        "<ul id=l><li>a.txt</li><li>b.txt</li></ul><script>l.addEventListener('dblclick', () => {})</script>",
+        [("listitem", "a.txt"), ("listitem", "b.txt")],
+    ),
+    "headings that sort": (
+        "<table id=l><tr><th>Name</th><th aria-sort=none>Size</th></tr></table>",
+        [("columnheader", "Size")],
+    ),
+    "a container that listens is no control": (
+        "<div id=l><p>text</p><button>Go</button></div><script>l.addEventListener('click', () => {})</script>",
+        [("button", "Go")],
+    ),
+    "a field without formatting": (
+        "<div contenteditable=plaintext-only aria-label=Note>x</div>",
+        [("textbox", "Note")],
+    ),
+    "an editor whose field is hidden": (
+        "<div role=code class=editor style='width:200px;height:50px'>let x"
+        "<textarea aria-label=Code style='width:1px;height:1px'></textarea></div>",
+        [("textbox", "Code")],
+    ),
+    "media controls": ("<video controls aria-label=Film width=300 height=100></video>", [("video", "Film")]),
+    "a button of slotted content": (
+        "<my-b>Save<template shadowrootmode=open><button><slot></slot></button></template></my-b>",
+        [("button", "Save")],
+    ),
+    "a component that is a control itself": (
+        "<my-c tabindex=0 role=button style='display:inline-block'>Like<template shadowrootmode=open>"
+        "<span style='cursor:pointer'><slot></slot></span></template></my-c>",
+        [("button", "Like")],
+    ),
+    "a link in the row of a tree": (
+        "<div role=treeitem style='width:300px'><a href='#x'>Deep</a></div>",
+        [("link", "Deep")],
+    ),
+    "a label and what it names": ("<label>City <input></label>", [("textbox", "City")]),
+    "names as the specification has them": (
+        "<button aria-labelledby='p q'>x</button><i id=p>One</i> <i id=q hidden>two</i>"
+        "<button><img alt=Home></button><button><svg width=9 height=9><title>Mail</title></svg></button>"
+        "<input type=submit><button><i class='fa fa-trash' style='display:block;width:9px;height:9px'></i></button>"
+        "<div role=button>a<script>1</script><div>b</div><b hidden>no</b></div>",
+        [
+            ("button", "One two"),
+            ("button", "Home"),
+            ("button", "Mail"),
+            ("button", "Submit"),
+            ("button", "trash"),
+            ("button", "a b"),
+        ],
+    ),
+    "what lies under a dialog": (
+        "<iframe srcdoc='<button>Under</button>' width=200 height=60></iframe>"
+        "<dialog id=d style='position:fixed;inset:0;width:390px;height:280px'><button>Over</button></dialog>"
+        "<script>d.showModal()</script>",
+        [("button", "Over")],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+async def session(browsers: BrowserPool) -> AsyncIterator[BrowserSession]:
+    made = await browsers.session(SessionOptions(width=400, height=300, init_scripts=(observe_script(),)))
+    yield made
+    await made.close()
+
+
+async def show(session: BrowserSession, folder: Path, html: str) -> None:
+    (folder / "page.html").write_text(f"<!doctype html><body>{html}")
+    await session.goto((folder / "page.html").as_uri())
+    await session.page.wait_for_load_state()
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_is_listed(session: BrowserSession, tmp_path: Path, case: str):
+    html, expected = CASES[case]
+    await show(session, tmp_path, html)
+    assert [(seen.element.role, seen.element.name) for seen in await list_elements(session)] == expected
+
+
+async def test_a_hidden_input_is_clicked_by_its_label(session: BrowserSession, tmp_path: Path):
+    await show(session, tmp_path, CASES["a checkbox that its label stands for"][0])
+    (seen,) = await list_elements(session)
+    assert seen.element.value == "" and seen.element.box[2] > 10
+    await click(session, await locate_element(session, 0))
+    assert (await list_elements(session))[0].element.value == "checked"
+
+
+async def test_what_lies_over_the_page_is_listed_first(session: BrowserSession, tmp_path: Path):
+    many = "".join(f"<button>{number}</button>" for number in range(20))
+    await show(session, tmp_path, f"{many}<div style='position:fixed;bottom:0'><button>Accept</button></div>")
+    names = [seen.element.name for seen in await list_elements(session, limit=3)]
+    assert names == ["0", "1", "Accept"]

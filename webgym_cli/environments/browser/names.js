@@ -1,0 +1,151 @@
+// Runs in every document before its own scripts. Installs one hidden object, the names, that the other scripts ask for
+// what an element is (its role), how it is called (its accessible name) and what it holds; also for the flat tree, in
+// which shadow roots take the place of their hosts' children and slots hold what is assigned to them.
+(() => {
+  const KEY = Symbol.for("webgym.names");
+  if (window[KEY]) return;
+
+  const INPUT_ROLES = { button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
+    radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", date: "date", time: "time",
+    month: "month", week: "week", "datetime-local": "datetime", color: "color", file: "file", password: "password" };
+  const TAG_ROLES = { a: "link", area: "link", summary: "button", textarea: "textbox", li: "listitem", tr: "row",
+    td: "cell", th: "columnheader", img: "image", svg: "image", article: "article", nav: "navigation", h1: "heading",
+    h2: "heading", h3: "heading", h4: "heading", h5: "heading", h6: "heading", ul: "list", ol: "list", p: "paragraph",
+    button: "button", option: "option", table: "table", details: "group", canvas: "canvas", video: "video",
+    audio: "audio", iframe: "iframe", object: "object", embed: "embed" };
+  // Their content is what they hold, not how they are called.
+  const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
+  const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
+  const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
+    "data-title", "data-tip", "aria-description"];
+  const LONGEST = 400, MOST_NODES = 300;
+  const closed = new WeakMap();
+
+  // Kept from before the page's scripts, and for forms, whose fields' names hide the form's own properties.
+  const getter = (kind, name) => {
+    const get = Object.getOwnPropertyDescriptor(kind.prototype, name).get;
+    return (object) => Reflect.apply(get, object, []);
+  };
+  const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot");
+  const parentNode = getter(Node, "parentNode");
+
+  const rootOf = (element) => openRoot(element) || closed.get(element) || null;
+
+  const closedSlot = (element, host) =>
+    Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
+
+  // The element that an element is shown in; null at the end of its document.
+  const parentOf = (element) => {
+    const parent = parentNode(element);
+    if (!parent || parent.nodeType === Node.DOCUMENT_NODE) return null;
+    if (parent.nodeType === Node.DOCUMENT_FRAGMENT_NODE) return parent.host || null;
+    return assignedSlot(element) || (closed.has(parent) && closedSlot(element, parent)) || parent;
+  };
+
+  const childrenOf = (element) => {
+    if (element.localName === "slot") {
+      const assigned = element.assignedNodes();
+      if (assigned.length) return assigned;
+    }
+    return Array.from((rootOf(element) || element).childNodes);
+  };
+
+  const oneLine = (text) => {
+    const line = `${(text || "").slice(0, LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`; // pages replace methods
+    return line.length > 80 ? line.slice(0, 79) + "…" : line;
+  };
+
+  const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
+
+  const roleOf = (element) => {
+    const told = (element.getAttribute("role") || "").trim().toLowerCase().split(/\s+/)[0];
+    if (told && told !== "presentation" && told !== "none") return told;
+    const tag = element.localName;
+    if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
+    if (tag === "select") return element.multiple || element.size > 1 ? "listbox" : "combobox";
+    return editable(element) ? "textbox" : TAG_ROLES[tag] || "generic";
+  };
+
+  const byIds = (element, attribute) => (element.getAttribute(attribute) || "").split(/\s+/)
+    .map((id) => id && element.getRootNode().getElementById?.(id)).filter(Boolean);
+
+  // The text by which an element is called where its content calls it.
+  const textOf = (element, work = { left: MOST_NODES, all: true }) => {
+    let text = "";
+    for (const node of childrenOf(element)) {
+      if (work.left-- < 0 || text.length > LONGEST) break;
+      if (node.nodeType === Node.TEXT_NODE) text += node.data;
+      else if (node.nodeType === Node.ELEMENT_NODE) text += partOf(node, work);
+    }
+    return text;
+  };
+
+  const partOf = (node, work) => {
+    const tag = node.localName;
+    if (node instanceof HTMLFormElement) return " "; // its fields' names hide its methods
+    if (tag === "script" || tag === "style" || tag === "template") return "";
+    const style = getComputedStyle(node);
+    if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";
+    const told = node.getAttribute("aria-label") || (tag === "img" ? node.alt : "");
+    const held = tag === "select" || tag === "textarea" || tag === "input" && node.type !== "button" && node.type !== "submit";
+    const inner = told || (held ? "" : tag === "input" ? node.value : tag === "svg" ? pictured(node) : textOf(node, work));
+    return style.display.startsWith("inline") || style.display === "contents" ? inner : ` ${inner} `;
+  };
+
+  const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
+
+  // What a picture without words shows, as its file, symbol or class calls it.
+  const iconOf = (element) => {
+    for (const part of [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span") || [], 0, 8)]) {
+      const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
+        part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
+        part.localName === "img" && part.getAttribute("src")?.split(/[?#]/)[0].split("/").pop().replace(/\.\w+$/, "") ||
+        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti)-([\w-]+)/)?.[1];
+      if (told) return told.replace(/[-_]+/g, " ");
+    }
+    return "";
+  };
+
+  const nameOf = (element) => {
+    const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
+    const role = roleOf(element), host = element.getRootNode().host;
+    const labels = () => Array.from(element.labels || [], (label) => textOf(label)).join(" ");
+    const content = () => {
+      if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
+      return isField || HOLDERS.has(role) ? "" : textOf(element);
+    };
+    const within = () => element.querySelector?.("[aria-label],[title],[alt]");
+    for (const source of [
+      () => byIds(element, "aria-labelledby").map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
+      () => element.getAttribute("aria-label"), labels, content,
+      () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
+      () => HINTS.map((hint) => element.getAttribute(hint)).find(Boolean),
+      () => within()?.getAttribute("aria-label") || within()?.getAttribute("title") || within()?.getAttribute("alt"),
+      () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
+      () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
+      () => isField || tag === "iframe" ? element.getAttribute("name") : "", () => isField ? element.id : iconOf(element),
+    ]) {
+      const name = oneLine(source());
+      if (name) return name;
+    }
+    return "";
+  };
+
+  const valueOf = (element) => {
+    const tag = element.localName;
+    if (tag === "input" && (element.type === "checkbox" || element.type === "radio")) return element.checked ? "checked" : "";
+    if (tag === "input" && /^(button|submit|reset|image)$/.test(element.type)) return "";
+    if (tag === "input" && element.type === "password") return "•".repeat(Math.min(element.value.length, 80));
+    if (tag === "input" || tag === "textarea") return oneLine(element.value);
+    if (tag === "select") return oneLine(Array.from(element.selectedOptions, (option) => option.label).join(", "));
+    if (tag === "option") return element.selected ? "selected" : "";
+    if (element.isContentEditable) return oneLine(element.innerText);
+    const expanded = element.getAttribute("aria-expanded");
+    if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
+    const toggled = (TOGGLES.find((attribute) => element.getAttribute(attribute) === "true") || "").slice(5);
+    return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));
+  };
+
+  Object.defineProperty(window, KEY, { value: Object.freeze({ roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf,
+    parentOf, adopt: (root) => { closed.set(root.host, root); } }) });
+})();
