@@ -27,9 +27,9 @@ class Element(Record):
     id: int = Field(ge=0)
     """The number drawn on the screenshot; counts from 0 in document order."""
     role: str
-    """Its kind: button, link, textbox, checkbox, option, ... or the tag's name."""
+    """Its role, as the accessibility specifications have it: button, link, textbox, ...; `generic` for none."""
     name: str = ""
-    """Its visible text or label, one line."""
+    """Its accessible name, one line; where it has none, what its picture or class is called."""
     value: str = ""
     """What it holds: the text typed into it, `checked`, the chosen option."""
     box: tuple[float, float, float, float]

@@ -90,9 +90,8 @@
       rect = range.getBoundingClientRect();
     }
     const whole = clip(rect, offset);
-    if (!whole) return null;
     const lines = getComputedStyle(element).display === "inline" ? element.getClientRects() : [];
-    if (lines.length < 2) return whole;
+    if (!whole || lines.length < 2) return whole;
     return Array.from(lines, (line) => clip(line, offset)).filter(Boolean)
       .reduce((best, line) => (!best || line.width * line.height > best.width * best.height ? line : best), null);
   };
@@ -194,8 +193,9 @@
     const find = facing(element);
     if (!find) return null;
     const share = area(find) / (innerWidth * innerHeight);
-    // A mere listener on something as big as the screen is delegation, not a thing to click.
-    if (sure === 2 && share > 0.9 || sure === 1 && share > MOST_OF_SCREEN && !matches(element, "canvas,svg")) return null;
+    // A mere listener on something large is delegation, not a thing to click.
+    const most = sure === 2 || listening.has(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
+    if (sure < 3 && share > most) return null;
     return { element, sure, ...find };
   };
 
@@ -279,11 +279,11 @@
     if (!marks[id]) return { error: "unknown", count: marks.length };
     const { face } = marks[id];
     if (!face.isConnected) return { error: "gone" };
-    let box = boxOf(face, offsetOf(face)), point = box && pointOf(face, box);
+    const find = () => { const box = boxOf(face, offsetOf(face)); return box && pointOf(face, box); };
+    let point = find();
     if (!point) {
       face.scrollIntoView({ block: "center", inline: "nearest", behavior: "instant" });
-      box = boxOf(face, offsetOf(face));
-      point = box && pointOf(face, box);
+      point = find();
     }
     return point ? { point } : { error: "covered" };
   };
