@@ -252,6 +252,7 @@ async def test_token_ids_and_log_probabilities_are_kept(ask, server):
         "token_ids": (5, 6),
         "logprobs": (-0.5, -0.25),
         "finish_reason": "stop",
+        "policy_version": None,
     }
     assert digest_tokens([1, 22, 3]) == found.prompt_token_digest
 

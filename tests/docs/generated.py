@@ -16,7 +16,7 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.sample import Message
-from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import (
@@ -46,7 +46,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
         *(SentPrompt, Message),
-        *(WebRLAction, CustomAction, Tab, Sampling, Outcome, Score),
+        *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score),
         *(Judgement, Verdict, Task, Episode, Prepared, RlData, Checkpoint, Block, RankStatus, RunningCommand, Recoded),
     )
 }

@@ -8,6 +8,8 @@ from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.loop.loop import Loop, plan_loop
 from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import scan
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -34,6 +36,13 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     rates = {event["iteration"]: event["success_rate"] for event in evaluations}
     assert 0.0 < rates[1] < 0.7, "imitation alone is no weak baseline"
     assert rates[max(rates)] - rates[1] >= 0.2, rates
+    known = {}
+    for found in scan(run, Split.TRAIN, UPDATES):
+        for step in found.steps:
+            told = step.generation.policy_version
+            known.setdefault(told.number, set()).add(told.digest)
+    assert {number: len(digests) for number, digests in known.items()} == {UPDATES: 1}
     trained = [event["metrics"] for event in read_events(run, "train")][1:]
     assert len(trained) == UPDATES
+    assert {metrics["staleness/max"] for metrics in trained} == {0.0}
     assert min(metrics["actor/rows_with_gradient"] for metrics in trained) >= 0.95

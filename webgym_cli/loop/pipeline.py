@@ -200,7 +200,8 @@ class Pipeline:
         base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
         newest = current(self.run)
         name = newest.name if newest else self.settings.policy_config.base_model
-        return PolicyEndpoint(base_urls=base_urls, name=name, logprobs=logprobs)
+        served = self.serving.version if policy == VLLM else None
+        return PolicyEndpoint(base_urls=base_urls, name=name, logprobs=logprobs, version=served)
 
     def _watch(self, policy: str) -> Awaitable[None] | None:
         return self.serving.watch() if policy == VLLM else None

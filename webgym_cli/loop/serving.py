@@ -9,9 +9,10 @@ from pathlib import Path
 from webgym_cli.config.model import Settings
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.records.events import Event, EventSink
+from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
-from webgym_cli.store.checkpoints import policy_path
+from webgym_cli.store.checkpoints import policy_path, version
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.venvs.locate import resolve_device, role_python
@@ -29,6 +30,8 @@ class Serving:
     logs: Path
     """Where `vllm.log` goes."""
     sink: EventSink
+    version: PolicyVersion | None = None
+    """What is served, once it is."""
     _fleet: Fleet | None = field(default=None)
 
     async def current(self) -> tuple[str, ...]:
@@ -41,6 +44,7 @@ class Serving:
             nvml = open_nvml() if device == "cuda" else None
             self._fleet = Fleet(plans, self.logs, self._note, restarts=self.settings.serve.restarts, nvml=nvml)
         await self._fleet.serve(weights)
+        self.version = PolicyVersion(number=version(self.run), digest=await self._fleet.digests.of(weights))
         return self._fleet.base_urls
 
     def watch(self) -> Awaitable[None] | None:

@@ -13,6 +13,15 @@ from webgym_cli.records.base import Record
 Logprobs = Literal["processed", "raw"]
 
 
+class PolicyVersion(Record):
+    """Which weights of a run's policy produced a response."""
+
+    number: int = Field(ge=0)
+    """Trainings behind these weights; 0: the base model."""
+    digest: str
+    """SHA-256 of the weights as they were served, or the name of a model on the hub."""
+
+
 class Sampling(Record):
     """The distribution that a policy's tokens were sampled from, beside its weights, as the server was asked for it."""
 

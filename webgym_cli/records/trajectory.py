@@ -13,7 +13,7 @@ from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.sample import Message
-from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.webrl import AnyAction
 
@@ -127,6 +127,8 @@ class Generation(Record):
     logprobs: tuple[float, ...] | None = None
     """Natural log-probability of each of `token_ids`; of which distribution, the trajectory's `sampling` tells."""
     finish_reason: str | None = None
+    policy_version: PolicyVersion | None = None
+    """Which weights produced it; None: an expert's response, or that of a server which is not ours."""
 
 
 class SentPrompt(Record):

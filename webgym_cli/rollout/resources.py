@@ -13,7 +13,7 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import make_pool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
-from webgym_cli.records.sampling import Logprobs
+from webgym_cli.records.sampling import Logprobs, PolicyVersion
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
 from webgym_cli.store.run import RunDir
@@ -40,6 +40,8 @@ class PolicyEndpoint(Record):
     """Stands in the trajectories as `policy`."""
     logprobs: Logprobs | None = None
     """What the servers' log-probabilities are of; None: the servers are not ours, so it is not known."""
+    version: PolicyVersion | None = None
+    """What the servers serve; None: they are not ours."""
 
 
 def policy_urls(policy: str) -> tuple[str, ...]:
@@ -117,6 +119,7 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> ChatPoli
             name=acting.name,
             api_key=os.environ.get(POLICY_KEY, ""),
             logprobs=acting.logprobs,
+            version=acting.version,
         )
         for url in acting.base_urls
     ]

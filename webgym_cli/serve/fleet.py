@@ -34,8 +34,8 @@ class Fleet:
         nvml: Nvml | None = None,
     ) -> None:
         """Start nothing. `restarts`: how often `watch` starts a dead replica again while others serve."""
-        digests = Digests()
-        self.servers = [PolicyServer(plan, logs, sink, client, digests=digests, nvml=nvml) for plan in plans]
+        self.digests = Digests()
+        self.servers = [PolicyServer(plan, logs, sink, client, digests=self.digests, nvml=nvml) for plan in plans]
         """One a plan."""
         self._sink = sink
         self._restarts = restarts

@@ -99,6 +99,7 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
     for row in rows:
         assert list(row) == [
             "trajectory", "number", "group", "step", "steps", "input_ids", "mask", "logprobs", "images", "sizes",
+            "version",
         ]  # fmt: skip
         produced = [token for token, mine in zip(row["input_ids"], row["mask"], strict=True) if mine]
         assert produced == [*sampled(tokens, CALL), *sampled(tokens, ANSWER)]

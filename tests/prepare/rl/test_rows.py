@@ -13,7 +13,8 @@ from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens import IMAGE_PAD, ModelTokens
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.rows import ServedTurn, build_rows, read_turns
+from webgym_cli.prepare.rl.rows import ServedTurn, build_rows, oldest_version, read_turns
+from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.testing.tiny_model_build import END
 
@@ -245,3 +246,20 @@ def test_what_the_server_did_not_tell_is_refused_with_the_setting(tokens, missin
     with pytest.raises(SettingsError, match=rf"rollout\.policy: step 1 of train-0000-00000 has no {name} ") as raised:
         read_turns(told(served(talk(0), tokens), 1, **{missing: None}), tokens)
     assert "rollout.policy=vllm" in raised.value.hint
+
+
+def test_the_version_of_a_row_is_the_oldest_of_its_steps(tokens):
+    """A step of a server that did not tell counts for its iteration."""
+    made = served(talk(0, iteration=3), tokens)
+
+    def versions(*numbers):
+        told = [number if number is None else PolicyVersion(number=number, digest="d") for number in numbers]
+        steps = [
+            step.model_copy(update={"generation": step.generation.model_copy(update={"policy_version": one})})
+            for step, one in zip(made.steps, told, strict=True)
+        ]
+        return made.model_copy(update={"steps": tuple(steps)})
+
+    assert oldest_version(versions(2, 3), [0, 1]) == 2
+    assert oldest_version(versions(2, 3), [1]) == 3
+    assert oldest_version(versions(None, 4), [0, 1]) == 3

@@ -5,8 +5,9 @@ import unittest
 import torch
 from tiny import scratch, some_rows, write_batch
 
+from webgym_cli.train.rl.batch_targets import compute_targets
 from webgym_cli.train.rl.data import read_batch
-from webgym_cli.train.rl.options import TrainingError
+from webgym_cli.train.rl.options import AlgorithmConfig, TrainingError
 
 check = unittest.TestCase()
 
@@ -129,3 +130,16 @@ def test_what_was_sampled_from():
         (folder / "rl.json").write_text(json.dumps(head | {"schema": 2}))
         with check.assertRaisesRegex(TrainingError, "schema 2"):
             read_batch(folder)
+
+
+def test_the_staleness_of_rows_is_measured():
+    """Versions 1 and 3 in the batch of iteration 3: two trainings behind, and none; one row does not know."""
+    rows = [
+        {"input_ids": [1, 2], "mask": [0, 1], "number": number, "step": 0, "version": version}
+        for number, version in enumerate([1, 3, None])
+    ]
+    with scratch() as place:
+        batch = read_batch(write_batch(place, rows, rewards=[1.0, 0.0, 1.0], groups=[0, 0, 0], iteration=3))
+        made = compute_targets(batch, AlgorithmConfig(), batch.rollout_log_probs, reference=None, values=None)
+    assert (made.metrics["staleness/mean"], made.metrics["staleness/max"]) == (1.0, 2.0)
+    assert made.metrics["actor/rows_with_gradient"] == 1.0

@@ -20,12 +20,20 @@ from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
 from webgym_cli.prepare.rl.replay import ReplaySelection, ReplayWriter, select_replay
-from webgym_cli.prepare.rl.rows import ServedTurn, TokenRow, build_rows, pictures_error, read_turns
+from webgym_cli.prepare.rl.rows import (
+    ServedTurn,
+    TokenRow,
+    build_rows,
+    digest_observation,
+    oldest_version,
+    pictures_error,
+    read_turns,
+)
 from webgym_cli.prepare.rl.score import ScoringResult
 from webgym_cli.prepare.rl.states import ActionTokenizer, render_last_state
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
-from webgym_cli.records.trajectory import Observation, Trajectory
+from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read
 from webgym_cli.store.checkpoints import current, new_name, policy_path
 from webgym_cli.store.run import RunDir
@@ -213,9 +221,10 @@ class _BatchWriter:
             lines = [_row(member, row, [self._located(sha256) for sha256 in row.images]) for row in found]
         except StoreError:
             return MaskReason.IMAGE_MISSING
-        if self._plan.anchors:
-            for step, line in zip(trajectory.steps, lines, strict=True):
-                line["anchor"] = digest_observation(step.observation)
+        for line in lines:
+            line["version"] = oldest_version(trajectory, line["steps"])
+            if self._plan.anchors:
+                line["anchor"] = digest_observation(trajectory.steps[line["step"]].observation)
         # Without merging a row is a step, so rows and states have the same numbers.
         for number, state in enumerate(states):
             lines[number] |= {"next_prompt": state, "last": number == len(states) - 1, "replayed": False}
@@ -247,15 +256,6 @@ def _line(member: BatchMember, reward: float | None, masked: MaskReason | None) 
         "greedy": member.greedy,
         "masked": masked,
     }
-
-
-def digest_observation(seen: Observation) -> str:
-    """Return the SHA-256 of what the policy was shown: equal observations are one anchor state of `gigpo`."""
-    # A picture shows the elements; their ids depend on what else was counted.
-    shown = seen.pictures or [(one.role, one.name, one.value) for one in seen.elements]
-    told = [seen.url, [getattr(one, "sha256", one) for one in shown], seen.html, seen.notices]
-    told += [[(result.name, result.text) for result in seen.results]]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def _row(member: BatchMember, row: TokenRow, images: list[str]) -> dict[str, Any]:

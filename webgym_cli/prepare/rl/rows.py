@@ -6,6 +6,8 @@ digest is the one that was stored when the server told its own.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.records.sample import Message
-from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
+from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
 
 # What vLLM writes for the logarithm of 0, which JSON can't hold: a token with it can't have been sampled.
 LEAST_LOGPROB = -9999.0
@@ -114,6 +116,24 @@ def read_turns(trajectory: Trajectory, tokens: PromptTokenizer) -> list[ServedTu
             return turn
         found.append(turn)
     return found
+
+
+def digest_observation(seen: Observation) -> str:
+    """Return the SHA-256 of what the policy was shown: equal observations are one anchor state of `gigpo`."""
+    # A picture shows the elements; their ids depend on what else was counted.
+    shown = seen.pictures or [(one.role, one.name, one.value) for one in seen.elements]
+    told = [seen.url, [getattr(one, "sha256", one) for one in shown], seen.html, seen.notices]
+    told += [[(result.name, result.text) for result in seen.results]]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def oldest_version(trajectory: Trajectory, steps: Iterable[int]) -> int:
+    """Return the number of the oldest policy version that produced one of these steps.
+
+    A server that is not ours, or an older webgym, did not tell: its policy was the iteration's.
+    """
+    told = (trajectory.steps[index].generation.policy_version for index in steps)
+    return min(version.number if version else trajectory.iteration for version in told)
 
 
 def missing_tokens_error(where: str, what: str, policy: str) -> SettingsError:

@@ -120,11 +120,13 @@ def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str,
     valid, answers = tokens.valid, [len(row.log_probs) for row in batch.rows]
     prompts = [len(row.input_ids) - answer for row, answer in zip(batch.rows, answers, strict=True)]
     count = len(batch.trajectories.reward)
+    stale = [batch.iteration - row.version for row in batch.rows if row.version is not None]
     return {
         **summary_stats("critic/score", batch.trajectories.reward[valid]),
         **summary_stats("critic/rewards", tokens.total(rewards)[valid]),
         **summary_stats("response_length", torch.tensor(answers)),
         **summary_stats("prompt_length", torch.tensor(prompts)),
+        **(summary_stats("staleness", torch.tensor(stale)) if stale else {}),
         "response/aborted_ratio": batch.trajectories.failed / count,
         "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
     }

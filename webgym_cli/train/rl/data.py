@@ -54,6 +54,8 @@ class TrainRow:
     """File and line, for messages."""
     anchor: str = ""
     """Digest of the observation that its step answers; empty where a row may hold several steps."""
+    version: int | None = None
+    """The oldest policy version that produced one of its steps; None: not known."""
     transition: Transition | None = None
     """Where it is one step, prepared for `webrl`."""
 
@@ -220,6 +222,7 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
         sizes=tuple((int(width), int(height)) for width, height in value.get("sizes") or ()),
         place=place,
         anchor=str(value.get("anchor") or ""),
+        version=None if value.get("version") is None else int(value["version"]),
         transition=_transition(value) if "next_prompt" in value else None,
     )
     wrong = ""
