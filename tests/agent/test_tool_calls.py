@@ -136,6 +136,16 @@ def test_without_tools_nothing_is_said_of_them():
     assert render(spec, "Q", "", [], NOTHING).messages[0].content == "Be brief."
 
 
+def test_the_pictures_of_a_question_stand_before_it_in_each_round():
+    asked = results({"name": "question", "text": "", "image": shot(1)})
+    prompt = render(SPEC, "How many?", "", [], asked)
+    assert prompt.messages[1].content == "<image>\nHow many?"
+    assert prompt.images == (shot(1).sha256,)
+    past = [step(0, response=call()).model_copy(update={"observation": asked})]
+    later = render(SPEC, "How many?", "", past, results({"name": "draw", "text": "", "image": shot(2)}))
+    assert later.images == (shot(1).sha256, shot(2).sha256)
+
+
 def test_the_whole_conversation_is_shown_with_results_and_their_images():
     past = [
         spoke(0, call() + call()),

@@ -84,13 +84,15 @@ def make_call_format(
         """Return the messages and the images of the prompt for the current observation: all rounds, in full."""
         parts = [spec.system_prompt or _SYSTEM, *([describe(spec.tools)] if spec.tools else [])]
         messages = [Message(role="system", content="\n\n".join(parts))]
-        messages.append(Message(role="user", content=sanitize_page(instruction)))
+        first = past[0].observation if past else current
+        pictures = f"{IMAGE}\n" * len(first.pictures)
+        messages.append(Message(role="user", content=pictures + sanitize_page(instruction)))
         seen = [step.observation for step in past[1:]] + ([current] if past else [])
         for step, observation in zip(past, seen, strict=True):
             reply = history_text(step.response, thinking=spec.thinking)
             messages.append(Message(role="assistant", content=sanitize_text(reply)))
             messages.append(Message(role="user", content="\n".join(_format_results(step, observation, write_result))))
-        images = (picture.sha256 for observation in seen for picture in observation.pictures)
+        images = (picture.sha256 for observation in (first, *seen) for picture in observation.pictures)
         return tuple(messages), tuple(images)
 
     return ActionSet(parse=parse, format_action=format_action, render=render)

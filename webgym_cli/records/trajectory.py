@@ -81,7 +81,7 @@ class Observation(Record):
     notices: tuple[str, ...] = ()
     """What the browser told beside the picture: dialogs that were answered, downloads that were refused."""
     results: tuple[ToolResult, ...] = ()
-    """What came of the calls of the step before, in their order."""
+    """What came of the calls of the step before, in their order; in the first step the pictures of a question."""
     html: str = ""
     """The page as simplified HTML, its ids those of `elements`; empty but for the prompt version `webrl`."""
     tabs: tuple[Tab, ...] = ()

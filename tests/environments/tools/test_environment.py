@@ -1,19 +1,24 @@
 import asyncio
+import base64
 import json
 import threading
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from PIL import Image as pillow
 
 from tests.agent.policy_host import Host
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import check_tasks, make_pool, require_experts
+from webgym_cli.environments.tools.question_answer import read_question
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.scoring.registry import REWARDS
+from webgym_cli.tasks.registry import BadTaskError
 
 MINE = '''
 import threading, time
@@ -150,6 +155,38 @@ async def test_a_shop_is_made_of_tools_that_share_a_state_and_a_reward_that_read
     assert (score.value, score.extras) == (0.5, {"spent": 6.0})
     await shop.reset(SHOP, 3)
     assert (await shop.answer("Done.")).value == 0, "each episode has a state of its own"
+
+
+async def test_the_pictures_of_a_question_are_shown_with_it(tmp_path, monkeypatch, world):
+    monkeypatch.chdir(tmp_path)
+    large, small = (pillow.new("RGB", size, "red") for size in ((4000, 2000), (8, 4)))
+    large.save(tmp_path / "large.jpg")
+    buffer = BytesIO()
+    small.save(buffer, format="PNG")
+    data = base64.b64encode(buffer.getvalue()).decode()
+    exact = tmp_path / "exact.png"
+    pillow.new("RGB", (64, 48)).save(exact)
+    parts = [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
+        {"type": "text", "text": "<image>How many?"},
+    ]
+    record = {"messages": [{"role": "user", "content": parts}], "images": ["large.jpg", {"path": "exact.png"}]}
+    task = read_question(record | {"image": {"bytes": data}, "answer": "72"})
+    settings = load(overrides=["image.image_max_pixels=800000"])
+    check_tasks(settings, [task])
+    question, view = await make_pool(settings, "tools").new().reset(task, 0)
+    assert question == "How many?"
+    pictures = [pillow.open(BytesIO(result.image)) for result in view.results]
+    assert [picture.format for picture in pictures] == ["PNG"] * 4
+    assert [picture.size for picture in pictures] == [(46, 23), (1264, 632), (64, 48), (46, 23)]
+    assert view.results[2].image == exact.read_bytes()
+    exact.unlink()
+    with pytest.raises(UsageError, match=f"images: there is no file {exact}"):
+        check_tasks(settings, [task])
+    with pytest.raises(BoundaryError, match=f"{exact}: no picture: No such file"):
+        await make_pool(settings, "tools").new().reset(task, 0)
+    with pytest.raises(BadTaskError, match="images: a path, a data URL"):
+        read_question({"question": "?", "images": [3]})
 
 
 async def test_a_judge_scores_an_answer():

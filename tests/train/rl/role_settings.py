@@ -36,9 +36,8 @@ def test_a_run_s_settings_are_the_trainer_s():
     made = read(**run.model_dump(mode="json", exclude={"data", "replay", "model", "trainer"}))
     assert (made.algorithm.gamma, made.actor, made.critic, made.ref) == (0.5, run.actor, run.critic, run.ref)
     assert (made.webrl, made.needs_critic, made.needs_reference) == (run.webrl, True, True)
-    assert (
-        read(model=run.model.model_dump() | {"path": "m"}).model.model_dump(exclude={"path"}) == run.model.model_dump()
-    )
+    model = read(model=run.model.model_dump() | {"path": "m"}).model
+    assert model.model_dump(exclude={"path", "trust_remote_code"}) == run.model.model_dump()
     assert read(trainer=run.trainer.model_dump() | {"output_dir": "o"}).trainer.save_freq == 7
 
 

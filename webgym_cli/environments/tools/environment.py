@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.config.agent import AgentSettings
+from webgym_cli.config.image import ImageSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.tools.answer_judge import AnswerJudge
 from webgym_cli.environments.tools.oracle import next_action
+from webgym_cli.environments.tools.question_images import load_image
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
@@ -23,9 +26,11 @@ from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.define import Tool
 from webgym_cli.tools.registry import find_tools
-from webgym_cli.tools.toolbox import Toolbox, as_openai
+from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
 from webgym_cli.tools.workers import TooLateError, Workers
 
+# What the pictures of a question are stored as: results of this name, before the first call.
+QUESTION = "question"
 # Characters of a reward function's exception that are kept.
 _REASON = 300
 
@@ -41,6 +46,7 @@ class ToolEnvShared:
     limits: AgentSettings
     workers: Workers
     judge: AnswerJudge
+    images: ImageSettings
 
 
 class ToolsPool:
@@ -52,7 +58,9 @@ class ToolsPool:
         tools = find_tools(agent.tools)
         schemas = tuple(tool.schema for tool in tools)
         judge = AnswerJudge(settings.judge)
-        self.kit = ToolEnvShared(tools, schemas, REWARDS.find(agent.reward_name), agent, Workers(), judge)
+        self.kit = ToolEnvShared(
+            tools, schemas, REWARDS.find(agent.reward_name), agent, Workers(), judge, settings.image
+        )
 
     async def __aenter__(self) -> ToolsPool:
         """Start nothing."""
@@ -90,7 +98,16 @@ class ToolsEnvironment(Environment):
         self._box = Toolbox(self._kit.tools, self._kit.limits, self._kit.workers, self._context)
         self._task, self._calls = task, 0
         self._messages = [{"role": "user", "content": task.instruction}]
-        return task.instruction, RawObservation(url="", title="")
+        return task.instruction, RawObservation(url="", title="", results=await self._load_images(task))
+
+    async def _load_images(self, task: Task) -> tuple[CallResult, ...]:
+        """Return the question's pictures, as results that came before the first call."""
+        places, limits = task.extra.get("images", []), self._kit.images
+        try:
+            images = [await asyncio.to_thread(load_image, place, limits) for place in places]
+        except ValueError as error:
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"task {task.id}: {error}") from error
+        return tuple(CallResult(QUESTION, "", image) for image in images)
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Make the calls of one response, side by side; one that is terminal ends the episode with its text."""

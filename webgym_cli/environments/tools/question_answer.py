@@ -1,6 +1,7 @@
 """Reads question/answer records: `question` is asked, every other field goes to the reward function by its name.
 
 The question's field may also be `prompt`, `problem` or `messages`, the first that there is: a text, or chat messages.
+Pictures stand in the field `images` (or `image`), or among the parts of the message.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from webgym_cli.environments.tools.question_images import list_images
+from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError
 
@@ -28,11 +31,18 @@ def read_question(value: Mapping[str, Any]) -> Task | None:
     name = next((name for name in _QUESTIONS if name in value), "")
     if not name or _OF_OTHERS & value.keys():
         return None
-    question = _read_text(name, value[name])
+    question, images = _read_text(name, value[name])
+    images += [place for field in ("images", "image") if value.get(field) for place in list_images(value[field])]
+    if images:
+        question = question.replace(IMAGE, "").strip()
+    if not question:
+        raise BadTaskError(f"{name}: a text beside the pictures is needed")
     given = value.get("id")
     if given is not None and (isinstance(given, bool) or not isinstance(given, str | int) or given == ""):
         raise BadTaskError("id: a text or a whole number is needed")
-    fields = {key: item for key, item in value.items() if key not in (name, "id", "environment")}
+    fields = {key: item for key, item in value.items() if key not in (name, "id", "environment", "image")}
+    if images:
+        fields["images"] = images
     answer = fields.get("answer")
     try:
         content = json.dumps(dict(value), sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
@@ -47,21 +57,21 @@ def read_question(value: Mapping[str, Any]) -> Task | None:
     )
 
 
-def _read_text(name: str, given: Any) -> str:
-    """Return the question: a text, or that of the one message. Raises `BadTaskError`."""
+def _read_text(name: str, given: Any) -> tuple[str, list[str]]:
+    """Return the question and its pictures: a text, or the parts of the one message. Raises `BadTaskError`."""
+    images: list[str] = []
     if isinstance(given, list):
         message = given[0] if len(given) == 1 and isinstance(given[0], Mapping) else {}
         if message.get("role") != "user":
             advice = "a system message is the setting agent.system_prompt"
             raise BadTaskError(f"{name}: a text, or one message by the user, is needed", advice)
         given = message.get("content")
-        if isinstance(given, list):  # parts: text only
-            texts = [part.get("text") for part in given if isinstance(part, Mapping) and part.get("type") == "text"]
-            if len(texts) != len(given):
-                raise BadTaskError(
-                    f"{name}: a message with text only is needed; pictures in questions are not supported"
-                )
-            given = "\n".join(map(str, texts))
+        if isinstance(given, list):
+            parts = [part if isinstance(part, Mapping) else {} for part in given]
+            if wrong := next((part for part in parts if part.get("type") not in ("text", "image", "image_url")), None):
+                raise BadTaskError(f"{name}: a message of texts and pictures is needed, not of {wrong.get('type')}")
+            images = [place for part in parts if part["type"] != "text" for place in list_images(part[part["type"]])]
+            given = "\n".join(str(part.get("text")) for part in parts if part["type"] == "text")
     if not isinstance(given, str) or not given.strip():
         raise BadTaskError(f"{name}: a text that is not empty is needed")
-    return given
+    return given, images
