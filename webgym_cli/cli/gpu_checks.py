@@ -83,8 +83,8 @@ def report_gpus(python: Path, processes: int, device: Device) -> dict[str, Any]:
             raise JobError(str(error)) from error
         if done.returncode:
             raise JobError((last_lines(log, 1) or ["it said nothing"])[0], returncode=done.returncode)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
 
 
 def _torch_check(role: str, report: dict[str, Any], device: Device) -> DoctorCheck:
@@ -157,9 +157,9 @@ def training_memory(settings: Settings, tensors: list[Tensor], processes: int) -
             settings, dataset_dir=here, output_dir=here, model="", deepspeed=None, validation=False, device="cuda"
         )
         return sft_memory(tensors, config, deepspeed, processes)
-    told = settings.rl.model_dump(mode="json", exclude=set() if kind == "webrl" else {"webrl"})
+    options = settings.rl.model_dump(mode="json", exclude=set() if kind == "webrl" else {"webrl"})
     critic = kind == "webrl" or ESTIMATORS.find(kind).needs_critic
-    return rl_memory(tensors, told, deepspeed, processes, critic=critic)
+    return rl_memory(tensors, options, deepspeed, processes, critic=critic)
 
 
 def _deepspeed_key(settings: Settings) -> str:
@@ -168,10 +168,10 @@ def _deepspeed_key(settings: Settings) -> str:
 
 
 def _value(settings: Settings, key: str) -> Any:
-    found: Any = settings
+    value: Any = settings
     for name in key.split("."):
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _failed(name: str, error: WebGymError, fix: str) -> DoctorCheck:

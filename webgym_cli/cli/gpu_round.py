@@ -126,8 +126,8 @@ async def _sample(server: PolicyServer, folder: Path) -> None:
             )
         except openai.OpenAIError as error:
             raise JobError(f"the server does not answer: {error}; log: {server.log}") from error
-    told = answer.model_dump()
-    rows = [_row(told["prompt_token_ids"], choice, number) for number, choice in enumerate(told["choices"])]
+    reply = answer.model_dump()
+    rows = [_row(reply["prompt_token_ids"], choice, number) for number, choice in enumerate(reply["choices"])]
     _write_batch(folder, rows)
 
 
@@ -150,8 +150,8 @@ def _write_batch(folder: Path, rows: list[dict[str, Any]]) -> None:
     (folder / "picture.png").write_bytes(base64.b64decode(known_image().partition(",")[2]))
     content = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
     (folder / ROWS).write_bytes(content)
-    told = [{"number": number, "group": 0, "reward": float(number % 2)} for number in range(len(rows))]
-    (folder / TRAJECTORIES).write_text("".join(f"{json.dumps(one)}\n" for one in told), encoding="utf-8")
+    trajectories = [{"number": number, "group": 0, "reward": float(number % 2)} for number in range(len(rows))]
+    (folder / TRAJECTORIES).write_text("".join(f"{json.dumps(one)}\n" for one in trajectories), encoding="utf-8")
     head = {"schema": 1, "iteration": 0, "digest": hashlib.sha256(content).hexdigest(), "sampling": {"temperature": 1}}
     write_json(folder / SUMMARY, head)
 
@@ -159,13 +159,13 @@ def _write_batch(folder: Path, rows: list[dict[str, Any]]) -> None:
 async def _train(python: Path, model: str, folder: Path, *, cpu: bool) -> dict[str, Any]:
     """Make one step on the batch; return the last line of the trainer's log. Raises `JobError`."""
     config, log = folder / "launch.json", folder / "train.log"
-    told = {
+    options = {
         "data": str(folder / "data"),
         "model": {"path": model},
         "trainer": {"output_dir": str(folder / "out")},
         "actor": {"optim": {"lr": 1e-3}},
     }
-    write_json(config, told)
+    write_json(config, options)
     env = venv_environ(python) | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     env |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} if cpu else {}
     job = Job.spawn(rl_command(python, str(config), processes=1, nodes=1), env=env, log=log)

@@ -251,7 +251,7 @@ def _quote_arguments(hint: str) -> str:
         return hint
     # what the hint has in quotes already stays as it is
     pattern = rf"(?<!['\"])(?:{'|'.join(map(re.escape, special))})(?!['\"])"
-    return re.sub(pattern, lambda found: shlex.quote(found[0]), hint)
+    return re.sub(pattern, lambda match: shlex.quote(match[0]), hint)
 
 
 def _tell(line: str) -> None:

@@ -116,12 +116,12 @@ class GenerationResult:
     @property
     def kept(self) -> list[TaskCandidate]:
         """Those that were not turned down."""
-        return [found for found in self.candidates if found.rejection is None]
+        return [candidate for candidate in self.candidates if candidate.rejection is None]
 
     @property
     def rejected(self) -> list[TaskCandidate]:
         """The others."""
-        return [found for found in self.candidates if found.rejection is not None]
+        return [candidate for candidate in self.candidates if candidate.rejection is not None]
 
     def cut(self, wanted: int | None) -> None:
         """Keep so many, the first ones."""

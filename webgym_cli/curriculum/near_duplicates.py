@@ -29,21 +29,21 @@ class SeenTexts:
 
     def add(self, text: str) -> None:
         """Note a text; one whose words are those of a noted one changes nothing."""
-        found = normalize_words(text)
-        if found in self._exact:
+        words = normalize_words(text)
+        if words in self._exact:
             return
-        number = self._exact[found] = len(self._texts)
+        number = self._exact[words] = len(self._texts)
         self._texts.append(text)
-        self._words.append(frozenset(found))
+        self._words.append(frozenset(words))
         for word in self._words[-1]:
             self._with.setdefault(word, []).append(number)
 
     def find_similar(self, text: str) -> str | None:
         """Return a noted text that is like this one, the likest; None where there is none."""
-        found = normalize_words(text)
-        if (number := self._exact.get(found)) is not None:
+        words = normalize_words(text)
+        if (number := self._exact.get(words)) is not None:
             return self._texts[number]
-        mine = frozenset(found)
+        mine = frozenset(words)
         alike = ((self._common(mine, other), -other) for other in self._candidates(mine))
         share, number = max(alike, default=(0.0, 0))
         return self._texts[-number] if share >= self._share else None

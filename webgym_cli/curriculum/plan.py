@@ -154,11 +154,11 @@ def _iter_tasks(settings: Settings, urls: Iterable[str]) -> Iterator[Task]:
 def _explain_no_seed(run: RunDir, index: Index) -> MissingStageError:
     """Return why there is nothing to make tasks of."""
     rows = index.rows("SELECT environment, count(*) AS count FROM trajectories WHERE split = 'train' GROUP BY 1")
-    found = Counter({row["environment"]: row["count"] for row in rows})
+    counts = Counter({row["environment"]: row["count"] for row in rows})
     if not list_iterations(run, Split.TRAIN):
         return MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
-    if not any(map(has_new_tasks, found)):
-        names = ", ".join(sorted(found))
+    if not any(map(has_new_tasks, counts)):
+        names = ", ".join(sorted(counts))
         return MissingStageError(
             f"{run.root}: its tasks are of {names}; new ones can be made of tasks on the web only",
             hint="webgym rollout RUN -s tasks.train=FILE",

@@ -69,8 +69,8 @@ def find(path: Path) -> list[Path]:
     """Return the trajectory files at or under a path, by iteration; a file that is named may have any name."""
     if path.is_file():
         return [path]
-    found = [file for file in path.rglob("*.pt.iteration*") if _NAME.search(file.name)]
-    return sorted(found, key=lambda file: (read_iteration(file) or 0, file))
+    files = [file for file in path.rglob("*.pt.iteration*") if _NAME.search(file.name)]
+    return sorted(files, key=lambda file: (read_iteration(file) or 0, file))
 
 
 def read_iteration(source: Path) -> int | None:

@@ -31,7 +31,7 @@ def find_target(step: Step) -> Element | None:
     """Return the listed element that a step's action named; None without one, or where it was not listed."""
     if step.action is None or step.action.element_id is None:
         return None
-    return next((found for found in step.observation.elements if found.id == step.action.element_id), None)
+    return next((element for element in step.observation.elements if element.id == step.action.element_id), None)
 
 
 def locate_marker(step: Step, scale: float = 1.0) -> ActionMarker | None:

@@ -109,10 +109,10 @@ def _find(run: RunDir, before: float, even_with_damage: bool, sink: EventSink | 
     yield from _old_index(run, before)
 
 
-def remove_waste(found: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, FreedSpace]:
+def remove_waste(pieces: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, FreedSpace]:
     """Remove what was found, unless `dry_run`, and return how much it is. Raises `StoreError`."""
     freed = {kind: FreedSpace() for kind in WasteKind}
-    for waste in found:
+    for waste in pieces:
         if not dry_run:
             try:
                 waste.path.unlink(missing_ok=True)

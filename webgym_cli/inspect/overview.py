@@ -105,7 +105,7 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
         "run": str(run.root),
         "policy_version": version(run),
         **total.get("all", OverviewGroup()).to_json(),
-        **{name: {key: group.to_json() for key, group in found.items()} for name, (found, _) in tables.items()},
+        **{name: {key: group.to_json() for key, group in by_key.items()} for name, (by_key, _) in tables.items()},
         "groups": {name: count for name, (_, count) in tables.items()},
         "means": _means(index, query),
         "pass_at_k": compute_pass_rates(index, query),
@@ -127,21 +127,21 @@ def _groups(
 ) -> tuple[dict[str, OverviewGroup], int]:
     """Return the wanted groups in order, and the number of all."""
     where, values = query.where()
-    found: dict[str, OverviewGroup] = {}
+    groups: dict[str, OverviewGroup] = {}
     count = 0
     for cell in index.rows(_CELLS.format(key=by.key, where=where, first=by.first, order=by.order), [*values, top]):
-        found.setdefault(cell["key"], OverviewGroup()).take(cell)
+        groups.setdefault(cell["key"], OverviewGroup()).take(cell)
         count = cell["groups"]
-    return found, count
+    return groups, count
 
 
 def _means(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, float]]:
     """Return the means of rewards, extras, steps and calls by split and iteration."""
     where, values = query.where()
-    found: dict[str, dict[str, float]] = {}
+    means: dict[str, dict[str, float]] = {}
     for row in read_means(index, "split", where, values):
-        found.setdefault(f"{row['key']} {row['iteration']}", {})[row["name"]] = row["mean"]
-    return found
+        means.setdefault(f"{row['key']} {row['iteration']}", {})[row["name"]] = row["mean"]
+    return means
 
 
 def _ages(index: Index, query: TrajectoryQuery) -> dict[str, Any]:

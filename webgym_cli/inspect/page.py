@@ -47,16 +47,16 @@ class StepView:
     """Whether the prompt has the digest of the one that was sent."""
 
 
-def render_episode_page(told: EpisodeView, store: ScreenshotStore, scale: float = 1.0) -> bytes:
+def render_episode_page(view: EpisodeView, store: ScreenshotStore, scale: float = 1.0) -> bytes:
     """Return the page in UTF-8. `scale`: screenshot pixels per CSS pixel. A lost screenshot is named in its place."""
     return render_page(
         Path(__file__).parent,
         "episode.html",
         style="episode.css",
-        told=told,
-        trajectory=told.trajectory,
-        judgements=[(said, list(list_verdicts(said))) for said in reversed(told.judgements)],
-        steps=list(_build_step_views(told.trajectory, store, scale)),
+        told=view,
+        trajectory=view.trajectory,
+        judgements=[(said, list(list_verdicts(said))) for said in reversed(view.judgements)],
+        steps=list(_build_step_views(view.trajectory, store, scale)),
     )
 
 

@@ -78,9 +78,9 @@ def execute(
             images = sorted(_pending(store, part.folder, of_dataset))
             for start in range(0, len(images), _BATCH):
                 batch = images[start : start + _BATCH]
-                found = dict(zip(batch, pool.map(partial(_recode, store), batch), strict=True))
-                _finish(store, part.folder, [line for line in found.values() if line is not None], saved)
-                saved.altered += [str(store.png(sha256)) for sha256, line in found.items() if line is None]
+                sizes = dict(zip(batch, pool.map(partial(_recode, store), batch), strict=True))
+                _finish(store, part.folder, [line for line in sizes.values() if line is not None], saved)
+                saved.altered += [str(store.png(sha256)) for sha256, line in sizes.items() if line is None]
                 done += len(batch)
                 if sink is not None:
                     facts = f"{(saved.bytes_before - saved.bytes_after) / 1e6:.1f} MB saved"

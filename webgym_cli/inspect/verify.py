@@ -124,7 +124,7 @@ class _Check:
             if not count % _LINES:
                 _flush(rows, tables)
         _flush(rows, tables)
-        return {name: pa.concat_tables(found) for name, found in tables.items()}
+        return {name: pa.concat_tables(parts) for name, parts in tables.items()}
 
     def _take(self, number: int, source: SourceFile, start: int, text: bytes, rows: dict[str, list[Row]]) -> None:
         record = add_line(self.run, source, text, start, rows)
@@ -176,10 +176,10 @@ class _Check:
 
 
 def _flush(rows: dict[str, list[Row]], tables: dict[str, list[pa.Table]]) -> None:
-    for name, found in rows.items():
-        if found:
-            tables[name].append(table_of(name, found))
-            found.clear()
+    for name, entries in rows.items():
+        if entries:
+            tables[name].append(table_of(name, entries))
+            entries.clear()
 
 
 def _differences(name: str, derived: pa.Table, stored: pa.Table) -> Iterator[tuple[FindingKind, str, str]]:
@@ -197,10 +197,10 @@ def _differences(name: str, derived: pa.Table, stored: pa.Table) -> Iterator[tup
 
 def _by_key(name: str, table: pa.Table) -> dict[tuple[Any, ...], Row]:
     """Return the rows by what tells them apart; the last part of a key numbers those that nothing does."""
-    found: dict[tuple[Any, ...], Row] = {}
+    by_key: dict[tuple[Any, ...], Row] = {}
     for row in table.to_pylist():
         key, again = tuple(row[column] for column in _KEYS[name]), 0
-        while (*key, again) in found:
+        while (*key, again) in by_key:
             again += 1
-        found[(*key, again)] = row
-    return found
+        by_key[(*key, again)] = row
+    return by_key

@@ -29,16 +29,16 @@ def named(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     value = environ.get(VARIABLE)
     if value is None:
         return None
-    found: list[str] = []
+    names: list[str] = []
     for entry in (part.strip() for part in value.split(",")):
         if not entry or re.fullmatch(r"-\d+", entry) or entry == "NoDevFiles":
             break
         if not re.fullmatch(r"\d+|GPU-[0-9A-Fa-f-]+|MIG-\S+", entry):
             raise UsageError(f"{VARIABLE}={value}: {entry!r} is no GPU", hint=ASK)
-        if entry in found:
+        if entry in names:
             raise UsageError(f"{VARIABLE}={value}: {entry} is named twice", hint=ASK)
-        found.append(entry)
-    return tuple(found)
+        names.append(entry)
+    return tuple(names)
 
 
 def usable(environ: Mapping[str, str], count: int | None = None) -> int | None:

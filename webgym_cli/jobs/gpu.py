@@ -55,7 +55,7 @@ class NvmlLibrary:
 
     def holders(self) -> list[GpuProcess]:
         """Return the processes that hold memory now; a GPU that doesn't answer counts as unused."""
-        found: dict[tuple[int, int], GpuProcess] = {}
+        processes: dict[tuple[int, int], GpuProcess] = {}
         for gpu in range(self._library.nvmlDeviceGetCount()):
             # One failing GPU must not hide the processes of the others.
             with suppress(self._library.NVMLError):
@@ -63,8 +63,8 @@ class NvmlLibrary:
                     with suppress(self._library.NVMLError):
                         for process in self._library.nvmlDeviceGetComputeRunningProcesses(device):
                             holder = GpuProcess(int(process.pid), gpu, int(process.usedGpuMemory or 0))
-                            found[holder.pid, gpu] = holder
-        return list(found.values())
+                            processes[holder.pid, gpu] = holder
+        return list(processes.values())
 
     def _parts(self, device: object) -> list[object]:
         """Return a GPU and its MIG instances: some drivers list processes only there."""

@@ -63,12 +63,12 @@ def children_by_parent() -> dict[int, list[int]]:
 def descendants(root: int, children: dict[int, list[int]] | None = None) -> list[int]:
     """Return the living descendants of a process, zombies left out, parents before their children."""
     children = children_by_parent() if children is None else children
-    found, queue = [], [root]
+    family, queue = [], [root]
     while queue:
         below = children.get(queue.pop(0), [])
-        found += below
+        family += below
         queue += below
-    return found
+    return family
 
 
 def end_processes(find: Callable[[], list[int]], grace: float) -> None:

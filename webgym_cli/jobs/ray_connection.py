@@ -121,8 +121,8 @@ def restore_sigterm(handler: Any) -> None:
 def one_line(error: BaseException) -> str:
     """Return Ray's long words as one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:"))]
-    return " ".join(told)[:400] or type(error).__name__
+    words = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:"))]
+    return " ".join(words)[:400] or type(error).__name__
 
 
 def _connect(address: str) -> None:

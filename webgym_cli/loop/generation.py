@@ -65,15 +65,15 @@ async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
         values = partial(_values, pipeline) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
         summary = await work.execute() | {"out": str(out)}
-    found = work.found
-    _write(sibling_path(out, "rejected"), (json.dumps(one.to_json(), ensure_ascii=False) for one in found.rejected))
+    proposed = work.found
+    _write(sibling_path(out, "rejected"), (json.dumps(one.to_json(), ensure_ascii=False) for one in proposed.rejected))
     pipeline.record(summary, generate_in_words(summary))
-    if not found.kept:
+    if not proposed.kept:
         raise WebGymError(
-            f"{out}: no new task is left of {len(found.candidates)}; why: {sibling_path(out, 'rejected')}",
+            f"{out}: no new task is left of {len(proposed.candidates)}; why: {sibling_path(out, 'rejected')}",
             hint="-s generate.requests_per_site=… asks more, -s generate.critic_window='[0,1]' lets more through",
         )
-    _write(out, (one.task.model_dump_json() for one in found.kept))
+    _write(out, (one.task.model_dump_json() for one in proposed.kept))
     return summary
 
 

@@ -224,8 +224,8 @@ class Loop:
 
     def _evaluation(self) -> dict[str, Any] | None:
         """Return the current policy's evaluation."""
-        found = read_valid_events(self.pipeline.run, EvaluationEvent)
-        return next((event for event in found if event["iteration"] == self._version), None)
+        evaluations = read_valid_events(self.pipeline.run, EvaluationEvent)
+        return next((event for event in evaluations if event["iteration"] == self._version), None)
 
     def _good_enough(self) -> bool:
         """Whether the current policy's evaluation reached what the loop was run for."""

@@ -210,7 +210,11 @@ class Pipeline:
         """Yield the stored trajectories that wait for a judge."""
         waiting = frozenset(plan.unjudged)
         if waiting:
-            yield from (found for found in scan_stored(self.run, plan.split, plan.iteration) if found.id in waiting)
+            yield from (
+                trajectory
+                for trajectory in scan_stored(self.run, plan.split, plan.iteration)
+                if trajectory.id in waiting
+            )
 
     def _announce(self, plan: Mapping[str, Any], message: str, damaged: Sequence[str]) -> None:
         """Emit a plan, its notes and the stored lines that can't be read."""

@@ -79,8 +79,8 @@ async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[Trajector
     if not settings.judge.base_url:
         yield None
         return
-    async with judge_settings(settings.judge) as found:
-        judge = Judge(found, ScreenshotStore(run.screenshots).get)
+    async with judge_settings(settings.judge) as reachable:
+        judge = Judge(reachable, ScreenshotStore(run.screenshots).get)
         try:
             yield judge.judge
         finally:
@@ -118,7 +118,7 @@ def summary_in_words(summary: RolloutSummary) -> str:
     )
     facts += [f"{count} {words}" for count, words in counts if count]
     facts += [f"failures: {failed}"] if failed else []
-    for url, found in summary.get("servers", {}).items():
-        facts += [f"{url} failed {found['failures']} of {found['requests']} requests"] if found["opened"] else []
+    for url, server in summary.get("servers", {}).items():
+        facts += [f"{url} failed {server['failures']} of {server['requests']} requests"] if server["opened"] else []
     bias = summary.get("cut_bias", {}).get("words")
     return f"{summary['split']} {summary['iteration']}: {', '.join(facts)}{f'. {bias}' if bias else ''}"

@@ -93,8 +93,8 @@ class Observation(Record):
     def compute_digest(self) -> str:
         """Return what `digest` must be."""
         parts: dict[str, Any] = {"url": True, "title": True, "elements": True, "screenshot": {"sha256"}}
-        told = self.model_dump_json(include=parts, exclude_defaults=True)  # fields to come leave it as it is
-        return hashlib.sha256(told.encode()).hexdigest()
+        content = self.model_dump_json(include=parts, exclude_defaults=True)  # fields to come leave it as it is
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def pictures(self) -> tuple[Screenshot, ...]:

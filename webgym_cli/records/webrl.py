@@ -61,9 +61,9 @@ class WebRLAction(Record):
     def as_action(self) -> Action:
         """Return what it does on a page. `quote` only waits for nothing."""
         name, fields = _DONE_BY[self.name]
-        told = {"element_id": self.element_id, "text": self.text, "tab": self.tab}
+        values = {"element_id": self.element_id, "text": self.text, "tab": self.tab}
         return Action.model_validate(
-            {"name": name, **{key: value for key, value in told.items() if value is not None}, **fields}
+            {"name": name, **{key: value for key, value in values.items() if value is not None}, **fields}
         )
 
 

@@ -52,8 +52,8 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
 
 
 def _points(index: Index) -> dict[tuple[str, int], SuccessPoint]:
-    found = read_points(index)
-    return {(point["series"], point["iteration"]): point for point in found if point["band"] is None}
+    points = read_points(index)
+    return {(point["series"], point["iteration"]): point for point in points if point["band"] is None}
 
 
 def _pairs_of_iterations(counted: list[dict[tuple[str, int], Any]], series: str) -> list[tuple[int, int]]:
@@ -73,15 +73,15 @@ def _row(sides: _Runs, counted: list[Any], series: str, iterations: tuple[int, i
     `method` is `paired` where both were asked the same test tasks with the same seeds, else `independent`, or None
     where a side has nothing that is scored.
     """
-    found = [of_side.get((series, at)) for of_side, at in zip(counted, iterations, strict=True)]
+    points = [of_side.get((series, at)) for of_side, at in zip(counted, iterations, strict=True)]
     row: dict[str, Any] = {
         "series": series,
         "first_iteration": iterations[0],
         "second_iteration": iterations[1],
-        "first": _told(found[0]),
-        "second": _told(found[1]),
+        "first": _told(points[0]),
+        "second": _told(points[1]),
     }
-    tallies = [(point["successes"], point["scored"]) for point in found if point and point["scored"]]
+    tallies = [(point["successes"], point["scored"]) for point in points if point and point["scored"]]
     # A rate of nothing is no rate: such a row has counts and no verdict.
     if len(tallies) < 2:
         return {**row, "method": None}
@@ -125,8 +125,8 @@ def _apart(first: tuple[int, int], second: tuple[int, int]) -> dict[str, Any]:
 
 def _two(first: tuple[int, int], second: tuple[int, int]) -> dict[str, Any]:
     """Return two counts as shares of all trajectories, and their difference where both have any."""
-    told = {"first": first[0], "second": second[0]}
-    return {**told, **(_apart(first, second) if first[1] and second[1] else {})}
+    counts = {"first": first[0], "second": second[0]}
+    return {**counts, **(_apart(first, second) if first[1] and second[1] else {})}
 
 
 def _differing(first: Settings, second: Settings) -> dict[str, dict[str, Any]]:

@@ -21,17 +21,17 @@ ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "
 FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
 
 
-def build_sections(found: dict[str, Any]) -> list[ReportSection]:
+def build_sections(comparison: dict[str, Any]) -> list[ReportSection]:
     """Return the sections of a comparison's page."""
-    figures = [figure for series in SERIES if (figure := _curves(found, series))]
-    success = Figure("Comparison", "", (), False, Table(ROWS, tuple(build_success_rows(found))))
+    figures = [figure for series in SERIES if (figure := _curves(comparison, series))]
+    success = Figure("Comparison", "", (), False, Table(ROWS, tuple(build_success_rows(comparison))))
     note = (
         "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, "
         "exact; else the interval is Newcombe's for two independent shares. Differences are in percentage points (pp). "
         "Each row has a chance of 5 % to tell of a difference where there is none."
     )
     shown = [ReportSection("success", "Success", (*figures, success), note)]
-    if rows := build_failure_rows(found):
+    if rows := build_failure_rows(comparison):
         share = Figure(
             "Failures by kind",
             "",
@@ -44,7 +44,7 @@ def build_sections(found: dict[str, Any]) -> list[ReportSection]:
     return shown
 
 
-def build_success_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+def build_success_rows(comparison: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of the main table, in words."""
     return [
         (
@@ -57,11 +57,11 @@ def build_success_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
             _sure(row),
             _verdict(row),
         )
-        for row in found["rows"]
+        for row in comparison["rows"]
     ]
 
 
-def build_failure_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+def build_failure_rows(comparison: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of the table of failures, in words."""
     return [
         (
@@ -72,13 +72,13 @@ def build_failure_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
             format_interval(of.get("difference_interval"), _points),
             {True: "differs", False: "may be chance"}.get(of.get("significant"), NONE),
         )
-        for kind, of in found["failures"].items()
+        for kind, of in comparison["failures"].items()
     ]
 
 
-def _curves(found: dict[str, Any], series: str) -> Figure | None:
+def _curves(comparison: dict[str, Any], series: str) -> Figure | None:
     lines: dict[str, list[dict[str, Any]]] = {}
-    for row in found["rows"]:
+    for row in comparison["rows"]:
         same = row["first_iteration"] == row["second_iteration"]
         for name, side in (("A", "first"), ("B", "second")) if same and row["series"] == series else ():
             if row[side] and row[side]["scored"]:

@@ -118,7 +118,7 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
 
 def list_changed_settings(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return the settings that differ from their defaults: `value` and `default` by dotted key."""
-    usual, chosen = (flatten(found.model_dump(mode="json")) for found in (resolve_model_defaults(Settings()), settings))
+    usual, chosen = (flatten(layer.model_dump(mode="json")) for layer in (resolve_model_defaults(Settings()), settings))
     return {key: {"value": chosen[key], "default": usual.get(key)} for key in chosen if chosen[key] != usual.get(key)}
 
 
@@ -131,14 +131,14 @@ def find_newest_test(facts: ReportFacts) -> SuccessPoint | None:
 
 def _samples(run: RunDir) -> dict[str, int]:
     """Return how many steps of each iteration are in the newest dataset, as `prepare` noted it; empty without one."""
-    found = _mapping(run.dataset / "dropped.json").get("samples_by_iteration", {})
-    return {key: count for key, count in found.items() if isinstance(count, int)} if isinstance(found, dict) else {}
+    counts = _mapping(run.dataset / "dropped.json").get("samples_by_iteration", {})
+    return {key: count for key, count in counts.items() if isinstance(count, int)} if isinstance(counts, dict) else {}
 
 
 def _mapping(file: Path) -> dict[str, Any]:
     """Return a file's object; empty where it is missing or damaged, which must not stop a report."""
     try:
-        found = read_json(file)
+        content = read_json(file)
     except StoreError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

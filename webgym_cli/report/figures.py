@@ -88,21 +88,21 @@ def make_bars(
 ) -> Figure:
     """Return a figure with a bar a row, of many the last, and the table of all; `kinds` names the parts."""
     kinds = [kind for kind in kinds if any(kind in parts for _, parts in rows)]
-    told = tuple(
+    rows_text = tuple(
         (name, *(show(parts[kind]) if kind in parts else NONE for kind in kinds), show(sum(parts.values())))
         for name, parts in rows
     )
     note = f"The newest {BARS} of {len(rows)}; the table has all." if len(rows) > BARS else ""
     svg = draw_bar_chart(title, rows[-BARS:], kinds, show)
-    return Figure(title, svg, tuple(kinds), False, Table(("", *kinds, "all"), told), note)
+    return Figure(title, svg, tuple(kinds), False, Table(("", *kinds, "all"), rows_text), note)
 
 
 def group_rows(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
     """Return rows by the value of a key, in the order in which the values come."""
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(str(row[key]), []).append(row)
-    return found
+        groups.setdefault(str(row[key]), []).append(row)
+    return groups
 
 
 def make_success_point(row: Row) -> ChartPoint:

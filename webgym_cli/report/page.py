@@ -31,15 +31,15 @@ def render_report(facts: ReportFacts, cards: Sequence[Card]) -> bytes:
         tiles=_tiles(facts),
         sections=[*build_sections(facts), *build_phase_sections(facts)],
         cards=cards,
-        filters={name: found for name, found in values.items() if len(found) > 1},
+        filters={name: options for name, options in values.items() if len(options) > 1},
         settings=[(key, _json(of["value"]), _json(of["default"])) for key, of in facts["settings"].items()],
     )
 
 
-def render_comparison(found: dict[str, Any], shown: Sequence[ReportSection]) -> bytes:
+def render_comparison(comparison: dict[str, Any], shown: Sequence[ReportSection]) -> bytes:
     """Return a comparison's page in UTF-8."""
-    differ = [(key, _json(of["first"]), _json(of["second"])) for key, of in found["settings"].items()]
-    return _render("compare.html", found=found, sections=shown, settings=differ)
+    differ = [(key, _json(of["first"]), _json(of["second"])) for key, of in comparison["settings"].items()]
+    return _render("compare.html", found=comparison, sections=shown, settings=differ)
 
 
 def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:

@@ -98,14 +98,14 @@ def read_timed_events(run: RunDir) -> list[TimedEvent]:
     return sorted((event for event in events if event.at is not None), key=_end_of)
 
 
-def find_spans(found: Sequence[TimedEvent]) -> list[TimeSpan]:
+def find_spans(events: Sequence[TimedEvent]) -> list[TimeSpan]:
     """Return the time span of each event that has a duration.
 
     A training without one lasted from its dataset's `prepare` to its checkpoint, as a loop does these in a row.
     """
-    prepared = {event.model_name: event.at for event in found if event.event == "prepare"}
+    prepared = {event.model_name: event.at for event in events if event.event == "prepare"}
     spans = []
-    for event in found:
+    for event in events:
         end, seconds = _end_of(event), event.seconds
         if event.event == "train" and seconds is None:
             end = event.created_at or end
@@ -116,44 +116,44 @@ def find_spans(found: Sequence[TimedEvent]) -> list[TimeSpan]:
     return spans
 
 
-def measure_timing(found: Sequence[TimedEvent]) -> Timing:
+def measure_timing(events: Sequence[TimedEvent]) -> Timing:
     """Return how long each stage took, and how much of the time from the first to the last no stage covers.
 
     Times in seconds. A stage whose events don't tell has None; what it took then counts as idle.
     """
-    every = find_spans(found)
-    told = [span for span in every if span.stage in STAGES]
-    ends = [event.at for event in found if event.at is not None]
+    every = find_spans(events)
+    spans = [span for span in every if span.stage in STAGES]
+    ends = [event.at for event in events if event.at is not None]
     first, last = min([*ends, *(span.start for span in every)], default=0.0), max(ends, default=0.0)
-    wall, covered = last - first, _union(told)
+    wall, covered = last - first, _union(spans)
     idle = max(0.0, wall - covered)
     return {
-        "first": _iso(first) if found else None,
-        "last": _iso(last) if found else None,
+        "first": _iso(first) if events else None,
+        "last": _iso(last) if events else None,
         "wall_seconds": round(wall, 2),
         "idle_seconds": round(idle, 2),
         "idle_share": round(idle / wall, 4) if wall else None,
-        "gpu": measure_gpu_idle(found, wall),
+        "gpu": measure_gpu_idle(events, wall),
         "stages": {
-            stage: _stage(stage, found, told) for stage in STAGES if any(event.event == stage for event in found)
+            stage: _stage(stage, events, spans) for stage in STAGES if any(event.event == stage for event in events)
         },
-        "by_iteration": _by_iteration(told),
-        "episode_seconds": _episode_seconds(found),
+        "by_iteration": _by_iteration(spans),
+        "episode_seconds": _episode_seconds(events),
     }
 
 
-def measure_gpu_idle(found: Sequence[TimedEvent], wall: float) -> GpuTime:
+def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> GpuTime:
     """Return for how many of the `wall` seconds the GPUs had nothing to do, and why.
 
     A GPU is busy while a policy acts, up to its last episode, and while a training runs. `nothing` is the time that
     no cause covers.
     """
     # Causes overlap (a server starts while a dataset is prepared): each takes what those before it have not.
-    acting, experts, tails = _rollouts(found)
-    told = find_spans(found)
+    acting, experts, tails = _rollouts(events)
+    spans = find_spans(events)
 
     def of(*names: str) -> list[TimeSpan]:
-        return [span for span in told if span.stage in names]
+        return [span for span in spans if span.stage in names]
 
     layers = {
         "busy": acting + of("train"),
@@ -195,10 +195,10 @@ def compute_cost(times: Timing, gpus: int, price: float | None) -> Cost:
     }
 
 
-def _rollouts(found: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSpan], list[TimeSpan]]:
+def _rollouts(events: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSpan], list[TimeSpan]]:
     """Return the stretches in which a policy acted, in which an expert did, and in which only judgements came."""
     acting, experts, tails = list[TimeSpan](), list[TimeSpan](), list[TimeSpan]()
-    for event in found:
+    for event in events:
         for span in find_spans([event]) if event.event in ("rollout", "survey", "evaluation") else ():
             # Only judging goes on then: the policy's GPU is idle, though the rollout has not ended.
             tail = min(event.judge_tail_seconds or 0.0, span.seconds)
@@ -208,18 +208,18 @@ def _rollouts(found: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSpa
     return acting, experts, tails
 
 
-def _stage(stage: str, found: Sequence[TimedEvent], told: Sequence[TimeSpan]) -> StageTime:
-    mine = [span.seconds for span in told if span.stage == stage]
+def _stage(stage: str, events: Sequence[TimedEvent], spans: Sequence[TimeSpan]) -> StageTime:
+    mine = [span.seconds for span in spans if span.stage == stage]
     return {
-        "times": sum(event.event == stage for event in found),
+        "times": sum(event.event == stage for event in events),
         "seconds": round(sum(mine), 2) if mine else None,
     }
 
 
-def _by_iteration(told: Iterable[TimeSpan]) -> dict[str, dict[str, float]]:
+def _by_iteration(spans: Iterable[TimeSpan]) -> dict[str, dict[str, float]]:
     """Return seconds by iteration and stage; judging, which is of no iteration, stays out."""
     sums: dict[int, dict[str, float]] = defaultdict(dict)
-    for span in told:
+    for span in spans:
         if span.iteration is not None:
             stages = sums[span.iteration]
             stages[span.stage] = round(stages.get(span.stage, 0.0) + span.seconds, 2)
@@ -229,19 +229,19 @@ def _by_iteration(told: Iterable[TimeSpan]) -> dict[str, dict[str, float]]:
     }
 
 
-def _episode_seconds(found: Iterable[TimedEvent]) -> dict[str, float]:
+def _episode_seconds(events: Iterable[TimedEvent]) -> dict[str, float]:
     """Return what the episodes' own stages (reset, policy, act, ...) took in all, over rollouts and evaluations."""
     sums: dict[str, float] = defaultdict(float)
-    for event in found:
+    for event in events:
         for name, seconds in event.stages.items():
             sums[name] += seconds
     return {name: round(seconds, 3) for name, seconds in sums.items()}
 
 
-def _union(told: Iterable[TimeSpan]) -> float:
+def _union(spans: Iterable[TimeSpan]) -> float:
     """Return how many seconds are in at least one stretch."""
     total, reached = 0.0, -math.inf
-    for span in sorted(told, key=lambda span: span.start):
+    for span in sorted(spans, key=lambda span: span.start):
         total += max(0.0, span.end - max(span.start, reached))
         reached = max(reached, span.end)
     return total

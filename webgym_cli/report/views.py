@@ -71,9 +71,9 @@ def _pass_at_k(facts: ReportFacts) -> ReportSection:
     figures = []
     for split in SERIES[:2]:
         lines: dict[str, list[Row]] = {}
-        for key, found in facts["pass_at_k"].items():
+        for key, rates in facts["pass_at_k"].items():
             of_split, _, iteration = key.partition(" ")
-            for k, chance in found["k"].items() if of_split == split else ():
+            for k, chance in rates["k"].items() if of_split == split else ():
                 lines.setdefault(f"pass@{k}", []).append({"iteration": int(iteration), **chance})
         if lines:
             figures.append(make_curve(f"pass@k, {split}", "chance", lines, _make_chance_point, share=True))
@@ -104,23 +104,23 @@ def _make_steps_point(key: str) -> Callable[[Row], ChartPoint]:
 
 
 def _failures(facts: ReportFacts) -> ReportSection:
-    found, figures = facts["failures"], []
-    kinds = list(found["by_kind"])
+    failures, figures = facts["failures"], []
+    kinds = list(failures["by_kind"])
     if kinds:
-        rows = [(kind, {kind: float(count)}) for kind, count in found["by_kind"].items()]
+        rows = [(kind, {kind: float(count)}) for kind, count in failures["by_kind"].items()]
         figures.append(make_bars("Failures by kind", rows, kinds, format_number))
         sites = [
             (f"{site} ({of['failed']} of {of['trajectories']})", {k: float(n) for k, n in of["kinds"].items()})
-            for site, of in found["by_site"].items()
+            for site, of in failures["by_site"].items()
         ]
-        more = found["sites"] - len(sites)
+        more = failures["sites"] - len(sites)
         figure = make_bars("Failures by site", sites, kinds, format_number)
         note = f"The {len(sites)} sites with the most; {more} more have some." if more else ""
         figures.append(Figure(figure.title, figure.svg, figure.legend, False, figure.table, note))
-    if found["stops"]:
-        ends = tuple((stop, str(of["count"]), str(of["successes"])) for stop, of in found["stops"].items())
+    if failures["stops"]:
+        ends = tuple((stop, str(of["count"]), str(of["successes"])) for stop, of in failures["stops"].items())
         figures.append(Figure("How the others ended", "", (), False, Table(("", "episodes", "solved"), ends)))
-    total = sum(found["by_kind"].values())
+    total = sum(failures["by_kind"].values())
     note = f"{total} of {facts['trajectories']} episodes failed for reasons that are not the policy's."
     return ReportSection("failures", "Failures", tuple(figures), note)
 

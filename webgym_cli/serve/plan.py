@@ -234,8 +234,8 @@ def _common_args(settings: Settings) -> list[str]:
 
 
 def _template_args(model: str) -> tuple[str, ...]:
-    told = chat_template_kwargs(model)
-    return ("--default-chat-template-kwargs", json.dumps(told)) if told else ()
+    arguments = chat_template_kwargs(model)
+    return ("--default-chat-template-kwargs", json.dumps(arguments)) if arguments else ()
 
 
 def _images(settings: Settings) -> str:

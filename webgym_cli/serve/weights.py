@@ -94,7 +94,7 @@ def looks_local(model: str) -> bool:
 
 def weight_files(folder: Path) -> list[Path]:
     """Return the files of the first kind of weights that a folder has."""
-    return next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), [])
+    return next((files for pattern in WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
 
 
 def digest(model: str) -> str:
@@ -104,7 +104,10 @@ def digest(model: str) -> str:
         return f"{HUB}{model}"
     files = weight_files(folder)
     with ThreadPoolExecutor(READERS) as readers:
-        parts = [f"{file.name} {found}" for file, found in zip(files, readers.map(_sha256, files), strict=True)]
+        parts = [
+            f"{file.name} {digest_of_file}"
+            for file, digest_of_file in zip(files, readers.map(_sha256, files), strict=True)
+        ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -124,9 +127,9 @@ class Digests:
             return self._known[key]
 
 
-def is_hub_id(found: str) -> bool:
+def is_hub_id(name: str) -> bool:
     """Whether a digest is that of a model on the hub."""
-    return found.startswith(HUB)
+    return name.startswith(HUB)
 
 
 def tied_embeddings(model: str) -> bool:
@@ -141,7 +144,7 @@ def tied_embeddings(model: str) -> bool:
 def _stamp(model: str) -> tuple[str, ...]:
     """Return what changes whenever a folder's weights are written anew."""
     stats = ((file.name, file.stat()) for file in weight_files(Path(model)))
-    return (model, *(f"{name} {found.st_ino} {found.st_size} {found.st_mtime_ns}" for name, found in stats))
+    return (model, *(f"{name} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats))
 
 
 def _sha256(file: Path) -> str:

@@ -64,13 +64,13 @@ def read_judgements(
     run: RunDir, split: Split, iteration: int, damage: CorruptLines | None = None
 ) -> dict[str, list[Judgement]]:
     """Return an iteration's judgements by trajectory id, oldest first."""
-    found: dict[str, list[Judgement]] = {}
+    judgements: dict[str, list[Judgement]] = {}
     for part in sorted(run.verdicts(split, iteration).parent.glob("verdicts-*.jsonl")):
         for _, judgement in _scan_part(part, Judgement, damage):
-            found.setdefault(judgement.trajectory, []).append(judgement)
-    for of_one in found.values():
+            judgements.setdefault(judgement.trajectory, []).append(judgement)
+    for of_one in judgements.values():
         of_one.sort(key=lambda judgement: moment_of(judgement.judged_at))
-    return found
+    return judgements
 
 
 def list_iterations(run: RunDir, split: Split) -> list[int]:

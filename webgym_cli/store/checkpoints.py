@@ -23,11 +23,11 @@ def checkpoints(run: RunDir) -> list[Checkpoint]:
 
     Raises `StoreError` where that is the newest: nothing else tells which policy is the current one.
     """
-    found, damaged = _scan(run)
+    complete, damaged = _scan(run)
     # By their time: a damaged record that a good one follows is history.
-    if damaged and (not found or max(damaged).parent.name > max(checkpoint.name for checkpoint in found)):
+    if damaged and (not complete or max(damaged).parent.name > max(checkpoint.name for checkpoint in complete)):
         raise damaged[max(damaged)]
-    return sorted(found, key=lambda checkpoint: checkpoint.version)
+    return sorted(complete, key=lambda checkpoint: checkpoint.version)
 
 
 def find_damaged_records(run: RunDir) -> dict[Path, str]:
@@ -37,7 +37,7 @@ def find_damaged_records(run: RunDir) -> dict[Path, str]:
 
 def _scan(run: RunDir) -> tuple[list[Checkpoint], dict[Path, StoreError]]:
     """Return the complete checkpoints and, by its file, what is wrong with each damaged record."""
-    found: list[Checkpoint] = []
+    complete: list[Checkpoint] = []
     damaged: dict[Path, StoreError] = {}
     for file in run.checkpoints.glob(f"model_*/{RECORD}"):
         try:
@@ -46,8 +46,8 @@ def _scan(run: RunDir) -> tuple[list[Checkpoint], dict[Path, StoreError]]:
             damaged[file] = error
             continue
         if checkpoint.name == file.parent.name:
-            found.append(checkpoint)
-    return found, damaged
+            complete.append(checkpoint)
+    return complete, damaged
 
 
 def _read(file: Path) -> Checkpoint:
@@ -62,8 +62,8 @@ def _read(file: Path) -> Checkpoint:
 
 def current(run: RunDir) -> Checkpoint | None:
     """Return the newest complete checkpoint, or None before the first training."""
-    found = checkpoints(run)
-    return found[-1] if found else None
+    complete = checkpoints(run)
+    return complete[-1] if complete else None
 
 
 def version(run: RunDir) -> int:

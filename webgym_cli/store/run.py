@@ -220,7 +220,7 @@ def require_readable(run: RunDir) -> None:
 def _nearby(path: Path) -> str:
     """Return in words which runs there are beside a path that is none, or in `runs`; empty without any."""
     folders = dict.fromkeys((path.parent, Path("runs")))
-    names = [str(found.parent) for folder in folders for found in sorted(folder.glob("*/run.json"))]
+    names = [str(file.parent) for folder in folders for file in sorted(folder.glob("*/run.json"))]
     if near := difflib.get_close_matches(str(path), names, n=1):
         return f"; did you mean {near[0]}?"
     return f"; there are {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else ""
@@ -247,9 +247,11 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
     if changed:
         old, new = (flatten(values.model_dump(mode="json")) for values in (before, after))
         sources = sources or {}
-        told = [f"{key} ({old[key]}, not {new[key]} as in {sources.get(key, 'this command')})" for key in changed]
+        differences = [
+            f"{key} ({old[key]}, not {new[key]} as in {sources.get(key, 'this command')})" for key in changed
+        ]
         raise SettingsError(
-            f"{run.root}: a run keeps these settings: {', '.join(told)}",
+            f"{run.root}: a run keeps these settings: {', '.join(differences)}",
             hint="leave them as they are, or start another run in another folder",
         )
 

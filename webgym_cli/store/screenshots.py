@@ -119,12 +119,12 @@ class ScreenshotStore:
 
     def ledger(self, folder: str) -> dict[str, Recoded]:
         """Return what the ledger of a folder says of each image; a line that can't be read says nothing."""
-        path, found = self._ledger(folder), {}
+        path, entries = self._ledger(folder), {}
         for _, text in read_lines(path) if path.is_file() else ():
             with contextlib.suppress(ValidationError):
                 line = Recoded.model_validate_json(text)
-                found[line.sha256] = line
-        return found
+                entries[line.sha256] = line
+        return entries
 
     def note_recoded(self, folder: str, lines: Iterable[Recoded]) -> None:
         """Append to the ledger of a folder (`3f`) durably. Raises `StoreError`."""

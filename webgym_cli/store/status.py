@@ -107,11 +107,11 @@ def read_status(run: RunDir) -> list[RankStatus]:
 
     A file of an earlier rollout with more ranks, or of another split or iteration, is left out too.
     """
-    found = [status for file in sorted(run.status().parent.glob("rollout-*.json")) if (status := _read(file))]
-    if not found:
+    statuses = [status for file in sorted(run.status().parent.glob("rollout-*.json")) if (status := _read(file))]
+    if not statuses:
         return []
-    newest = max(found, key=lambda status: status.started_at)
-    ranks = [status for status in found if status.updated_at >= newest.started_at and _part(status) == _part(newest)]
+    newest = max(statuses, key=lambda status: status.started_at)
+    ranks = [status for status in statuses if status.updated_at >= newest.started_at and _part(status) == _part(newest)]
     return sorted(ranks or [newest], key=lambda status: status.rank)
 
 
@@ -128,8 +128,8 @@ def is_process_alive(pid: int, started: float | None = None) -> bool:
 def read_lock_holder(run: RunDir) -> dict[str, Any] | None:
     """Return who holds the run (`pid`, `host`, `command`, `since`); None where nobody does, as far as can be told."""
     try:
-        found = read_json(run.lock_holder)
-        known = {key: found[key] for key in ("pid", "host", "command", "since")}
+        holder = read_json(run.lock_holder)
+        known = {key: holder[key] for key in ("pid", "host", "command", "since")}
     except (StoreError, KeyError, TypeError):
         return None
     dead = known["host"] == socket.gethostname() and not is_process_alive(int(known["pid"]))

@@ -21,10 +21,10 @@ def read_header(file: Path) -> dict[str, dict[str, Any]]:
         (length,) = struct.unpack("<Q", start)
         if length > file.stat().st_size:
             raise ValueError(f"{file}: shorter than its header says")
-        found = json.loads(stream.read(length))
-    if not isinstance(found, dict):
+        header = json.loads(stream.read(length))
+    if not isinstance(header, dict):
         raise ValueError(f"{file}: its header is no object")
-    return {name: tensor for name, tensor in found.items() if name != "__metadata__"}
+    return {name: tensor for name, tensor in header.items() if name != "__metadata__"}
 
 
 def is_complete_file(file: Path) -> bool:

@@ -22,9 +22,9 @@ def is_array_start(content: bytes) -> bool:
 def read_array(content: bytes) -> Iterator[tuple[int, Any]]:
     """Return the records of an array with their numbers, from 1. Raises `BadArrayError` at once."""
     try:
-        found = from_json(content.removeprefix(_BOM), cache_strings="keys")
+        values = from_json(content.removeprefix(_BOM), cache_strings="keys")
     except ValueError as error:
         raise BadArrayError(f"not JSON: {error}") from None
-    if not isinstance(found, list):
+    if not isinstance(values, list):
         raise BadArrayError("not one JSON array")
-    return iter(enumerate(found, 1))
+    return iter(enumerate(values, 1))

@@ -36,7 +36,7 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
     `read` makes the task of a record at a place (`FILE:NUMBER`), or raises `BadTaskError`. Raises `UsageError` where
     there is nothing to read.
     """
-    found, named = ConversionResult(), dict[str, str]()
+    result, named = ConversionResult(), dict[str, str]()
     for file in _files(path):
         for number, record in _records(_content(file)):
             place = f"{file}:{number}"
@@ -46,13 +46,13 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
                     raise BadTaskError(f"task_id: {task.id} is the one of {named[task.id]} too")
             except BadTaskError as error:
                 advice = f" ({error.advice})" if error.advice else ""
-                found.bad.append(BadLine(str(file), number, f"{error}{advice}"))
+                result.bad.append(BadLine(str(file), number, f"{error}{advice}"))
                 continue
             named[task.id] = place
-            found.tasks.append(task)
-    if not found.tasks and not found.bad:
+            result.tasks.append(task)
+    if not result.tasks and not result.bad:
         raise UsageError(f"{path}: no record in the file", hint="name a file with records, or a folder of such files")
-    return found
+    return result
 
 
 def _files(path: Path) -> list[Path]:

@@ -42,9 +42,12 @@ def list_phrases() -> list[str]:
 
     They stand in every sample and teach nothing; as single tokens they leave a small machine its time for the rest.
     """
-    found = []
+    phrases = []
     for mode in InteractionMode:
-        found += [render_system_prompt(mode), f'<tool_call>\n{{"name": "{FUNCTIONS[mode]}", "arguments": {{"action": "']
+        phrases += [
+            render_system_prompt(mode),
+            f'<tool_call>\n{{"name": "{FUNCTIONS[mode]}", "arguments": {{"action": "',
+        ]
     frame = (
         '", "element_id": ',
         '", "coordinate": [',
@@ -53,14 +56,14 @@ def list_phrases() -> list[str]:
         "}}\n</tool_call>",
         '"}}\n</tool_call>',
     )
-    return [*found, *frame, *_calculator()]
+    return [*phrases, *frame, *_calculator()]
 
 
 def _calculator() -> tuple[str, ...]:
     """Return what the conversations with the calculator have in common."""
-    told = f"\n\n{describe_tools((calculator.schema,))}"
+    described = f"\n\n{describe_tools((calculator.schema,))}"
     call = format_tool_call("calculator", {"expression": "|"})
-    return told, call.partition("|")[0], ANSWER.partition("{")[0] + "{"
+    return described, call.partition("|")[0], ANSWER.partition("{")[0] + "{"
 
 
 def _elements() -> list[str]:

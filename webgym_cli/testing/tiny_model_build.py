@@ -173,8 +173,8 @@ def main() -> None:
     torch.manual_seed(arguments["seed"])
     model = Qwen3VLForConditionalGeneration(model_config(arguments, tokenizer)).float()
     save(directory, model, tokenizer, arguments["min_pixels"])
-    told = {"parameters": sum(weight.numel() for weight in model.parameters()), "vocabulary": len(tokenizer)}
-    sys.stdout.write(json.dumps(told) + "\n")
+    facts = {"parameters": sum(weight.numel() for weight in model.parameters()), "vocabulary": len(tokenizer)}
+    sys.stdout.write(json.dumps(facts) + "\n")
 
 
 if __name__ == "__main__":

@@ -60,12 +60,12 @@ def _marks(run: RunDir) -> dict[str, Any]:
 
 
 def _events(lines: bytes) -> list[dict[str, Any]]:
-    found = []
+    events = []
     for line in lines.splitlines():
         try:
             event = json.loads(line)
         except ValueError:
             continue
         if isinstance(event, dict) and isinstance(event.get("event"), str):
-            found.append(event)
-    return found
+            events.append(event)
+    return events

@@ -45,8 +45,8 @@ class TrackingPlan(Record):
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--dry-run` prints."""
-        told = self.model_dump(mode="json", include={"mode", "reason", "entity", "project", "name", "id", "samples"})
-        return {"mode": self.mode, "reason": self.reason} if self.mode == "disabled" else told
+        facts = self.model_dump(mode="json", include={"mode", "reason", "entity", "project", "name", "id", "samples"})
+        return {"mode": self.mode, "reason": self.reason} if self.mode == "disabled" else facts
 
 
 def plan_tracking(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> TrackingPlan:

@@ -53,7 +53,9 @@ def choose_trajectories(run: RunDir, split: str, iteration: int, count: int, see
 def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Picture) -> list[Any]:
     """Return the cells of `COLUMNS`; None for an image that is gone, and where there are fewer steps than columns."""
     outcome, steps = trajectory.outcome, trajectory.steps
-    told = "failure" if outcome.failure else {True: "solved", False: "not solved", None: "not judged"}[outcome.success]
+    verdict = (
+        "failure" if outcome.failure else {True: "solved", False: "not solved", None: "not judged"}[outcome.success]
+    )
     shown = [steps[0], steps[len(steps) // 2], steps[-1]] if len(steps) > len(PICTURES) else list(steps)
     cells = [_shown(step, store, picture) for step in shown]
     return [
@@ -61,7 +63,7 @@ def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Pic
         trajectory.id,
         trajectory.task.id,
         trajectory.instruction[:TEXT],
-        told,
+        verdict,
         outcome.reward,
         len(steps),
         outcome.stop and outcome.stop.value,

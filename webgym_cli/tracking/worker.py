@@ -33,13 +33,13 @@ def send(plan: TrackingPlan) -> None:
     import wandb
 
     run = RunDir(plan.root)
-    found = read_pending(run, plan.destination)
+    pending = read_pending(run, plan.destination)
     named: dict[str, Any] = {"id": plan.id, "project": plan.project, "entity": plan.entity or None, "name": plan.name}
     if plan.mode == "online":  # offline nobody knows what there is to resume
         named["resume"] = "allow"
     with wandb.init(**named, config={"webgym": read_json(run.config)}, allow_val_change=True) as session:
-        iteration = found.iteration
-        for event in found.events:
+        iteration = pending.iteration
+        for event in pending.events:
             iteration = event.get("iteration", iteration)  # a judge's has none: it belongs to what came before
             metrics: dict[str, Any] = dict(extract_metrics(event))
             if plan.samples and event["event"] in SAMPLED:
@@ -48,7 +48,7 @@ def send(plan: TrackingPlan) -> None:
             if plan.mode == "online" and event["event"] == "train":
                 for step, curve in read_offline_curve(run, event):
                     _log(session, TRAINER_AXIS, step, curve)
-    mark_sent(run, plan.destination, found.end)
+    mark_sent(run, plan.destination, pending.end)
 
 
 def _log(session: Run, axis: str, place: int, metrics: dict[str, Any]) -> None:
@@ -73,7 +73,8 @@ def _table(plan: TrackingPlan, event: Mapping[str, Any]) -> dict[str, Any]:
         logging.getLogger(__name__).warning("no table of samples: %s", error)
         return {}
     rows = [
-        build_table_row(found, store, lambda image, caption: wandb.Image(image, caption=caption)) for found in chosen
+        build_table_row(trajectory, store, lambda image, caption: wandb.Image(image, caption=caption))
+        for trajectory in chosen
     ]
     return {f"{event['event']}/samples": wandb.Table(columns=list(COLUMNS), data=rows, allow_mixed_types=True)}
 

@@ -66,7 +66,7 @@ def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: 
     return CheckpointSizes(weights, 0 if config.get("save_only_model") else states, stored if lora else 0)
 
 
-def peak_bytes(found: CheckpointSizes, config: dict[str, Any], steps: int, *, carried: bool) -> int:
+def peak_bytes(sizes: CheckpointSizes, config: dict[str, Any], steps: int, *, carried: bool) -> int:
     """Return the most bytes that a training has on the disk at once, the published policy included.
 
     The trainer removes an old checkpoint only after a new one is written, and writes the weights once more at its end.
@@ -79,8 +79,8 @@ def peak_bytes(found: CheckpointSizes, config: dict[str, Any], steps: int, *, ca
         written = math.ceil(steps / every if every >= 1 else 1 / every)
     limit = config.get("save_total_limit")
     copies = written if limit is None else min(written, int(limit) + 1)
-    once = found.weights + found.merged + (found.states if carried else 0)
-    return max(1, copies) * (found.weights + found.states) + once
+    once = sizes.weights + sizes.merged + (sizes.states if carried else 0)
+    return max(1, copies) * (sizes.weights + sizes.states) + once
 
 
 def needed_for_sft(config: dict[str, Any], zero_stage: int | None, steps: int, *, carried: bool) -> int | None:
@@ -124,8 +124,8 @@ def model_folder(model: str) -> Path | None:
         return None
     import huggingface_hub
 
-    found = huggingface_hub.try_to_load_from_cache(model, "config.json")
-    return Path(found).parent if isinstance(found, str) else None
+    cached = huggingface_hub.try_to_load_from_cache(model, "config.json")
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def require_space(place: Path, wanted: int) -> None:

@@ -77,7 +77,7 @@ async def _outlive_predecessor(plan: TrainPlan, grace: float) -> None:
     """Wait for a trainer whose webgym was killed a moment ago: its guard is just ending it. Raises `JobError`."""
     folder = str(plan.adopted or plan.folder)
     deadline = time.monotonic() + grace + KILL_MARGIN
-    while alive := [found.pid for found in psutil.process_iter(["cwd"]) if found.info["cwd"] == folder]:
+    while alive := [process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == folder]:
         if time.monotonic() > deadline:
             raise JobError(
                 f"{folder}: process {alive[0]} still works there", hint="stop it, then run the same command again"

@@ -30,8 +30,8 @@ def reason(log: Path) -> str:
     for line in reversed(lines):
         if line.startswith(OWN):
             return line.removeprefix(OWN).strip()
-        found = EXCEPTION.match(line.strip())
-        if found and found.group(1) not in ECHOES:
+        match = EXCEPTION.match(line.strip())
+        if match and match.group(1) not in ECHOES:
             return re.sub(r"^\[rank\d+\]:\s*", "", line.strip())
     return lines[-1].strip() if lines else ""
 

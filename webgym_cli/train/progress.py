@@ -69,8 +69,8 @@ def last_metrics(path: Path) -> dict[str, float]:
     """Return what the last whole line says beside LLaMA-Factory's facts: numbers named `part/metric`."""
     for text in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
         if parse_line(text):
-            found = json.loads(text).items()
-            return {name: float(value) for name, value in found if "/" in name and _number(value) is not None}
+            items = json.loads(text).items()
+            return {name: float(value) for name, value in items if "/" in name and _number(value) is not None}
     return {}
 
 

@@ -40,14 +40,14 @@ PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json", "video_p
 
 def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
     """Return the checkpoint of the last step. Raises `JobError` when the training stopped early or diverged."""
-    found = working_dir.newest_complete(plan.folder)
-    state = (working_dir.trainer_state(found) if found else None) or {}
+    checkpoint = working_dir.newest_complete(plan.folder)
+    state = (working_dir.trainer_state(checkpoint) if checkpoint else None) or {}
     lines = read_log(plan.folder / TRAINER_LOG)
     done = max([int(state.get("global_step", 0)), *(line.step for line in lines)])
     total = int(state.get("max_steps") or (lines[-1].total if lines else plan.total_steps))
     hint = f"read {log}, then run the same command again"
-    if found is None or int(state["global_step"]) < total:
-        kept = f"; its last whole checkpoint is of step {state['global_step']}" if found else ""
+    if checkpoint is None or int(state["global_step"]) < total:
+        kept = f"; its last whole checkpoint is of step {state['global_step']}" if checkpoint else ""
         raise JobError(f"the trainer ended after {done} of {total} steps{kept}; log: {log}", hint=hint, returncode=0)
     norms = [entry["grad_norm"] for entry in state.get("log_history", []) if "grad_norm" in entry]
     if norms and isinstance(norms[-1], float) and math.isnan(norms[-1]):
@@ -57,7 +57,7 @@ def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
             hint="lower algorithm_config.learning_rate, prepare again and train again",
             returncode=0,
         )
-    return found
+    return checkpoint
 
 
 def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log_dir: Path, began: float) -> Checkpoint:
@@ -104,8 +104,8 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
 
 def remove_leftovers(run: RunDir, keep: Callable[[Path], bool] = lambda _: False) -> list[Path]:
     """Remove the working folders of trainings, except those to keep. Return what was removed."""
-    found = [path for kind in ("partial", "start", "start.new") for path in run.checkpoints.glob(f"*.{kind}")]
-    gone = [path for path in sorted(found) if not keep(path)]
+    folders = [path for kind in ("partial", "start", "start.new") for path in run.checkpoints.glob(f"*.{kind}")]
+    gone = [path for path in sorted(folders) if not keep(path)]
     for path in gone:
         with disk_errors(path):
             shutil.rmtree(path)
@@ -119,9 +119,9 @@ def _complete_files(plan: TrainPlan, weights: Path) -> None:
     if not any((weights / name).is_file() for name in PROCESSOR_FILES):
         wanted += PROCESSOR_FILES
     for name in wanted:
-        found = next((source / name for source in sources if (source / name).is_file()), None)
-        if found and not (weights / name).exists():
-            shutil.copyfile(found, weights / name)
+        file = next((source / name for source in sources if (source / name).is_file()), None)
+        if file and not (weights / name).exists():
+            shutil.copyfile(file, weights / name)
 
 
 def _flush(folder: Path) -> None:

@@ -68,4 +68,4 @@ def _remove(paths: Iterable[Path]) -> None:
 def _in_use(folder: Path) -> bool:
     """Tell whether the command line of a process names a folder, as that of a server does."""
     names = {str(folder), str(folder.resolve())}
-    return any(names.intersection(found.info["cmdline"] or ()) for found in psutil.process_iter(["cmdline"]))
+    return any(names.intersection(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))

@@ -157,34 +157,34 @@ def _training(
 
 def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path, *, webrl: bool) -> dict[str, Any]:
     """Return the trainer's configuration: the settings `rl`, and facts of the run."""
-    told: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
+    config: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
     kind, newest, began = algorithm(run, settings), checkpoints.current(run), _before_gradients(run)
     first = began.version if began else 0
-    told["data"] = str(run.rl_data.resolve())
-    if told["actor"]["loss_agg_mode"] == "seq-mean-token-sum-norm" and told["actor"]["loss_scale_factor"] is None:
-        told["actor"]["loss_scale_factor"] = settings.policy_config.max_new_tokens
-    told["model"]["path"] = batch.model
-    told["model"]["trust_remote_code"] = settings.policy_config.trust_remote_code
+    config["data"] = str(run.rl_data.resolve())
+    if config["actor"]["loss_agg_mode"] == "seq-mean-token-sum-norm" and config["actor"]["loss_scale_factor"] is None:
+        config["actor"]["loss_scale_factor"] = settings.policy_config.max_new_tokens
+    config["model"]["path"] = batch.model
+    config["model"]["trust_remote_code"] = settings.policy_config.trust_remote_code
     if webrl:
-        told["webrl"] = settings.rl.webrl.model_dump(mode="json")
+        config["webrl"] = settings.rl.webrl.model_dump(mode="json")
     else:
-        told["algorithm"]["adv_estimator"] = kind
-        told["plugins"] = portable_plugins(settings.plugins)
-    told["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
-    if told["trainer"]["deepspeed"] is not None:
-        told["trainer"]["deepspeed"] = str(find_deepspeed_file(told["trainer"]["deepspeed"], "rl.trainer.deepspeed"))
-    if told["trainer"]["critic_warmup"]:
-        told["trainer"]["critic_warmup"] += first
+        config["algorithm"]["adv_estimator"] = kind
+        config["plugins"] = portable_plugins(settings.plugins)
+    config["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
+    if config["trainer"]["deepspeed"] is not None:
+        config["trainer"]["deepspeed"] = str(find_deepspeed_file(config["trainer"]["deepspeed"], "rl.trainer.deepspeed"))
+    if config["trainer"]["critic_warmup"]:
+        config["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:
         parent = checkpoints.folder(run, newest)
         if not webrl:  # its reference is the policy that each training begins with
-            told["ref"]["path"] = told["ref"]["path"] or _weights(run, settings, began)
-        if told["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
-            told["critic"]["path"] = str(parent / CRITIC)
-        if told["algorithm"]["kl_ctrl"]["type"] == "adaptive":
+            config["ref"]["path"] = config["ref"]["path"] or _weights(run, settings, began)
+        if config["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
+            config["critic"]["path"] = str(parent / CRITIC)
+        if config["algorithm"]["kl_ctrl"]["type"] == "adaptive":
             state = working_dir.trainer_state(parent) or {}
-            told["algorithm"]["kl_ctrl"]["kl_coef"] = state.get("kl_coef", settings.rl.algorithm.kl_ctrl.kl_coef)
-    return told
+            config["algorithm"]["kl_ctrl"]["kl_coef"] = state.get("kl_coef", settings.rl.algorithm.kl_ctrl.kl_coef)
+    return config
 
 
 def total_steps(rl: RlSettings, batch: RlData, *, webrl: bool = False) -> int:

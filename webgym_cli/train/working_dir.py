@@ -80,8 +80,8 @@ def trainer_state(checkpoint: Path) -> dict[str, Any] | None:
 
 def numbered_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints inside a training's folder, newest first, complete or not."""
-    found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
-    return sorted(found, key=step_of, reverse=True)
+    folders = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
+    return sorted(folders, key=step_of, reverse=True)
 
 
 def step_of(checkpoint: Path) -> int:
@@ -99,10 +99,10 @@ def newest_complete(folder: Path, *, world_size: int = 1, resumable: bool = Fals
 
 def finished_checkpoint(folder: Path) -> Path | None:
     """Return the checkpoint of a training's last step, or None while steps are missing."""
-    found = newest_complete(folder)
-    state = trainer_state(found) if found else None
+    newest = newest_complete(folder)
+    state = trainer_state(newest) if newest else None
     total = state.get("max_steps") if state else None
-    return found if state and isinstance(total, int) and state["global_step"] >= total > 0 else None
+    return newest if state and isinstance(total, int) and state["global_step"] >= total > 0 else None
 
 
 def is_complete(checkpoint: Path) -> bool:

@@ -24,8 +24,8 @@ def site_of(url: str) -> str:
 
 @lru_cache(maxsize=2048)
 def _site_of_host(host: str) -> str:
-    found = _suffixes()(host)
-    return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else host
+    parts = _suffixes()(host)
+    return f"{parts.domain}.{parts.suffix}" if parts.domain and parts.suffix else host
 
 
 @cache

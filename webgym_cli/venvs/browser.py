@@ -46,8 +46,8 @@ class BrowserPlan:
 def plan_browser(find: Finder) -> BrowserPlan:
     """Return what to try; nothing when there is a browser."""
     log = role_home() / "logs" / "setup-browser.log"
-    if found := _found(find):
-        return BrowserPlan(found, (), log)
+    if program := _found(find):
+        return BrowserPlan(program, (), log)
     download: tuple[str, ...] = (sys.executable, "-m", "playwright", "install", "chromium-headless-shell")
     if limit := shutil.which("timeout"):
         download = (limit, DOWNLOAD_LIMIT, *download)
@@ -62,9 +62,9 @@ def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder
     plan.log.unlink(missing_ok=True)
     for attempt in plan.attempts:
         report(f"browser: {' '.join(attempt[-1])} (log: {plan.log})")
-        if all(run(command, plan.log) == 0 for command in attempt) and (found := _found(find)):
-            report(f"browser: ready ({found})")
-            return found
+        if all(run(command, plan.log) == 0 for command in attempt) and (program := _found(find)):
+            report(f"browser: ready ({program})")
+            return program
     raise VenvError(f"no Chromium could be installed; see {plan.log}", hint=by_hand())
 
 

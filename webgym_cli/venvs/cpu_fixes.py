@@ -40,7 +40,7 @@ def apply(environment: Path) -> Path:
 def site_packages(environment: Path) -> Path:
     """Return the folder of an environment's packages."""
     windows = environment / "Lib" / "site-packages"
-    found = [windows] if windows.is_dir() else sorted(environment.glob("lib/python3*/site-packages"))
-    if not found:
+    folders = [windows] if windows.is_dir() else sorted(environment.glob("lib/python3*/site-packages"))
+    if not folders:
         raise FileNotFoundError(f"{environment}: no site-packages; not a Python environment")
-    return found[0]
+    return folders[0]

@@ -92,11 +92,11 @@ def _role(settings: Settings, role: str) -> DoctorCheck:
     except VenvError as error:
         fix = f"{error}: {command}" if configured(settings, role) else command
         return DoctorCheck(role, "missing", fix=fix)
-    found = installed_packages(python.parent.parent)
-    versions = ", ".join(f"{name} {known}" for name, known in found.items())
-    if any(name in found for name in REQUIRED[role]):
+    packages = installed_packages(python.parent.parent)
+    versions = ", ".join(f"{name} {known}" for name, known in packages.items())
+    if any(name in packages for name in REQUIRED[role]):
         return DoctorCheck(role, "ok", versions, str(python))
-    if not found:  # an interpreter of the user's own may keep its packages elsewhere
+    if not packages:  # an interpreter of the user's own may keep its packages elsewhere
         return DoctorCheck(role, "warn", "", str(python), "its packages are not where a virtual environment has them")
     fix = f"{REQUIRED[role][0]} is not in it: install it there, or leave venvs.{role} empty and type {command}"
     return DoctorCheck(role, "missing", versions, str(python), fix)
@@ -125,8 +125,8 @@ def _disk(settings: Settings) -> DoctorCheck:
 def _wandb(settings: Settings) -> DoctorCheck:
     part = _package("wandb")
     mode, reason = wandb_mode(settings, os.environ)
-    told = replace(part, version=f"{part.version} {mode} ({reason})".strip())
+    detailed = replace(part, version=f"{part.version} {mode} ({reason})".strip())
     if part.status != "ok" or mode != "offline" or key_source(settings, os.environ):
-        return told
+        return detailed
     fix = f"export {settings.log_config.wandb_key_env_var}=..., or -s log_config.tracking=disabled"
-    return replace(told, status="warn", fix=fix)
+    return replace(detailed, status="warn", fix=fix)

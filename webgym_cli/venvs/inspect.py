@@ -19,8 +19,8 @@ def installed_packages(environment: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     installed = {
-        re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(): found.version
-        for found in distributions(path=[str(folder)])
-        if found.metadata["Name"]
+        re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower(): distribution.version
+        for distribution in distributions(path=[str(folder)])
+        if distribution.metadata["Name"]
     }
     return {name: installed[name] for name in SHOWN if name in installed}

@@ -126,7 +126,7 @@ def driver_answers() -> bool:
     if tool is None:
         return False
     try:
-        told = subprocess.run([tool, "-L"], capture_output=True, timeout=_DRIVER_TIMEOUT, check=False)
+        done = subprocess.run([tool, "-L"], capture_output=True, timeout=_DRIVER_TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return told.returncode == 0 and b"GPU" in told.stdout
+    return done.returncode == 0 and b"GPU" in done.stdout

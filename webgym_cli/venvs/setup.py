@@ -155,8 +155,8 @@ def reason(log: Path, start: int = 0) -> str:
     text = log.read_bytes()[start:].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "error:"))]
-    told = [line for line in lines if not line.startswith("WARNING")]
-    why = (errors or told or ["it said nothing"])[-1][:300]
+    lines_left = [line for line in lines if not line.startswith("WARNING")]
+    why = (errors or lines_left or ["it said nothing"])[-1][:300]
     return f"no network, or the package index can't be reached: {why}" if _OFFLINE.search(text) else why
 
 

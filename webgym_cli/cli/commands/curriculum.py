@@ -80,5 +80,5 @@ def curriculum(
 
 def _named(phases: int | None, tasks: int | None) -> list[str]:
     """Return the settings that the options stand for: kept in the run, so that it goes on by them."""
-    told = {"curriculum.phases": phases, "curriculum.tasks_per_phase": tasks}
-    return [f"{name}={value}" for name, value in told.items() if value is not None]
+    values = {"curriculum.phases": phases, "curriculum.tasks_per_phase": tasks}
+    return [f"{name}={value}" for name, value in values.items() if value is not None]

@@ -58,27 +58,31 @@ def diff(
     with ExitStack() as stack:
         indexes = [stack.enter_context(open_run_index(directory, output)) for directory in directories]
         before, after = map(ComparedIteration, directories, indexes, (first, second))
-        found = diff_iterations(before, after, split)
+        difference = diff_iterations(before, after, split)
     if json:
-        output.data(found)
+        output.data(difference)
     else:
-        _show(output, found, top)
+        _show(output, difference, top)
 
 
-def _show(output: Output, found: dict[str, Any], top: int) -> None:
-    unit = f"{found['unit']}s"
-    sides = [(name, found[name]) for name in ("first", "second")]
+def _show(output: Output, difference: dict[str, Any], top: int) -> None:
+    unit = f"{difference['unit']}s"
+    sides = [(name, difference[name]) for name in ("first", "second")]
     columns = ("", "run", "iteration", "success", "steps", f"{unit} only here")
     names = ("run", "iteration", "success_rate", "mean_steps", "only_here")
-    output.table(f"{found['split']}, {found['pairs']} {unit}", columns, [(k, *(v[n] for n in names)) for k, v in sides])
-    counts = found["counts"]
     output.table(
-        "change", (*counts, "unscored", "p (McNemar)"), [(*counts.values(), found["unscored"], found["p_value"])]
+        f"{difference['split']}, {difference['pairs']} {unit}", columns, [(k, *(v[n] for n in names)) for k, v in sides]
     )
-    changed = [(task, *of.values()) for task, of in found["by_task"].items() if of["gained"] or of["lost"]]
+    counts = difference["counts"]
+    output.table(
+        "change",
+        (*counts, "unscored", "p (McNemar)"),
+        [(*counts.values(), difference["unscored"], difference["p_value"])],
+    )
+    changed = [(task, *of.values()) for task, of in difference["by_task"].items() if of["gained"] or of["lost"]]
     _cut(output, "by task", ("task", "pairs", *counts), changed, top)
     for kind in _SHOWN:
-        rows = [(pair["task"], pair.get("seed"), pair["first"], pair["second"]) for pair in found[kind]]
+        rows = [(pair["task"], pair.get("seed"), pair["first"], pair["second"]) for pair in difference[kind]]
         _cut(output, kind, ("task", "seed", "first", "second"), rows, top)
 
 

@@ -18,12 +18,12 @@ _HEAD, _SOFT, _GOOD, _BAD, _ODD = "bold", "dim", "green", "red", "yellow"
 Line = tuple[str, Any, str]
 
 
-def episode_text(told: EpisodeView) -> Text:
+def episode_text(view: EpisodeView) -> Text:
     """Return the episode step by step. What pages and models wrote can't move the cursor or colour anything."""
     text = Text()
-    trajectory = told.trajectory
+    trajectory = view.trajectory
     _append_block(text, trajectory.id, _episode_lines(trajectory))
-    for judgement in reversed(told.judgements):
+    for judgement in reversed(view.judgements):
         _append_block(text, f"judgement of {judgement.judged_at}", _judgement_lines(judgement))
     for step in trajectory.steps:
         _append_block(text, f"step {step.index}", _step_lines(step, thinking=trajectory.prompt.thinking))

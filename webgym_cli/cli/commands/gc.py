@@ -74,8 +74,8 @@ def gc(
         output.progress() as board,
     ):
         grace = older_than * _HOUR
-        found = find_waste(directory, grace=grace, even_with_damage=even_with_damage, sink=board)
-        freed = remove_waste(found, dry_run=dry_run)
+        pieces = find_waste(directory, grace=grace, even_with_damage=even_with_damage, sink=board)
+        freed = remove_waste(pieces, dry_run=dry_run)
         rows = [{"kind": kind.value, "files": it.files, "bytes_freed": it.bytes} for kind, it in freed.items()]
         if recode:
             rows += _recoded(directory, workers, board, output, dry_run=dry_run)

@@ -157,13 +157,13 @@ def _show_summary(
 
     limit = (None if output.as_json else TOP) if top is None else top or None
     with user_sql_errors(run, "--where"):
-        found = build_overview(run, index, query, limit)
-    found["prepare"] = preview_dataset(run, settings, index) or None
+        overview = build_overview(run, index, query, limit)
+    overview["prepare"] = preview_dataset(run, settings, index) or None
     if output.as_json:
-        output.data(found)
+        output.data(overview)
     else:
-        show_overview(output, found)
-    if query != TrajectoryQuery() and not found["trajectories"]:
+        show_overview(output, overview)
+    if query != TrajectoryQuery() and not overview["trajectories"]:
         output.note(f"no trajectory matches; webgym inspect-buffer {run.root} shows what there is")
 
 
@@ -173,12 +173,12 @@ def _verify(run: RunDir, output: Output) -> None:
     from webgym_cli.inspect.verify import verify
 
     with output.progress() as board:
-        found = verify(run, board)
+        report = verify(run, board)
     if output.as_json:
-        output.data({"event": "verify", **found})
+        output.data({"event": "verify", **report})
     else:
-        show_findings(output, found)
-    if wrong := found["findings_by_kind"]:
+        show_findings(output, report)
+    if wrong := report["findings_by_kind"]:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in wrong.items())
-        raise StoreError(f"{run.root}: not all is as it was written: {kinds}", hint=found["findings"][0]["mend"])
+        raise StoreError(f"{run.root}: not all is as it was written: {kinds}", hint=report["findings"][0]["mend"])
     output.note(f"{run.root}: all is as it was written")

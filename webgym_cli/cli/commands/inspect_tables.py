@@ -19,33 +19,33 @@ _TABLES = ("iteration", "task", "site", "difficulty")
 _WHERE_SEVERAL = ("environment", "policy")
 
 
-def show_overview(output: Output, found: dict[str, Any]) -> None:
+def show_overview(output: Output, overview: dict[str, Any]) -> None:
     """Show what `overview` found, and under `prepare` what prepare would take."""
-    title = f"{found['run']}, policy version {found['policy_version']}"
-    output.table(title, ("", *_COLUMNS), [("all", *_row(found))])
-    for name in (*_TABLES, *(name for name in _WHERE_SEVERAL if found["groups"][f"by_{name}"] > 1)):
-        _show_groups(output, name, found)
-    _show_means(output, found["means"])
-    _show_pass_rates(output, found["pass_at_k"])
-    if found["age_hours"]:
-        output.table("age", ("oldest", "newest"), [[f"{hours} h ago" for hours in found["age_hours"]]])
-    if plan := found["prepare"]:
+    title = f"{overview['run']}, policy version {overview['policy_version']}"
+    output.table(title, ("", *_COLUMNS), [("all", *_row(overview))])
+    for name in (*_TABLES, *(name for name in _WHERE_SEVERAL if overview["groups"][f"by_{name}"] > 1)):
+        _show_groups(output, name, overview)
+    _show_means(output, overview["means"])
+    _show_pass_rates(output, overview["pass_at_k"])
+    if overview["age_hours"]:
+        output.table("age", ("oldest", "newest"), [[f"{hours} h ago" for hours in overview["age_hours"]]])
+    if plan := overview["prepare"]:
         _show_plan(output, plan)
-    for line in found["damaged_lines"]:
+    for line in overview["damaged_lines"]:
         output.note(f"damaged: {escape_control(line)}")
 
 
-def show_findings(output: Output, found: dict[str, Any]) -> None:
+def show_findings(output: Output, report: dict[str, Any]) -> None:
     """Show what `verify` read and what it found wrong."""
-    read = {key: value for key, value in found.items() if isinstance(value, int)} | {
-        f"images: {key}": value for key, value in found["images"].items()
+    read = {key: value for key, value in report.items() if isinstance(value, int)} | {
+        f"images: {key}": value for key, value in report["images"].items()
     }
     output.table("read", ("", "count"), list(read.items()))
     columns = ("kind", "file", "place", "detail")
-    rows = [[escape_control(finding[name]) for name in columns] for finding in found["findings"]]
+    rows = [[escape_control(finding[name]) for name in columns] for finding in report["findings"]]
     if rows:
         output.table("wrong", columns, rows)
-    if more := sum(found["findings_by_kind"].values()) - len(rows):
+    if more := sum(report["findings_by_kind"].values()) - len(rows):
         output.note(f"{more} more; --json names all")
 
 
@@ -63,15 +63,15 @@ def cell(value: Any) -> str | None:
     return escape_control(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _show_groups(output: Output, name: str, found: dict[str, Any]) -> None:
-    groups, iterations = found[f"by_{name}"], list(found["success_by_iteration"])[-WIDEST:]
+def _show_groups(output: Output, name: str, overview: dict[str, Any]) -> None:
+    groups, iterations = overview[f"by_{name}"], list(overview["success_by_iteration"])[-WIDEST:]
     trend = name != "iteration" and len(iterations) > 1
     rows = [
         (escape_control(key), *_row(group), *([_trend(group, iterations)] if trend else []))
         for key, group in groups.items()
     ]
     output.table(f"by {name}", (name, *_COLUMNS, *(["trend"] if trend else [])), rows)
-    if more := found["groups"][f"by_{name}"] - len(groups):
+    if more := overview["groups"][f"by_{name}"] - len(groups):
         output.note(f"by {name}: {more} more; --top 0 shows all")
 
 
@@ -79,19 +79,19 @@ def _trend(group: dict[str, Any], iterations: Sequence[str]) -> str:
     return sparkline(group["success_by_iteration"].get(iteration) for iteration in iterations)
 
 
-def _show_means(output: Output, found: dict[str, dict[str, float]]) -> None:
-    names = sorted({name for means in found.values() for name in means})
-    rows = [(key, *(cell(means.get(name)) for name in names)) for key, means in found.items()]
+def _show_means(output: Output, means_by_key: dict[str, dict[str, float]]) -> None:
+    names = sorted({name for means in means_by_key.values() for name in means})
+    rows = [(key, *(cell(means.get(name)) for name in names)) for key, means in means_by_key.items()]
     if rows:
         output.table("means of scored trajectories", ("iteration", *names), rows)
 
 
-def _show_pass_rates(output: Output, found: dict[str, Any]) -> None:
-    ks = sorted({int(k) for group in found.values() for k in group["k"]})
+def _show_pass_rates(output: Output, groups: dict[str, Any]) -> None:
+    ks = sorted({int(k) for group in groups.values() for k in group["k"]})
     if ks in ([], [1]):  # one attempt a task: the success rate has told it
         return
     rows = []
-    for key, group in found.items():
+    for key, group in groups.items():
         rates = [group["k"].get(str(k)) for k in ks]
         rows.append((key, group["tasks"], *(None if rate is None else f"{rate['rate']:.3f}" for rate in rates)))
     output.table("pass@k over tasks", ("iteration", "tasks", *(f"pass@{k}" for k in ks)), rows)

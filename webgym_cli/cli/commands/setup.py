@@ -109,15 +109,15 @@ async def _run(command: Sequence[str], log: Path, report: Callable[[str], None])
     from webgym_cli.venvs.locate import own_environ
 
     loop = asyncio.get_running_loop()
-    started = told = loop.time()
+    started = reported = loop.time()
     job = Job.spawn(command, env=own_environ(), log=log)
     try:
         while (code := job.poll()) is None and loop.time() - started < LIMIT_SECONDS:
             await asyncio.sleep(0.1)
-            if loop.time() - told >= REPORT_SECONDS:
-                told = loop.time()
+            if loop.time() - reported >= REPORT_SECONDS:
+                reported = loop.time()
                 told_last = [line for line in last_lines(log, 50) if not line.startswith("WARNING")][-1:]
-                report(f"  {told - started:.0f} s: {' '.join(told_last).strip()[:100]}")
+                report(f"  {reported - started:.0f} s: {' '.join(told_last).strip()[:100]}")
     finally:
         await job.stop()
     return 124 if code is None else code

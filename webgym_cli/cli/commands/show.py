@@ -48,40 +48,40 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
     names = _names(run, read_ids(ids), one=html is not None)
     output = Output(as_json=json)
     with open_run_index(directory, output) as index:
-        for told in read_episodes(directory, index, names):
+        for view in read_episodes(directory, index, names):
             if json:
-                output.data(told.to_json())
+                output.data(view.to_json())
             elif html is not None or open_:
-                path = html or directory.page(told.trajectory.id)
-                _write(directory, told, path, settings.browser.device_scale_factor)
+                path = html or directory.page(view.trajectory.id)
+                _write(directory, view, path, settings.browser.device_scale_factor)
                 output.text(str(path))
                 if open_:
                     open_in_browser(path, output)
             else:
-                _draw(told, output)
+                _draw(view, output)
 
 
 def _names(run: Path, names: Sequence[str] | None, *, one: bool) -> list[str]:
     """Return the ids, each once. Raises `UsageError` for none, and for several where one is wanted."""
-    found = list(dict.fromkeys(names or ()))
-    if not found:
+    unique = list(dict.fromkeys(names or ()))
+    if not unique:
         raise UsageError(
             "no trajectory is named", hint=f"webgym inspect-buffer {run} -q | head -1 | webgym show {run} -"
         )
-    if one and len(found) > 1:
-        raise UsageError(f"--html takes one trajectory, got {len(found)}; --open writes a page for each")
-    return found
+    if one and len(unique) > 1:
+        raise UsageError(f"--html takes one trajectory, got {len(unique)}; --open writes a page for each")
+    return unique
 
 
-def _write(run: RunDir, told: EpisodeView, path: Path, scale: float) -> None:
+def _write(run: RunDir, view: EpisodeView, path: Path, scale: float) -> None:
     from webgym_cli.inspect.page import render_episode_page
     from webgym_cli.store.screenshots import ScreenshotStore
     from webgym_cli.util.files import write_atomic
 
-    write_atomic(path, render_episode_page(told, ScreenshotStore(run.screenshots), scale))
+    write_atomic(path, render_episode_page(view, ScreenshotStore(run.screenshots), scale))
 
 
-def _draw(told: EpisodeView, output: Output) -> None:
+def _draw(view: EpisodeView, output: Output) -> None:
     from webgym_cli.cli.commands.episode_text import episode_text
 
-    output.draw(episode_text(told))
+    output.draw(episode_text(view))

@@ -62,24 +62,24 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
     counts = StoredCounts(directory)
     output = Output.for_events(json) if watch else Output(as_json=json)
     if not watch:
-        found = read_run_status(directory, settings, counts)
-        _show(output, found.facts)
+        current = read_run_status(directory, settings, counts)
+        _show(output, current.facts)
     elif output.as_json:
-        for found in _watch_status(directory, settings, counts):
-            output.data(found.facts)
+        for current in _watch_status(directory, settings, counts):
+            output.data(current.facts)
             sys.stdout.flush()
     else:
         with output.redrawn() as draw:
-            for found in _watch_status(directory, settings, counts):
-                draw(_picture(found.facts))
-    _say_next(output, found.facts, str(run), directory, settings)
+            for current in _watch_status(directory, settings, counts):
+                draw(_picture(current.facts))
+    _say_next(output, current.facts, str(run), directory, settings)
 
 
 def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[RunStatus]:
     while True:
-        found = read_run_status(run, settings, counts)
-        yield found
-        if not found.goes_on:
+        current = read_run_status(run, settings, counts)
+        yield current
+        if not current.goes_on:
             return
         time.sleep(EVERY)
 
@@ -221,7 +221,7 @@ def _cells(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield from (("queue", name, depth) for name, depth in rollout["queues"].items())
         yield from (("isolation", site, kind) for site, kind in rollout.get("isolation", {}).items())
         counters = ("outstanding", "requests", "failures", "open")
-        yield from (("server", url, *(found[name] for name in counters)) for url, found in rollout["servers"].items())
+        yield from (("server", url, *(server[name] for name in counters)) for url, server in rollout["servers"].items())
         yield from (("count", name, rollout[name]) for name in ("unjudged", "judged", "skipped", "cut", "given_up"))
         for name, stage in rollout["stages"].items():
             yield "stage", name, stage["p50"], stage["p95"], stage["now"], stage["count"]

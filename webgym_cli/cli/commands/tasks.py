@@ -226,12 +226,13 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
 
 
 def _show(output: Output, report: FileReport) -> None:
-    found = report.to_json()
+    counts = report.to_json()
     rows = [
-        (key.replace("_", " "), found[key]) for key in ("tasks", "bad_lines", "duplicates", "in_earlier_files", "sites")
+        (key.replace("_", " "), counts[key])
+        for key in ("tasks", "bad_lines", "duplicates", "in_earlier_files", "sites")
     ]
     for key, what in (("by_band", "band"), ("by_environment", "environment"), ("rubrics", "rubric")):
-        rows.extend((f"{what} {name}", number) for name, number in found[key].items())
+        rows.extend((f"{what} {name}", number) for name, number in counts[key].items())
     output.table(report.file, ("", "count"), rows)
 
 

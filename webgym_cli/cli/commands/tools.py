@@ -59,9 +59,9 @@ def _rows(agent: AgentSettings) -> Iterator[dict[str, Any]]:
     from webgym_cli.scoring.registry import REWARDS
     from webgym_cli.tools.registry import TOOLS
 
-    for found in TOOLS.known(agent.tools):
-        about = _tool(found.item) if found.item else {"problem": found.problem}
-        yield {"kind": "tool", "name": found.name, "origin": found.origin, **about}
+    for known in TOOLS.known(agent.tools):
+        about = _tool(known.item) if known.item else {"problem": known.problem}
+        yield {"kind": "tool", "name": known.name, "origin": known.origin, **about}
     for graded in REWARDS.known((agent.reward_name,)):
         about = _reward(graded.item) if graded.item else {"problem": graded.problem}
         yield {"kind": "reward", "name": graded.name, "origin": graded.origin, **about}

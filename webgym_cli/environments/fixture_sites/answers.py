@@ -24,17 +24,17 @@ def contains_answer(answer: str, expected: str) -> bool:
 def find_stray_numbers(answer: str, *allowed: str) -> list[str]:
     """Return the numbers of the answer that none of the allowed texts contains: whoever lists all has not answered."""
     known = {token for text in allowed for token in _tokens(text)}
-    told = [_normal(token) for token in _TOKEN.findall(answer) if token[0].isdigit()]
-    return [number for number in told if number not in known]
+    numbers = [_normal(token) for token in _TOKEN.findall(answer) if token[0].isdigit()]
+    return [number for number in numbers if number not in known]
 
 
 def contains_answer_about(answer: str, subject: str, expected: str, others: Sequence[str]) -> bool:
     """Tell whether the answer contains what is expected after naming the subject and before naming another one."""
-    told, names = _tokens(answer), {name: _tokens(name) for name in (subject, *others)}
+    tokens, names = _tokens(answer), {name: _tokens(name) for name in (subject, *others)}
     current, said = "", list[str]()
-    for at, token in enumerate(told):
+    for at, token in enumerate(tokens):
         for name, words in names.items():
-            if told[at : at + len(words)] == words:
+            if tokens[at : at + len(words)] == words:
                 current = name
         if current == subject:
             said.append(token)
@@ -48,9 +48,9 @@ def is_same_text(one: str, other: str) -> bool:
     return _tokens(one) == _tokens(other)
 
 
-def _contains(told: list[str], wanted: list[str]) -> bool:
+def _contains(tokens: list[str], wanted: list[str]) -> bool:
     width = len(wanted)
-    return width > 0 and any(told[at : at + width] == wanted for at in range(len(told) - width + 1))
+    return width > 0 and any(tokens[at : at + width] == wanted for at in range(len(tokens) - width + 1))
 
 
 def _tokens(text: str) -> list[str]:

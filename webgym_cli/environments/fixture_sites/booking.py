@@ -185,15 +185,15 @@ def seats() -> list[str]:
 
 def new_booking_state(seed: int) -> BookingState:
     """Return the state of a new episode: three tickets from earlier, on different routes and days."""
-    found = harbour(seed)
+    port = harbour(seed)
     rng = random.Random(f"booking/{seed}/earlier")
     state = BookingState(seed)
-    targets = rng.sample(found.ports[1:], EARLIER)
+    targets = rng.sample(port.ports[1:], EARLIER)
     for target, number in zip(targets, sorted(rng.sample(range(5, BOOKABLE_DAYS), EARLIER)), strict=True):
-        crossing = rng.choice(crossings(seed, found.ports[0], target, found.day(number)))
-        email = found.owner.lower().replace(" ", ".") + "@post.example"
+        crossing = rng.choice(crossings(seed, port.ports[0], target, port.day(number)))
+        email = port.owner.lower().replace(" ", ".") + "@post.example"
         seat = rng.choice(state.free(crossing))
-        state.tickets.append(FerryTicket(state.next_code(), found.owner, email, crossing.key, seat, MEALS[0]))
+        state.tickets.append(FerryTicket(state.next_code(), port.owner, email, crossing.key, seat, MEALS[0]))
     return state
 
 
@@ -220,9 +220,9 @@ def harbour(seed: int) -> Harbour:
 @lru_cache(maxsize=512)
 def crossings(seed: int, origin: str, target: str, day: str) -> tuple[Crossing, ...]:
     """Return the crossings of a route on a day, by time; none where there is no such route or day."""
-    found = harbour(seed)
-    ports = found.ports
-    bookable = {found.day(number) for number in range(BOOKABLE_DAYS)}
+    port = harbour(seed)
+    ports = port.ports
+    bookable = {port.day(number) for number in range(BOOKABLE_DAYS)}
     if origin == target or origin not in ports or target not in ports or day not in bookable:
         return ()
     rng = random.Random(f"booking/{seed}/{origin}/{target}/{day}")

@@ -38,13 +38,13 @@ answer = PAGES.answer
 
 def _day_errors(state: BookingState, text: str) -> list[str]:
     """Return what is wrong with a day; nothing when it can be booked."""
-    found = harbour(state.seed)
+    port = harbour(state.seed)
     try:
         day = date.fromisoformat(text)
     except ValueError:
         return ["Please choose a date."]
-    bookable = found.first_day <= day <= found.last_day
-    return [] if bookable else [f"Dates from {found.first_day} to {found.last_day} can be booked."]
+    bookable = port.first_day <= day <= port.last_day
+    return [] if bookable else [f"Dates from {port.first_day} to {port.last_day} can be booked."]
 
 
 def _person_errors(given: dict[str, str]) -> list[str]:
@@ -69,10 +69,10 @@ def _crossings(state: BookingState, request: SiteRequest) -> SiteResponse:
     errors = _day_errors(state, given["date"])
     if given["from"] == given["to"]:
         errors = ["Please choose two different ports."]
-    found = crossings(state.seed, given["from"], given["to"], given["date"])
-    if errors or not found:
+    offers = crossings(state.seed, given["from"], given["to"], given["date"])
+    if errors or not offers:
         return PAGES.page("home", state, given=given, errors=errors or ["There is no such crossing."])
-    return PAGES.page("crossings", state, given=given, found=found)
+    return PAGES.page("crossings", state, given=given, found=offers)
 
 
 def _find_crossing(state: BookingState, request: SiteRequest) -> Crossing:

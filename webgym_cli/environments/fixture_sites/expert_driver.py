@@ -106,9 +106,9 @@ class ExpertDriver:
         In the pattern `^` and `$` stand at lines.
         """
         for _ in range(_WAITS):
-            found = list(re.finditer(pattern, self.text, re.MULTILINE))
-            if found:
-                return [{name: text.strip() for name, text in match.groupdict().items()} for match in found]
+            matches = list(re.finditer(pattern, self.text, re.MULTILINE))
+            if matches:
+                return [{name: text.strip() for name, text in match.groupdict().items()} for match in matches]
             yield Action(name=ActionName.WAIT, seconds=1)
         raise LookupError(f"{self.url} has no text like {pattern!r}")
 
@@ -128,7 +128,7 @@ def parse_instruction(template: str, instruction: str) -> dict[str, str]:
         if name:
             pattern += f"(?P={name})" if name in seen else f"(?P<{name}>.+?)"
             seen.add(name)
-    found = re.fullmatch(pattern, instruction, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(pattern, instruction, re.DOTALL)
+    if match is None:
         raise LookupError(f"the instruction is not understood: {instruction!r}")
-    return found.groupdict()
+    return match.groupdict()

@@ -63,26 +63,26 @@ def _folder(state: MailState, request: SiteRequest) -> SiteResponse:
         return PAGES.page("sent", state)
     if name not in FOLDERS:
         raise MissingPageError
-    found = [message for message in mailbox(state.seed).messages if state.folder(message.id) == name]
-    return _listing(state, request, name.title(), found, folder=name)
+    messages = [message for message in mailbox(state.seed).messages if state.folder(message.id) == name]
+    return _listing(state, request, name.title(), messages, folder=name)
 
 
 @PAGES.get("/search")
 def _search(state: MailState, request: SiteRequest) -> SiteResponse:
     query = request.query.get("q", "").strip()
     words = query.casefold().split()
-    found = [
+    messages = [
         message
         for message in mailbox(state.seed).messages
         if all(word in f"{message.sender} {message.subject} {message.body}".casefold() for word in words)
     ]
-    return _listing(state, request, f"Search: {query}", found, query=query)
+    return _listing(state, request, f"Search: {query}", messages, query=query)
 
 
 def _listing(
-    state: MailState, request: SiteRequest, title: str, found: list[Received], folder: str = "", query: str = ""
+    state: MailState, request: SiteRequest, title: str, messages: list[Received], folder: str = "", query: str = ""
 ) -> SiteResponse:
-    pages = max(1, -(-len(found) // _ON_A_PAGE))
+    pages = max(1, -(-len(messages) // _ON_A_PAGE))
     number = parse_whole(request.query.get("page", "1"), 1, pages) or 1
     return PAGES.page(
         "listing",
@@ -91,8 +91,8 @@ def _listing(
         folder=folder,
         query=query,
         path=request.path,
-        total=len(found),
-        messages=found[(number - 1) * _ON_A_PAGE : number * _ON_A_PAGE],
+        total=len(messages),
+        messages=messages[(number - 1) * _ON_A_PAGE : number * _ON_A_PAGE],
         number=number,
         pages=pages,
     )

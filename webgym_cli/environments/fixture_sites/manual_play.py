@@ -31,7 +31,7 @@ def serve_manual_play(
     return not_found_page(), None
 
 
-def _show(episodes: EpisodeTable, host: str, token: str, told: str | None) -> SiteResponse:
+def _show(episodes: EpisodeTable, host: str, token: str, problem: str | None) -> SiteResponse:
     live = episodes.find(token)
     return render_page(
         "door.html",
@@ -39,8 +39,8 @@ def _show(episodes: EpisodeTable, host: str, token: str, told: str | None) -> Si
         tasks=[task for task in list_site_tasks() if task.start_url == f"http://{host}/"],
         live=live,
         instruction=live.task.asked(live.instance) if live else "",
-        verdict=live.score(told) if live and told is not None else None,
-        answer=told or "",
+        verdict=live.score(problem) if live and problem is not None else None,
+        answer=problem or "",
     )
 
 

@@ -162,8 +162,8 @@ class ShopState:
 
     def subtotal(self) -> int:
         """Return what the cart costs in cents, before coupon and delivery."""
-        found = catalogue(self.seed)
-        prices = {product.id: product.cents for product in found.products}
+        goods = catalogue(self.seed)
+        prices = {product.id: product.cents for product in goods.products}
         return sum(prices[line.product] * line.count for line in self.cart)
 
     def total(self) -> int:
@@ -215,10 +215,10 @@ def _product(rng: random.Random, noun: str, category: str, cents: int, tenths: i
 
 
 def _past(rng: random.Random, products: list[Product]) -> tuple[PastOrder, ...]:
-    found = []
+    orders = []
     for month, product in zip(sorted(rng.sample(range(1, 13), 5)), rng.sample(products, 5), strict=True):
         count = rng.randint(1, 4)
-        found.append(
+        orders.append(
             PastOrder(
                 number=str(rng.randint(20000, 79999)),
                 date=f"2026-{month:02d}-{rng.randint(1, 28):02d}",
@@ -228,4 +228,4 @@ def _past(rng: random.Random, products: list[Product]) -> tuple[PastOrder, ...]:
                 cents=product.cents * count,
             )
         )
-    return tuple(reversed(found))
+    return tuple(reversed(orders))

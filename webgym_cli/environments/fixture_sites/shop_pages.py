@@ -58,17 +58,17 @@ def _category(state: ShopState, request: SiteRequest) -> SiteResponse:
 def _search(state: ShopState, request: SiteRequest) -> SiteResponse:
     query = request.query.get("q", "").strip()
     words = query.casefold().split()
-    found = [
+    products = [
         product
         for product in catalogue(state.seed).products
         if all(word in f"{product.name} {product.category}".casefold() for word in words)
     ]
-    return _listing(state, request, f"Search: {query}" if query else "All products", found)
+    return _listing(state, request, f"Search: {query}" if query else "All products", products)
 
 
-def _listing(state: ShopState, request: SiteRequest, title: str, found: Sequence[Product]) -> SiteResponse:
+def _listing(state: ShopState, request: SiteRequest, title: str, products: Sequence[Product]) -> SiteResponse:
     sort = request.query.get("sort", "")
-    ordered = _sorted(found, sort)
+    ordered = _sorted(products, sort)
     pages = max(1, -(-len(ordered) // _ON_A_PAGE))
     number = parse_whole(request.query.get("page", "1"), 1, pages) or 1
 
@@ -88,12 +88,12 @@ def _listing(state: ShopState, request: SiteRequest, title: str, found: Sequence
     )
 
 
-def _sorted(found: Sequence[Product], sort: str) -> list[Product]:
+def _sorted(products: Sequence[Product], sort: str) -> list[Product]:
     if sort == "rating":
-        return sorted(found, key=lambda product: -product.tenths)
+        return sorted(products, key=lambda product: -product.tenths)
     if sort in ("price", "-price"):
-        return sorted(found, key=lambda product: product.cents, reverse=sort == "-price")
-    return list(found)
+        return sorted(products, key=lambda product: product.cents, reverse=sort == "-price")
+    return list(products)
 
 
 @PAGES.get("/product/{id}")
@@ -178,5 +178,5 @@ def _place(state: ShopState, request: SiteRequest) -> SiteResponse:
 
 @PAGES.get("/order/{number}")
 def _order(state: ShopState, request: SiteRequest) -> SiteResponse:
-    found = (order for order in state.orders if order.number == request.parts["number"])
-    return PAGES.page("order", state, order=require(next(found, None)))
+    matches = (order for order in state.orders if order.number == request.parts["number"])
+    return PAGES.page("order", state, order=require(next(matches, None)))

@@ -16,18 +16,18 @@ from webgym_cli.util.registry import suggest_name
 
 def list_site_tasks() -> tuple[Task, ...]:
     """Return the tasks as records, by site. Instruction and rubric are templates that an episode's seed fills in."""
-    return tuple(found.task for found in _by_id().values())
+    return tuple(entry.task for entry in _by_id().values())
 
 
 def find_task(task_id: str) -> SiteTask:
     """Return a task. Raises `UsageError` that names those there are."""
-    found = _by_id().get(task_id)
-    if found is None:
+    entry = _by_id().get(task_id)
+    if entry is None:
         raise UsageError(
             f"the sites have no task {task_id!r}; {suggest_name(task_id, _by_id())}",
             hint="webgym tasks sample sites:all -n 10",
         )
-    return found
+    return entry
 
 
 @cache

@@ -110,11 +110,11 @@ class SitePages(Generic[World]):
         return handler
 
 
-def require(found: Found | None) -> Found:
+def require(item: Found | None) -> Found:
     """Return what an address names. Raises `MissingPageError` where it does not exist."""
-    if found is None:
+    if item is None:
         raise MissingPageError
-    return found
+    return item
 
 
 def not_found_page() -> SiteResponse:

@@ -50,7 +50,7 @@ class Encyclopedia:
 
     def linked(self, article: Article, label: str) -> list[Article]:
         """Return the articles that a row of an article names."""
-        return [found for title in article[label].split(", ") if (found := self.find(title))]
+        return [neighbour for title in article[label].split(", ") if (neighbour := self.find(title))]
 
     def others(self, kind: str, *but: Article) -> list[Article]:
         """Return the articles of a kind but for some, by title."""
@@ -111,7 +111,7 @@ def encyclopedia(seed: int) -> Encyclopedia:
     rivers = rng.sample(words["rivers"], len(regions))
     populations = rng.sample(range(8_100, 940_000, 7), len(cities))
     years = rng.sample(range(870, 1740), len(cities))
-    found: list[Article] = []
+    articles: list[Article] = []
     for at, city in enumerate(cities):
         region, river = regions[at // _CITIES_OF_A_REGION], f"River {rivers[at % len(rivers)]}"
         facts = (
@@ -123,11 +123,11 @@ def encyclopedia(seed: int) -> Encyclopedia:
             ("Mayor", names[at]),
             ("River", river),
         )
-        found.append(Article(city, "city", facts, _city_text(rng, city, region, names[len(cities) + at % _FORMER])))
-    found += [_person(rng, name, cities, names.index(name) < len(cities)) for name in names]
-    found += [_river(rng, f"River {name}", at, cities) for at, name in enumerate(rivers)]
-    found += [_region(region, at, cities) for at, region in enumerate(regions)]
-    return Encyclopedia(country, tuple(found))
+        articles.append(Article(city, "city", facts, _city_text(rng, city, region, names[len(cities) + at % _FORMER])))
+    articles += [_person(rng, name, cities, names.index(name) < len(cities)) for name in names]
+    articles += [_river(rng, f"River {name}", at, cities) for at, name in enumerate(rivers)]
+    articles += [_region(region, at, cities) for at, region in enumerate(regions)]
+    return Encyclopedia(country, tuple(articles))
 
 
 def _city_text(rng: random.Random, city: str, region: str, former: str) -> str:

@@ -67,14 +67,14 @@ def _article(state: WikiState, request: SiteRequest) -> SiteResponse:
 @PAGES.get("/search")
 def _search(state: WikiState, request: SiteRequest) -> SiteResponse:
     query = request.query.get("q", "").strip()
-    found = encyclopedia(state.seed)
-    exact = found.find(query)
+    articles = encyclopedia(state.seed)
+    exact = articles.find(query)
     if exact is not None:
         return redirect(_address(exact.title))
     words = query.casefold().split()
     hits = [
         article
-        for article in found.articles
+        for article in articles.articles
         if words and all(word in f"{article.title} {article.text}".casefold() for word in words)
     ]
     return PAGES.page("search", state, query=query, hits=hits)

@@ -42,10 +42,10 @@ class OracleScene:
 
     def asked(self, pattern: str) -> str:
         """Return what the instruction says at the pattern's first group."""
-        found = re.search(pattern, self.instruction)
-        if found is None:
+        match = re.search(pattern, self.instruction)
+        if match is None:
             raise LookupError(f"the instruction is not understood: {self.instruction!r}")
-        return found.group(1)
+        return match.group(1)
 
 
 @dataclass(frozen=True, slots=True)

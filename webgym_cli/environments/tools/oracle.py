@@ -89,14 +89,14 @@ def _calculates(tool: Tool) -> bool:
 def _annotated(task: Task) -> tuple[str, ...]:
     """Return the annotated calculations of a worked answer; those that are no arithmetic (`2x=10`) are passed over."""
     answer = str(task.extra.get("solution") or reward_fields(task).get("answer"))
-    found = tuple(item.strip() for item in _ANNOTATION.findall(answer) if _has_value(item))
-    if not found or extract_answer(answer, reference=True) is None:
+    values = tuple(item.strip() for item in _ANNOTATION.findall(answer) if _has_value(item))
+    if not values or extract_answer(answer, reference=True) is None:
         raise UsageError(
             f"task {task.id}: no expert solves it: its record has no field {EXPRESSION}, and no answer with annotated "
             "calculations (<<48/2=24>>) and #### at its end",
             hint=f'add "{EXPRESSION}": "48/2" to such records, {_INSTEAD}',
         )
-    return found
+    return values
 
 
 def _has_value(expression: str) -> bool:

@@ -155,13 +155,13 @@ class WebArenaEnvironment(WebEnvironment):
     async def _scored(self, answer: str | None) -> Score | None:
         session, task = self._running(), self._task
         pages = EvaluationBrowser(session, lambda url: self._look_up(session, url), self._arena.settings)
-        found = await grade(
+        grade_of_page = await grade(
             evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.judge
         )
-        if found is None:
+        if grade_of_page is None:
             return None
-        told = ", ".join(f"{kind} {part:g}" for kind, part in found.parts.items())
-        return Score(source="environment", value=found.reward, detail=told)
+        parts_text = ", ".join(f"{kind} {part:g}" for kind, part in grade_of_page.parts.items())
+        return Score(source="environment", value=grade_of_page.reward, detail=parts_text)
 
     async def _look_up(self, session: BrowserSession, url: str) -> None:
         """Open an address that scoring looks at; one without a page there shows whatever the site says then."""

@@ -136,25 +136,25 @@ class LoginManager:
 
     async def _visible(self, session: BrowserSession, site: WebArenaSite, place: str, where: str) -> Locator:
         """Return what is found at a place of the login form. Raises `BoundaryError` where nothing is."""
-        found = _locator(session.page, where).filter(visible=True).first
-        if await self._appears(session, found):
-            return found
+        locator = _locator(session.page, where).filter(visible=True).first
+        if await self._appears(session, locator):
+            return locator
         raise BoundaryError(
             FailureKind.ENVIRONMENT_ERROR,
             f"{site}: {session.url} does not show webarena.{site}.{place}, {where!r}",
             hint=f"look at the page's login form, then: -s 'webarena.{site}.{place}=...'",
         )
 
-    async def _appears(self, session: BrowserSession, found: Locator) -> bool:
+    async def _appears(self, session: BrowserSession, locator: Locator) -> bool:
         """Tell whether something is in the page, or comes into it while pages settle."""
         from playwright.async_api import TimeoutError as PlaywrightTimeout
 
         seconds = self._settings.browser.max_idle_wait
         async with session.guard("looking at the page", self._options.action_timeout + seconds):
-            if seconds and not await found.count():
+            if seconds and not await locator.count():
                 with suppress(PlaywrightTimeout):
-                    await found.wait_for(state="attached", timeout=seconds * 1000)
-            return await found.count() > 0
+                    await locator.wait_for(state="attached", timeout=seconds * 1000)
+            return await locator.count() > 0
 
     async def _complaint(self, session: BrowserSession) -> str:
         """Return what the page says in an alert, if it does."""

@@ -58,7 +58,7 @@ def select_sites(settings: Settings, names: Sequence[str]) -> tuple[WebArenaSite
     return wanted
 
 
-async def log_in(settings: Settings, sites: Iterable[WebArenaSite], told: OnLoginStatus) -> list[LoginStatus]:
+async def log_in(settings: Settings, sites: Iterable[WebArenaSite], on_status: OnLoginStatus) -> list[LoginStatus]:
     """Log in to each site and keep the login. Raises `UsageError` before the first where a password is not known."""
     sites, states = tuple(sites), LoginStore.of(settings.webarena)
     for site in sites:
@@ -68,10 +68,12 @@ async def log_in(settings: Settings, sites: Iterable[WebArenaSite], told: OnLogi
         states.save(entry.site, await doorman.log_in(entry.site))
         return entry
 
-    return await _each(settings, sites, states, enter, told)
+    return await _each(settings, sites, states, enter, on_status)
 
 
-async def check_logins(settings: Settings, sites: Iterable[WebArenaSite], told: OnLoginStatus) -> list[LoginStatus]:
+async def check_logins(
+    settings: Settings, sites: Iterable[WebArenaSite], on_status: OnLoginStatus
+) -> list[LoginStatus]:
     """Show each login to its site, and say what the site makes of it."""
     states = LoginStore.of(settings.webarena)
 
@@ -82,7 +84,7 @@ async def check_logins(settings: Settings, sites: Iterable[WebArenaSite], told: 
         why = fault or await doorman.check_session(entry.site, states.path((entry.site,)))
         return replace(entry, status="expired", detail=why) if why else entry
 
-    return await _each(settings, tuple(sites), states, look, told)
+    return await _each(settings, tuple(sites), states, look, on_status)
 
 
 async def _each(
@@ -90,7 +92,7 @@ async def _each(
     sites: Sequence[WebArenaSite],
     states: LoginStore,
     work: Callable[[LoginManager, LoginStatus], Awaitable[LoginStatus]],
-    told: OnLoginStatus,
+    on_status: OnLoginStatus,
 ) -> list[LoginStatus]:
     entries: list[LoginStatus] = []
     async with open_login_manager(settings) as doorman:
@@ -101,7 +103,7 @@ async def _each(
                 entry = await work(doorman, entry)
             except BoundaryError as error:
                 entry = replace(entry, status="failed", detail=str(error), hint=error.hint)
-            told(entry)
+            on_status(entry)
             entries.append(entry)
     return entries
 

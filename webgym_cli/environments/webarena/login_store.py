@@ -107,13 +107,13 @@ def sort_sites(sites: Iterable[WebArenaSite]) -> tuple[WebArenaSite, ...]:
 
 
 def _known(task: Task, place: str, names: Iterable[object]) -> tuple[WebArenaSite, ...]:
-    found = []
+    logins = []
     for name in names:
         if name not in list(WebArenaSite):
             hint = f"the sites are {', '.join(WebArenaSite)}"
             raise UsageError(f"task {task.id}: {place}: there is no site {name!r}", hint=hint)
-        found.append(WebArenaSite(str(name)))
-    return tuple(found)
+        logins.append(WebArenaSite(str(name)))
+    return tuple(logins)
 
 
 def _is_newest(path: Path, parts: Iterable[Path]) -> bool:

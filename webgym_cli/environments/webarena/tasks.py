@@ -166,7 +166,7 @@ def _filled(value: Any, sites: Mapping[WebArenaSite, str], place: str) -> Any:
         return [_filled(item, sites, f"{place}.{at}") for at, item in enumerate(value)]
     if not isinstance(value, str) or "__" not in value:
         return value
-    return _PLACEHOLDER.sub(lambda found: _address(found[0], sites, place), value)
+    return _PLACEHOLDER.sub(lambda match: _address(match[0], sites, place), value)
 
 
 def _address(placeholder: str, sites: Mapping[WebArenaSite, str], place: str) -> str:

@@ -122,10 +122,10 @@ def meets_comparison(text: str, comparison: str) -> bool:
 
 def parse_comparisons(text: str) -> list[tuple[str, Decimal]]:
     """Return the operators and numbers of alternatives. Raises `ValueError`."""
-    found = [(_COMPARISON.fullmatch(part), part.strip()) for part in text.split(OR)]
-    if bad := [part for match, part in found if match is None]:
+    comparisons = [(_COMPARISON.fullmatch(part), part.strip()) for part in text.split(OR)]
+    if bad := [part for match, part in comparisons if match is None]:
         raise ValueError(f"{bad[0]!r} is no comparison like '>= 300'")
-    return [(match[1], Decimal(match[2])) for match, _ in found if match]
+    return [(match[1], Decimal(match[2])) for match, _ in comparisons if match]
 
 
 _OPERATORS: dict[str, Callable[[Decimal, Decimal], bool]] = {

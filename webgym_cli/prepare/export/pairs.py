@@ -87,10 +87,10 @@ def sample_pairs(
             task, seen = (row["task"], row["split"]), set()
         if len(seen) >= most:
             continue
-        found = _pair(read(LineRef(**row["wanted"])), read(LineRef(**row["unwanted"])), row["step"], settings)
-        if found is not None and found[0] not in seen:
-            seen.add(found[0])
-            yield found[1]
+        pair = _pair(read(LineRef(**row["wanted"])), read(LineRef(**row["unwanted"])), row["step"], settings)
+        if pair is not None and pair[0] not in seen:
+            seen.add(pair[0])
+            yield pair[1]
 
 
 def _pair(

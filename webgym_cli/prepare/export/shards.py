@@ -162,5 +162,5 @@ def _schema(objective: ExportObjective) -> pa.Schema:
     if objective is ExportObjective.KTO:
         columns["kto_tag"] = pa.bool_()
         features["kto_tag"] = {"dtype": "bool", "_type": "Value"}
-    told = json.dumps({"info": {"features": features}})
-    return pa.schema(list(columns.items()), metadata={"huggingface": told})
+    schema = json.dumps({"info": {"features": features}})
+    return pa.schema(list(columns.items()), metadata={"huggingface": schema})

@@ -112,11 +112,11 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     dropped: Counter[str] = Counter(dict.fromkeys((drop.value for drop in OrmDrop), 0))
     damage, labelled = CorruptLines(), []
-    for found in _labelled(run, read, settings.orm.labels, damage):
-        if isinstance(found, OrmDrop):
-            dropped[found.value] += 1
+    for example in _labelled(run, read, settings.orm.labels, damage):
+        if isinstance(example, OrmDrop):
+            dropped[example.value] += 1
         else:
-            labelled.append(found)
+            labelled.append(example)
     chosen = _balanced(labelled, f"{resolve_seed(settings)}/orm") if settings.orm.balanced else labelled
     dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)
     return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage.lines))

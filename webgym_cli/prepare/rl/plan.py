@@ -188,7 +188,9 @@ def plan_batch(
     """
     iteration, how = version(run), settings.rl.data
     oldest = iteration - how.last_n_iterations
-    read = [found for found in list_iterations(run, Split.TRAIN) if oldest < found <= iteration]
+    read = [
+        iteration_read for iteration_read in list_iterations(run, Split.TRAIN) if oldest < iteration_read <= iteration
+    ]
     if not read:
         raise MissingStageError(
             f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"

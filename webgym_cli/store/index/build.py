@@ -172,7 +172,7 @@ def _write(run: RunDir, source: SourceFile, span: ByteRange) -> None:
         add_line(run, source, text, start, rows)
     with source.path.open("rb") as file:
         tail = fragments.compute_tail_digest(file, span)
-    fragments.write(run, source, span, {table: table_of(table, found) for table, found in rows.items()}, tail)
+    fragments.write(run, source, span, {table: table_of(table, entries) for table, entries in rows.items()}, tail)
 
 
 def add_line(
@@ -237,7 +237,7 @@ def _join(run: RunDir, source: SourceFile) -> None:
         return
     of = {table: catalog.fragments(table, source.name) for table in source.tables}
     joined = {
-        table: pa.concat_tables([fragments.read(found[part], table) for part in parts]) for table, found in of.items()
+        table: pa.concat_tables([fragments.read(names[part], table) for part in parts]) for table, names in of.items()
     }
     tail = fragments.read_tail_digest(of[source.main][parts[-1]])
     fragments.write(run, source, ByteRange(parts[0].start, parts[-1].end), joined, tail)

@@ -97,8 +97,8 @@ class Catalog:
 
     def complete(self, source: SourceFile) -> set[ByteRange]:
         """Return the spans of which every table is there."""
-        found = [set(self.fragments(table, source.name)) for table in source.tables]
-        return set.intersection(*found)
+        names = [set(self.fragments(table, source.name)) for table in source.tables]
+        return set.intersection(*names)
 
     def chain(self, source: SourceFile) -> list[ByteRange]:
         """Return the complete spans that cover the source from its first byte on."""
@@ -113,14 +113,14 @@ class Catalog:
 
 def list_sources(run: RunDir) -> list[SourceFile]:
     """Return the files of the truth, in the order of splits, iterations and names."""
-    found = []
+    sources = []
     for split in Split:
         for folder in sorted(run.trajectories(split).glob("iteration_*")):
             number = folder.name.removeprefix("iteration_")
             if number.isdecimal():
                 parts = [*folder.glob("part-*.jsonl"), *folder.glob("verdicts-*.jsonl")]
-                found += [SourceFile(split, int(number), path) for path in sorted(parts)]
-    return found
+                sources += [SourceFile(split, int(number), path) for path in sorted(parts)]
+    return sources
 
 
 def read_lines(path: Path, span: ByteRange) -> Iterator[tuple[int, bytes]]:

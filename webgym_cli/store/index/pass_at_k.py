@@ -33,10 +33,10 @@ def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, dict[s
     Raises `StoreError`.
     """
     where, values = query.where()
-    found: dict[str, Tally] = defaultdict(list)
+    tallies: dict[str, Tally] = defaultdict(list)
     for row in index.rows(_TASKS.format(where=where), values):
-        found[f"{row['split']} {row['iteration']}"].append((row["attempts"], row["successes"], row["tasks"]))
-    return {key: _rates(tally) for key, tally in found.items()}
+        tallies[f"{row['split']} {row['iteration']}"].append((row["attempts"], row["successes"], row["tasks"]))
+    return {key: _rates(tally) for key, tally in tallies.items()}
 
 
 def _rates(tally: Tally) -> dict[str, Any]:

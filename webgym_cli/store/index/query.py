@@ -75,12 +75,12 @@ class Index:
 
         try:
             cursor = self._connection.cursor()
-            found = cursor.execute(sql, list(parameters))
-            names = [column[0] for column in found.description or ()]
-            types = [str(column[1]) for column in found.description or ()]
+            result = cursor.execute(sql, list(parameters))
+            names = [column[0] for column in result.description or ()]
+            types = [str(column[1]) for column in result.description or ()]
             if any(_ZONED in kind for kind in types):
-                found = cursor.execute(_cast_zoned(sql, types), list(parameters))
-            while batch := found.fetchmany(_ROWS):
+                result = cursor.execute(_cast_zoned(sql, types), list(parameters))
+            while batch := result.fetchmany(_ROWS):
                 yield from (dict(zip(names, values, strict=True)) for values in batch)
         except duckdb.Error as error:
             raise StoreError(

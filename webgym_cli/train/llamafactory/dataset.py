@@ -56,7 +56,7 @@ def read_data_digest(run: RunDir, prepared: Prepared) -> str:
 
     Raises `MissingStageError` where a file is missing, or names the images of another run.
     """
-    hint, found = f"webgym prepare {run.root}", hashlib.sha256()
+    hint, digest = f"webgym prepare {run.root}", hashlib.sha256()
     names = (TRAIN_FILE, VALIDATION_FILE) if prepared.val_samples else (TRAIN_FILE,)
     contents = {}
     for file in (run.dataset / name for name in names):
@@ -64,11 +64,11 @@ def read_data_digest(run: RunDir, prepared: Prepared) -> str:
             contents[file] = file.read_bytes()
         except OSError as error:
             raise MissingStageError(f"{file}: can't be read: {error.strerror}", hint=hint) from None
-        found.update(contents[file])
-    if found.hexdigest() == prepared.data_digest:
+        digest.update(contents[file])
+    if digest.hexdigest() == prepared.data_digest:
         for file, content in contents.items():
             _refuse_foreign_images(run, file, content, hint)
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def _refuse_foreign_images(run: RunDir, file: Path, content: bytes, hint: str) -> None:

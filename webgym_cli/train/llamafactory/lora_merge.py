@@ -79,7 +79,7 @@ def precision(folder: Path | None) -> str:
     except (OSError, ValueError):
         return "auto"
     text = config.get("text_config") or {}
-    said = (found.get(key) for found in (config, text) for key in ("dtype", "torch_dtype"))
+    said = (section.get(key) for section in (config, text) for key in ("dtype", "torch_dtype"))
     return next((str(name) for name in said if name in PRECISIONS), "auto")
 
 

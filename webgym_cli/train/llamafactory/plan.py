@@ -128,10 +128,10 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
             note = "all steps of the interrupted training were made: only its publication is missing"
             plan = replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted, training=before)
             return replace(plan, notes=(*plan.notes, note))
-        found = working_dir.newest_complete(folder, world_size=plan.training.world_size, resumable=True)
-        if found is None:
+        checkpoint = working_dir.newest_complete(folder, world_size=plan.training.world_size, resumable=True)
+        if checkpoint is None:
             continue
-        here = plan.folder / found.name
+        here = plan.folder / checkpoint.name
         overrides = (
             plan.overrides | {"resume_from_checkpoint": str(here)} | ({"warmup_steps": 0} if before.carried else {})
         )
@@ -142,7 +142,7 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
             adopted=adopted,
             overrides=overrides,
             training=before,
-            notes=(*plan.notes, f"goes on after step {working_dir.step_of(found)} of the interrupted training"),
+            notes=(*plan.notes, f"goes on after step {working_dir.step_of(checkpoint)} of the interrupted training"),
         )
     return None
 

@@ -96,8 +96,8 @@ async def _connect(
     while time.monotonic() < deadline:
         # A file that a killed command left names a port where nothing answers, or something else.
         with suppress(OSError, ValueError, StoreError, JobError):
-            found = address or CoordinatorAddress.model_validate(read_json(coordinator_file(run)))
-            return await _join(found, run, patience, topology)
+            coordinator = address or CoordinatorAddress.model_validate(read_json(coordinator_file(run)))
+            return await _join(coordinator, run, patience, topology)
         await asyncio.sleep(POLL_SECONDS)
     raise JobError(
         f"node 0 is not heard from for {patience:g} s (train.node_timeout)",
