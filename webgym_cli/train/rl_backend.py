@@ -172,7 +172,9 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path,
         config["plugins"] = portable_plugins(settings.plugins)
     config["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
     if config["trainer"]["deepspeed"] is not None:
-        config["trainer"]["deepspeed"] = str(find_deepspeed_file(config["trainer"]["deepspeed"], "rl.trainer.deepspeed"))
+        config["trainer"]["deepspeed"] = str(
+            find_deepspeed_file(config["trainer"]["deepspeed"], "rl.trainer.deepspeed")
+        )
     if config["trainer"]["critic_warmup"]:
         config["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:

@@ -37,7 +37,7 @@ class Moment:
 
     page: PageSnapshot
     png: bytes
-    settled: bool
+    is_stable: bool
     """Whether the page stood still while it was looked at."""
 
 
@@ -62,9 +62,9 @@ async def take_moment(
             continue
         tries += 1
         if _agree(before, after):
-            return Moment(after, png, settled=True)
+            return Moment(after, png, is_stable=True)
         if tries >= _TRIES and (not patient or (tries >= _PATIENT_TRIES and clock.time() >= end)):
-            return Moment(_keep_common(before, after), png, settled=False)
+            return Moment(_keep_common(before, after), png, is_stable=False)
         before = after
 
 

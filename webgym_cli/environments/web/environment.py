@@ -71,7 +71,7 @@ class WebEnvironment(Environment):
         self._session: BrowserSession | None = None
         self._told = (0, 0)
         self._titles: dict[Page, str] = {}
-        self._settled = True
+        self._is_stable = True
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
@@ -80,7 +80,7 @@ class WebEnvironment(Environment):
         when the site shuts the browser out.
         """
         await self.close()
-        self._told, self._settled = (0, 0), True
+        self._told, self._is_stable = (0, 0), True
         self._session = session = await self._pool.browsers.session(await self._options(task, seed))
         await self._enter(session, task, seed)
         await self._arrive(session, task.start_url)
@@ -209,8 +209,8 @@ class WebEnvironment(Environment):
         if pool.screenshots:
             # A page that did not stand still once is not waited for as long again.
             read, seconds = partial(self._read, session), pool.max_idle_wait
-            moment = await take_moment(read, session.screenshot, seconds, patient=self._settled)
-            page, png, self._settled = moment.page, moment.png, moment.settled
+            moment = await take_moment(read, session.screenshot, seconds, patient=self._is_stable)
+            page, png, self._is_stable = moment.page, moment.png, moment.is_stable
         else:
             page, png = await self._read(session), b""
         if marked:
