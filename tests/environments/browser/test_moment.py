@@ -47,7 +47,7 @@ def _no_pause(monkeypatch):
 
 async def test_a_page_that_stands_still_is_drawn_once():
     page = Page([shows("a", "b")])
-    assert await page.take() == Moment(shows("a", "b"), DRAWN, settled=True)
+    assert await page.take() == Moment(shows("a", "b"), DRAWN, is_stable=True)
     assert page.drawn == 1
 
 
@@ -64,7 +64,7 @@ async def test_a_page_that_fills_while_it_is_blank_is_read_again():
 
 
 async def test_a_page_that_stays_blank_is_what_there_is():
-    assert await Page([shows()], [BLANK]).take(0.0) == Moment(shows(), BLANK, settled=True)
+    assert await Page([shows()], [BLANK]).take(0.0) == Moment(shows(), BLANK, is_stable=True)
 
 
 async def test_a_movement_that_nobody_sees_is_none():
@@ -76,7 +76,7 @@ async def test_a_movement_that_nobody_sees_is_none():
 async def test_of_a_page_that_never_stands_still_what_stays_is_listed():
     page = Page([shows("stays", f"tick {number}", "moves", left=4.0 * number) for number in range(99)])
     moment = await page.take(patient=False)
-    assert not moment.settled
+    assert not moment.is_stable
     assert [(element.id, element.name) for element in moment.page.elements] == [(0, "stays"), (2, "moves")]
     assert page.drawn == TRIES
 
@@ -89,4 +89,4 @@ async def test_what_has_moved_far_is_not_listed_where_it_was_not_drawn():
 async def test_a_page_that_changes_for_a_while_is_waited_for():
     page = Page([shows(str(number)) for number in range(20)])
     moment = await page.take(10.0)
-    assert moment.settled and moment.page == shows("19")
+    assert moment.is_stable and moment.page == shows("19")
