@@ -54,3 +54,14 @@ def test_labels_do_not_cover_each_other():
 def test_elements_at_and_beyond_the_edges():
     elements = (element(0, 0, 0, 160, 210), element(199, 150, 200, 40, 40), element(3, 159, 209, 3, 3))
     assert Image.open(io.BytesIO(draw_marks(blank(160, 210), elements))).size == (160, 210)
+
+
+def test_a_label_hides_no_text_where_it_can_stand_elsewhere():
+    page = Image.new("RGB", (160, 210), "white")
+    text = (20, 60, 140, 98)  # above the button, where labels stand otherwise
+    for x in range(text[0], text[2], 4):
+        page.paste("black", (x, text[1], x + 2, text[3]))
+    out = io.BytesIO()
+    page.save(out, "PNG")
+    marked = Image.open(io.BytesIO(draw_marks(out.getvalue(), (element(7, 60, 100, 40, 20),))))
+    assert marked.convert("RGB").crop(text).tobytes() == page.crop(text).tobytes()

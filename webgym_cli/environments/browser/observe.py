@@ -95,21 +95,25 @@ _WIDE = 640
 _PNG_LEVEL = 6
 # What a pixel of the plan is taken by.
 _BOX, _LABEL = 1, 2
+# From this contrast on a pixel is the edge of a letter or a line, which is marked so.
+_EDGE, _INK = 48, 255
 _Rect = tuple[int, int, int, int]
 
 
 def draw_marks(png: bytes, elements: tuple[Element, ...], scale: float = 1.0) -> bytes:
     """Return the picture with a numbered box around each element. The same input gives the same bytes.
 
-    A label stands beside its box where there is room, else in the corner that covers least.
+    A label stands beside its box where there is room and no text, else in the corner that hides least.
     `scale` is the number of picture pixels per CSS pixel.
     """
     from PIL import Image as Images
     from PIL import ImageDraw as Drawing
+    from PIL import ImageFilter as Filters
 
     with Images.open(io.BytesIO(png)) as opened:
         picture = opened.convert("RGB")
     plan = Images.new("L", picture.size, 0)
+    ink = picture.convert("L").filter(Filters.FIND_EDGES).point([0] * _EDGE + [_INK] * (256 - _EDGE))
     boxes = [_pixels(element.box, scale, picture.size) for element in elements]
     draw, sketch = Drawing.Draw(picture), Drawing.Draw(plan)
     for box in boxes:
@@ -118,7 +122,7 @@ def draw_marks(png: bytes, elements: tuple[Element, ...], scale: float = 1.0) ->
     for element, box in zip(elements, boxes, strict=True):
         colour = _COLOURS[element.id % len(_COLOURS)]
         draw.rectangle(box, outline=colour, width=max(1, round(scale)))
-        label = _place(plan, box, str(element.id), size)
+        label = _place(plan, ink, box, str(element.id), size)
         sketch.rectangle(label, fill=_LABEL)
         _write(draw, label, str(element.id), size, colour)
     out = io.BytesIO()
@@ -132,7 +136,7 @@ def _pixels(box: tuple[float, float, float, float], scale: float, size: tuple[in
     return x0, y0, max(x0, min(size[0] - 1, int(left + width))), max(y0, min(size[1] - 1, int(top + height)))
 
 
-def _place(plan: Image, box: _Rect, text: str, size: int) -> _Rect:
+def _place(plan: Image, ink: Image, box: _Rect, text: str, size: int) -> _Rect:
     """Return where the label goes: the first of the candidates that hides least."""
     width, height = (6 * len(text) + 1) * size, 9 * size
     x0, y0, x1, y1 = box
@@ -152,7 +156,7 @@ def _place(plan: Image, box: _Rect, text: str, size: int) -> _Rect:
         left, top = min(max(0, x), plan.width - width), min(max(0, y), plan.height - height)
         area = (max(0, left), max(0, top), left + width, top + height)
         histogram = plan.crop(area).histogram()
-        cost = histogram[_BOX] + 8 * histogram[_LABEL]
+        cost = histogram[_BOX] + 8 * histogram[_LABEL] + 6 * ink.crop(area).histogram()[_INK]
         if cost < least:
             best, least = (area[0], area[1], area[2] - 1, area[3] - 1), cost
         if least == 0:
