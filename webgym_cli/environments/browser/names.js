@@ -100,7 +100,8 @@
       const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
         part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
         part.localName === "img" && part.getAttribute("src")?.split(/[?#]/)[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti)-([\w-]+)/)?.[1];
+        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti)-([\w-]+)/)?.[1] ||
+        (part.getAttribute("class") || "").match(/([\w-]+)-icon(?:\s|$)/)?.[1];
       if (told) return told.replace(/[-_]+/g, " ");
     }
     return "";

@@ -1,78 +1,24 @@
-// Runs in every document before its own scripts, after names.js. Installs one hidden object, the eyes, that Python asks
+// Runs in every document before its own scripts, after names.js and kinds.js. Installs one hidden object, the eyes, that Python asks
 //   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
 //   unlisted()        how many more there were than the look was to list;
 //   locate()          say where one of them can be clicked now;
 //   marked()          give the listed elements themselves;
+//   opaque()          say where frames of other origins are, whose elements are listed from within;
+//   through()         say at which of some points such a frame is what a click reaches;
 //   watchListeners()  remember from now on which elements listen for clicks.
 (() => {
   const KEY = Symbol.for("webgym.eyes");
   if (window[KEY]) return;
 
   const { roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf, parentOf } = window[Symbol.for("webgym.names")];
-  const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
-    "audio[controls]";
-  const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
-    "menuitemradio", "switch", "textbox", "searchbox", "combobox", "slider", "spinbutton", "treeitem", "gridcell"]);
-  // What a listener above is meant for, where lists and tables handle the clicks on their parts.
-  const PARTS = "li,tr,th,[draggable=true],[role=row],[role=columnheader],[role=rowheader],[role=listitem]";
+  const { interest, listeners, matches, remembered, watchListeners } = window[Symbol.for("webgym.kinds")];
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
-  const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
-  const MIN_SIDE = 3, MOST_VISITED = 20000, MOST_FOUND = 2000, MOST_ASKED = 3000;
-  // A listener's element may fill so much of the screen, and a root of a framework listens to so many kinds of events.
-  const MOST_OF_SCREEN = 0.25, MANY_EVENTS = 30;
+  const MIN_SIDE = 3, MOST_VISITED = 20000, MOST_FOUND = 2000;
+  // A listener's element may fill so much of the screen.
+  const MOST_OF_SCREEN = 0.25;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92], POINTS = 24;
-  const listening = new WeakSet();
   let marks = [], left = 0;
-
-  const watchListeners = () => {
-    // Listeners can't be listed from within a page, so those for clicks are remembered as they are added.
-    const add = EventTarget.prototype.addEventListener;
-    EventTarget.prototype.addEventListener = function (type, ...rest) {
-      if (CLICKS.has(type) && this instanceof Element) listening.add(this);
-      return add.call(this, type, ...rest);
-    };
-  };
-
-  // Whether an element listens for clicks, as far as the browser's tools, or what we remember, tell.
-  const listeners = (ask) => {
-    const known = new Map();
-    return (element) => {
-      if (listening.has(element) || typeof element.onclick === "function") return true;
-      if (!ask || known.size > MOST_ASKED) return false;
-      if (!known.has(element)) {
-        const types = Object.keys(ask(element));
-        known.set(element, types.length < MANY_EVENTS && types.some((type) => CLICKS.has(type)));
-      }
-      return known.get(element);
-    };
-  };
-
-  const matches = (element, selector) => Element.prototype.matches.call(element, selector);
-
-  const pointed = (element) => getComputedStyle(element).cursor === "pointer";
-
-  // How sure we are that the element is meant to be acted on: 3 by its kind, 2 by a pointer, 1 by a listener, 0 not.
-  const interest = (element, listens) => {
-    if (element.matches(NATIVE)) {
-      if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 3 : 0;
-      return 3;
-    }
-    const role = (element.getAttribute("role") || "").trim().split(/\s+/)[0];
-    if (ROLES.has(role) || editable(element)) return 3;
-    if (element === element.ownerDocument.body || element === element.ownerDocument.documentElement) return 0;
-    if (element.hasAttribute("aria-sort")) return 2;
-    if (element.localName === "label" && element.control) return 0;
-    const parent = parentOf(element);
-    if (pointed(element) && !(parent && pointed(parent))) return 2;
-    if (Number(element.getAttribute("tabindex") ?? -1) >= 0 || listens(element)) return 1;
-    if (!element.matches(PARTS)) return 0;
-    for (let above = parent, steps = 0; above && steps < 5; above = parentOf(above), steps++) {
-      if (above === above.ownerDocument.body) return 0;
-      if (listens(above)) return 2;
-    }
-    return 0;
-  };
 
   const clip = (rect, offset) => {
     const left = Math.max(rect.left + offset.x, 0), top = Math.max(rect.top + offset.y, 0);
@@ -100,6 +46,23 @@
     if (!/^(iframe|frame|object|embed)$/.test(element.localName)) return null;
     try { return element.contentDocument || element.getSVGDocument?.() || null; } catch { return null; } // another origin
   };
+
+  const FRAMES = "iframe,frame,object,embed";
+  const isOpaque = (element) => matches(element, FRAMES) && !innerDocument(element);
+
+  const opaque = () => {
+    const boxes = [];
+    inside(document, (element) => {
+      const box = isOpaque(element) && element.checkVisibility({ visibilityProperty: true }) && clip(element.getBoundingClientRect(), offsetOf(element));
+      if (box) boxes.push([box.left, box.top, box.width, box.height]);
+    });
+    return boxes;
+  };
+
+  const through = (points) => points.map(([x, y]) => {
+    const hit = deepest(x, y);
+    return Boolean(hit) && isOpaque(hit);
+  });
 
   // The element under a point of the viewport, through shadow roots and documents that can be read.
   const deepest = (x, y) => {
@@ -194,7 +157,7 @@
     if (!find) return null;
     const share = area(find) / (innerWidth * innerHeight);
     // A mere listener on something large is delegation, not a thing to click.
-    const most = sure === 2 || listening.has(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
+    const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
     if (sure < 3 && share > most) return null;
     return { element, sure, ...find };
   };
@@ -211,7 +174,8 @@
   const needless = (outer, inner) => {
     if (outer.sure === 1) return "outer";
     const text = oneLine(textOf(inner.element));
-    const alike = same(outer.box, inner.box) || (text && text === oneLine(textOf(outer.element)));
+    const alike = same(outer.box, inner.box) || (text && text === oneLine(textOf(outer.element))) ||
+      (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
     if (outer.sure < inner.sure) return alike || area(inner) * 2 > area(outer) ? "outer" : null;
     if (!alike) return null;
     return inner.element.matches("button,input,select,textarea") || !within(outer.point, inner.box) ? "outer" : "inner";
@@ -221,10 +185,12 @@
   const withoutRepeats = (found) => {
     const index = new Map(found.map((find) => [find.element, find]));
     const dropped = new Set();
-    for (const find of found) if (find.face !== find.element && index.has(find.face)) dropped.add(index.get(find.face));
+    const faces = new Map(found.filter((find) => find.face !== find.element).map((find) => [find.face, find]));
+    for (const face of faces.keys()) if (index.has(face)) dropped.add(index.get(face));
     for (const find of found) {
       if (find.element.localName === "option") continue;
       for (let above = parentOf(find.element); above; above = parentOf(above)) {
+        if (find.sure === 1 && faces.has(above)) dropped.add(find);
         const outer = index.get(above);
         if (!outer || dropped.has(outer)) continue;
         const drop = needless(outer, find);
@@ -295,7 +261,7 @@
     document.adoptedStyleSheets.push(sheet);
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ look, locate, unlisted: () => left,
+  Object.defineProperty(window, KEY, { value: Object.freeze({ look, locate, unlisted: () => left, opaque, through,
     marked: () => marks.map(({ element }) => element), watchListeners }) });
   hideCaret();
 })();

@@ -44,7 +44,7 @@ def observe_script(*, watch_listeners: bool = False) -> str:
     pages can inspect, so it is for our own pages and not for sites that look for robots.
     """
     folder = Path(__file__).parent
-    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("names.js", "observe.js", "act.js"))
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("names.js", "kinds.js", "observe.js", "act.js"))
     return f"{source}\n{OBSERVE_JS}.watchListeners();\n" if watch_listeners else source
 
 

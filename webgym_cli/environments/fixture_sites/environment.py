@@ -82,7 +82,7 @@ class SitesEnvironment(WebEnvironment):
 
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action in the pool's interaction mode."""
-        session = self._running()
+        session = self.session
         if self._expert is None:
             raise RuntimeError("the environment was not reset")
         seen = await list_elements(session)
@@ -108,6 +108,6 @@ class SitesEnvironment(WebEnvironment):
         """Return an action on a marked element as one on the point where it can be clicked."""
         if isinstance(action, WebRLAction) or action.element_id is None:
             return action
-        options = self._running().options
+        options = self.session.options
         point = normalise_point(seen[action.element_id].point, (options.width, options.height))
         return action.model_copy(update={"element_id": None, "coordinate": point})

@@ -92,7 +92,7 @@ class WebEnvironment(Environment):
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Carry out one action and observe what came of it."""
-        session = self._running()
+        session = self.session
         (await session.traffic()).mark()
         error = await self._perform(session, action)
         late = await self._settle(session)
@@ -247,7 +247,9 @@ class WebEnvironment(Environment):
             return "the page can't be loaded"
         return self._pool.gate.refusal(url)
 
-    def _running(self) -> BrowserSession:
+    @property
+    def session(self) -> BrowserSession:
+        """The running episode's browser context."""
         if self._session is None:
             raise RuntimeError("the environment was not reset")
         return self._session

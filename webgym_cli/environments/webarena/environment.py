@@ -96,7 +96,7 @@ class WebArenaEnvironment(WebEnvironment):
 
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action. Raises `UsageError` for a task that is not the fixture's."""
-        session = self._running()
+        session = self.session
         if self._expert is None:
             self._expert = make_webarena_expert(self._task)
         text = await session.evaluate(_TEXT)
@@ -153,7 +153,7 @@ class WebArenaEnvironment(WebEnvironment):
         return view
 
     async def _scored(self, answer: str | None) -> Score | None:
-        session, task = self._running(), self._task
+        session, task = self.session, self._task
         pages = EvaluationBrowser(session, lambda url: self._look_up(session, url), self._arena.settings)
         grade_of_page = await grade(
             evaluation_of(task), intent=task.instruction, answer=answer, pages=pages, judge=self._arena.judge

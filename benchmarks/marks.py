@@ -1,0 +1,132 @@
+"""How well marks match what a person would click, on real applications. See `benchmarks/README.md`.
+
+python -m benchmarks.marks                        installs the applications into a temporary folder
+python -m benchmarks.marks --apps FOLDER          into this one, where they stay
+python -m benchmarks.marks --apps FOLDER --only shoelace --show
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Row, Series, reported, say
+from benchmarks.marks_apps import APPS, App, AppState, install, serve
+from webgym_cli.config.load import load
+from webgym_cli.environments.browser.observe import list_elements
+from webgym_cli.environments.web.environment import WebEnvironment
+from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.task import Task
+
+NAME = "marks"
+_TRUTH = (Path(__file__).parent / "marks_truth.js").read_text(encoding="utf-8")
+_STEP = 8
+_SETTLE = 1.5
+_TARGETS = {"recall": 0.99, "precision": 0.99, "duplicates": 0.01, "unnamed": 0.03}
+
+
+async def _show_state(environment: WebEnvironment, url: str, state: AppState) -> None:
+    await environment.reset(Task(id=url, environment="web", start_url=url + state.path), 0)
+    page = environment.session.page
+    await page.wait_for_timeout(_SETTLE * 1000)
+    for selector in state.clicks:
+        await page.click(selector, timeout=15_000)
+        await page.wait_for_timeout(_SETTLE * 500)
+    if state.scroll:
+        await page.mouse.wheel(0, state.scroll)
+    await environment.step(Action(name=ActionName.WAIT, seconds=0.5))
+
+
+async def _count(environment: WebEnvironment, app: App, state: AppState, *, show: bool) -> Counter[str]:
+    """Compare the marks of a state with the truth."""
+    session, counts = environment.session, Counter[str]()
+    seen = await list_elements(session)
+    told = {"step": _STEP, "extra": app.extra, "points": [list(one.point) for one in seen]}
+    truth: dict[str, Any] = await session.page.evaluate(_TRUTH, told)
+    found = Counter(at for at in truth["at"] if at >= 0)
+    pairs = list(zip(seen, truth["at"], strict=True))
+    wrong = [one.element for one, at in pairs if at == -1]
+    missed = [name for number, name in enumerate(truth["controls"]) if number not in found]
+    twice = [f"{truth['controls'][at]} by {one.element}" for one, at in pairs if found[at] > 1]
+    unnamed = [one for one in seen if not one.element.name]
+    counts.update(marks=len(seen), controls=len(truth["controls"]), missed=len(missed), wrong=len(wrong))
+    counts.update(duplicates=sum(times - 1 for times in found.values()), unnamed=len(unnamed))
+    if show:
+        say(f"  {state.path} {' '.join(state.clicks)}: {dict(counts)}")
+        for word, names in (("missed", missed), ("wrong", wrong), ("twice", twice)):
+            for name in names[:12]:
+                say(f"    {word}: {name}")
+        for one in unnamed[:6]:
+            say(f"    unnamed: {one.element.role} {one.element.box}")
+    return counts
+
+
+async def _measure_app(pool: WebPool, app: App, url: str, *, show: bool) -> Counter[str]:
+    counts, environment = Counter[str](), pool.new()
+    try:
+        for state in app.states:
+            await _show_state(environment, url, state)
+            counts += await _count(environment, app, state, show=show)
+            counts["states"] += 1
+    finally:
+        await environment.close()
+    return counts
+
+
+def _rows(name: str, counts: Counter[str]) -> list[Row]:
+    marks, controls = max(1, counts["marks"]), max(1, counts["controls"])
+    shares = {
+        "recall": 1 - counts["missed"] / controls,
+        "precision": 1 - counts["wrong"] / marks,
+        "duplicates": counts["duplicates"] / marks,
+        "unnamed": counts["unnamed"] / marks,
+    }
+    return [
+        Row(
+            name,
+            metric,
+            Series((share,)),
+            higher_is_better=metric in ("recall", "precision"),
+            target=_TARGETS[metric],
+            inputs=dict(counts),
+        )
+        for metric, share in shares.items()
+    ]
+
+
+async def _measure(folder: Path, only: list[str], *, show: bool) -> list[Row]:
+    settings = load(overrides=["browser.private_hosts=[127.0.0.1]"])
+    rows, total = [], Counter[str]()
+    async with WebPool(settings, InteractionMode.SET_OF_MARKS) as pool:
+        for app in (app for app in APPS if not only or app.name in only):
+            say(app.name)
+            with serve(app, folder) as url:
+                counts = await _measure_app(pool, app, url, show=show)
+            rows += _rows(app.name, counts)
+            total += counts
+    return [*rows, *_rows("all", total)]
+
+
+def main() -> int:
+    """Install, measure and print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--apps", type=Path)
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--show", action="store_true")
+    told = parser.parse_args()
+
+    def measure(place: Path) -> list[Row]:
+        folder = (told.apps or place).resolve()
+        install(folder)
+        return asyncio.run(_measure(folder, told.only, show=told.show))
+
+    return reported(NAME, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

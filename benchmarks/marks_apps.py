@@ -1,0 +1,253 @@
+"""Real applications to measure marks on, installed from the registries into a folder and served on loopback."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from webgym_cli.errors import JobError
+
+PYTHON_PACKAGES = ("datasette", "django", "jupyterlab")
+NODE_PACKAGES = ("monaco-editor@0.52.2", "swagger-ui-dist", "redoc", "@shoelace-style/shoelace")
+_START_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class AppState:
+    """One state of an application: an address, then clicks."""
+
+    path: str
+    clicks: tuple[str, ...] = ()
+    """Playwright selectors that are clicked one after the other."""
+    scroll: int = 0
+    """CSS pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """An application and the states to look at."""
+
+    name: str
+    command: tuple[str, ...]
+    """`{python}`, `{port}` and `{folder}` are filled in."""
+    states: tuple[AppState, ...]
+    extra: str = ""
+    """Selectors of what a person knows to be a control there, though nothing in the page says so."""
+
+
+_SERVE = ("{python}", "-m", "http.server", "{port}", "--bind", "127.0.0.1", "--directory", "{folder}")
+APPS = (
+    App(
+        "datasette",
+        ("{python}", "-m", "datasette", "{folder}/data.db", "--port", "{port}"),
+        (
+            AppState("/"),
+            AppState("/data"),
+            AppState("/data/people"),
+            AppState("/data/people", ("th .dropdown-menu-icon",)),
+            AppState("/data/people", scroll=600),
+            AppState("/data/people/1"),
+            AppState("/data?sql=select+*+from+people"),
+        ),
+    ),
+    App(
+        "django-admin",
+        ("{python}", "{folder}/admin.py", "runserver", "--noreload", "{port}"),
+        (
+            AppState("/admin/"),
+            AppState("/admin/auth/user/"),
+            AppState("/admin/auth/user/add/"),
+            AppState("/admin/auth/user/1/change/"),
+            AppState("/admin/auth/user/1/change/", scroll=700),
+            AppState("/admin/auth/group/add/"),
+            AppState("/admin/auth/user/1/history/"),
+        ),
+    ),
+    App(
+        "jupyterlab",
+        (
+            "{python}",
+            "-m",
+            "jupyterlab",
+            "--allow-root",
+            "--no-browser",
+            "--port={port}",
+            "--IdentityProvider.token=",
+            "--ServerApp.root_dir={folder}",
+            "--LabApp.news_url=",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        ),
+        (
+            AppState("/lab?reset"),
+            AppState("/lab?reset", ("text=File",)),
+            AppState("/lab?reset", ("text=Settings",)),
+            AppState("/lab/tree/note.ipynb"),
+        ),
+        ".jp-DirListing-item,.jp-DirListing-headerItem,.lm-Menu-item:not([data-type=separator])",
+    ),
+    App(
+        "swagger-ui",
+        _SERVE,
+        (
+            AppState("/swagger.html"),
+            AppState("/swagger.html", (".opblock-summary >> nth=0",)),
+            AppState("/swagger.html", (".authorize",)),
+        ),
+    ),
+    App("redoc", _SERVE, (AppState("/redoc.html"), AppState("/redoc.html", scroll=500))),
+    App(
+        "shoelace",
+        _SERVE,
+        (
+            AppState("/shoelace.html"),
+            AppState("/shoelace.html", ("sl-select",)),
+            AppState("/shoelace.html", ("#open",)),
+            AppState("/shoelace.html", ("sl-dropdown sl-button",)),
+        ),
+    ),
+    App("monaco", _SERVE, (AppState("/monaco.html"), AppState("/monaco.html", (".monaco-editor .view-line",)))),
+)
+_API = {
+    "openapi": "3.0.0",
+    "info": {"title": "Shop", "version": "1"},
+    "paths": {
+        f"/{thing}": {
+            verb: {"summary": f"{verb} {thing}", "tags": [thing], "responses": {"200": {"description": "ok"}}}
+            for verb in ("get", "post", "delete")
+        }
+        for thing in ("orders", "users", "items")
+    },
+    "components": {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X"}}},
+}
+_ADMIN = """
+import os, sys
+import django
+from django.conf import settings
+from django.core.management import execute_from_command_line
+from django.utils.functional import SimpleLazyObject
+PARTS = ["admin", "auth", "contenttypes", "sessions", "messages", "staticfiles"]
+class SignIn:
+    def __init__(self, answer): self.answer = answer
+    def __call__(self, request):
+        from django.contrib.auth.models import User
+        request.user = User.objects.get(username="ann")
+        return self.answer(request)
+M = "django.contrib."
+settings.configure(DEBUG=True, SECRET_KEY="x", ROOT_URLCONF=__name__, STATIC_URL="/static/", ALLOWED_HOSTS=["*"],
+    INSTALLED_APPS=[M + part for part in PARTS], DEFAULT_AUTO_FIELD="django.db.models.AutoField",
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": __file__ + ".db"}},
+    MIDDLEWARE=[M + "sessions.middleware.SessionMiddleware", "django.middleware.common.CommonMiddleware",
+        M + "auth.middleware.AuthenticationMiddleware", M + "messages.middleware.MessageMiddleware", "__main__.SignIn"],
+    TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
+        "OPTIONS": {"context_processors": ["django.template.context_processors.request",
+            M + "auth.context_processors.auth", M + "messages.context_processors.messages"]}}])
+django.setup()
+from django.contrib import admin
+from django.urls import path
+urlpatterns = [path("admin/", admin.site.urls)]
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+from django.contrib.auth.models import User
+for name in ["ann"] + [f"user{n}" for n in range(30)]:
+    User.objects.filter(username=name).exists() or User.objects.create_superuser(name, f"{name}@x.test", "x")
+execute_from_command_line(sys.argv)
+"""
+_PAGES = {
+    "swagger.html": "<link rel=stylesheet href=node_modules/swagger-ui-dist/swagger-ui.css><div id=ui></div>"
+    "<script src=node_modules/swagger-ui-dist/swagger-ui-bundle.js></script>"
+    "<script>SwaggerUIBundle({ url: 'api.json', dom_id: '#ui' })</script>",
+    "redoc.html": "<redoc spec-url=api.json></redoc><script src=node_modules/redoc/bundles/redoc.standalone.js></script>",
+    "shoelace.html": "<link rel=stylesheet href=node_modules/@shoelace-style/shoelace/cdn/themes/light.css>"
+    "<script type=module src=node_modules/@shoelace-style/shoelace/cdn/shoelace.js></script>"
+    "<sl-button>Save</sl-button> <sl-switch>Wifi</sl-switch> <sl-checkbox>Agree</sl-checkbox>"
+    "<sl-input label=Name></sl-input>"
+    "<sl-radio-group label=Size value=1><sl-radio value=1>Small</sl-radio>"
+    "<sl-radio value=2>Large</sl-radio></sl-radio-group>"
+    "<sl-select label=City><sl-option value=o>Oslo</sl-option><sl-option value=r>Rome</sl-option></sl-select>"
+    "<sl-rating label=Stars></sl-rating> <sl-range label=Volume></sl-range>"
+    "<sl-textarea label=Notes></sl-textarea>"
+    "<sl-tab-group><sl-tab slot=nav panel=a>One</sl-tab><sl-tab slot=nav panel=b>Two</sl-tab>"
+    "<sl-tab-panel name=a>first</sl-tab-panel><sl-tab-panel name=b>second</sl-tab-panel></sl-tab-group>"
+    "<sl-details summary=More>text</sl-details><sl-dropdown><sl-button slot=trigger caret>Menu</sl-button><sl-menu>"
+    "<sl-menu-item>Cut</sl-menu-item><sl-menu-item>Copy</sl-menu-item></sl-menu></sl-dropdown>"
+    "<sl-icon-button name=gear label=Settings></sl-icon-button>"
+    "<sl-button id=open onclick='d.show()'>Dialog</sl-button>"
+    "<sl-dialog id=d label=Sure>Really?<sl-button slot=footer>Yes</sl-button></sl-dialog>",
+    "monaco.html": "<div id=e style='height:400px'></div><button>Run</button>"
+    "<script src=node_modules/monaco-editor/min/vs/loader.js></script><script>"
+    "require.config({ paths: { vs: 'node_modules/monaco-editor/min/vs' } });"
+    "require(['vs/editor/editor.main'], () =>"
+    "monaco.editor.create(e, { value: 'let x = 1;\\n', language: 'javascript' }))</script>",
+}
+
+
+def install(folder: Path) -> None:
+    """Install the applications; what is there already stays. Raises `JobError`."""
+    python = folder / "venv" / "bin" / "python"
+    if not python.exists():
+        _call([sys.executable, "-m", "venv", str(folder / "venv")])
+        _call([str(python), "-m", "pip", "install", "-q", *PYTHON_PACKAGES])
+    if not (folder / "node_modules").exists():
+        _call(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *NODE_PACKAGES])
+    for name, html in _PAGES.items():
+        (folder / name).write_text(f"<!doctype html><title>{name}</title>{html}", encoding="utf-8")
+    (folder / "api.json").write_text(json.dumps(_API), encoding="utf-8")
+    (folder / "admin.py").write_text(_ADMIN, encoding="utf-8")
+    (folder / "note.ipynb").write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    _call([str(python), "-c", _DATA, str(folder / "data.db")])
+
+
+_DATA = """
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as base:
+    base.execute("create table if not exists people (id integer primary key, name text, city text, age integer)")
+    rows = [(n, f"Person {n}", ["Oslo", "Rome", "Lima"][n % 3], n % 80) for n in range(1, 300)]
+    base.executemany("insert or ignore into people values (?, ?, ?, ?)", rows)
+"""
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise JobError(
+            f"{command[0]} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}", hint="install it by hand"
+        )
+
+
+@contextmanager
+def serve(app: App, folder: Path) -> Iterator[str]:
+    """Run an application; yields its address. Raises `JobError` when it does not answer."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = {"python": str(folder / "venv" / "bin" / "python"), "port": str(port), "folder": str(folder)}
+    running = subprocess.Popen(
+        [part.format(**words) for part in app.command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        end = time.monotonic() + _START_SECONDS
+        while not _answers(port):
+            if running.poll() is not None or time.monotonic() > end:
+                raise JobError(f"{app.name} did not start", hint="run its command by hand")
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        for child in psutil.Process(running.pid).children(recursive=True) if running.poll() is None else []:
+            child.kill()
+        running.kill()
+        running.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as client:
+        client.settimeout(1.0)
+        return client.connect_ex(("127.0.0.1", port)) == 0

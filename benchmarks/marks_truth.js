@@ -1,0 +1,56 @@
+// What a person would take for a control, by hit-testing points all over the viewport; independent of the engine's eyes.
+// Called with {step, extra, points}; answers the controls, and which of them lies at each of the points asked for.
+({ step, extra, points }) => {
+  const KINDS = "a[href],button,input,select,option,textarea,summary,.CodeMirror,.monaco-editor,video[controls],audio[controls],[role=button],[role=link]," +
+    "[role=checkbox],[role=radio],[role=tab],[role=option],[role=menuitem],[role=menuitemcheckbox],[role=menuitemradio]," +
+    "[role=switch],[role=textbox],[role=searchbox],[role=combobox],[role=slider],[role=spinbutton],[role=treeitem]," +
+    "[contenteditable=''],[contenteditable=true],[contenteditable=plaintext-only],[aria-sort]" + (extra ? `,${extra}` : "");
+  const rootOf = (element) => element.shadowRoot || window.truthRoots?.get(element);
+  const above = (node) => node.assignedSlot || node.parentElement || node.getRootNode().host || null;
+  const deep = (x, y) => {
+    let hit = document.elementFromPoint(x, y), at = [x, y];
+    for (let found = null; hit && hit !== found;) {
+      found = hit;
+      let inner = null;
+      if (hit.localName === "iframe") {
+        try { inner = hit.contentDocument; } catch { inner = null; }
+        const box = hit.getBoundingClientRect();
+        if (inner) at = [at[0] - box.left - hit.clientLeft, at[1] - box.top - hit.clientTop];
+      } else inner = rootOf(hit);
+      hit = inner?.elementFromPoint(...at) || hit;
+    }
+    return hit;
+  };
+  const pointer = (element) => getComputedStyle(element).cursor === "pointer";
+  const control = (hit) => {
+    for (let at = hit; at && at !== document.body; at = above(at)) {
+      if (at.matches(":disabled,[aria-disabled=true]") && at.matches(KINDS)) return at;
+      if (at.matches(KINDS)) return at;
+      if (at.localName === "label" && at.control) return at.control;
+      const outer = above(at);
+      if (pointer(at) && !(outer && pointer(outer))) return at;
+    }
+    return null;
+  };
+  const text = (element) => (element.innerText || element.value || "").replace(/\s+/g, " ").trim();
+  const seen = new Map();
+  const whole = (found) => {
+    for (let at = found && above(found); at; at = above(at)) {
+      if (seen.has(at) && (text(at) === text(found) || at.localName.includes("-"))) return at;
+    }
+    return found;
+  };
+  for (let y = step / 2; y < innerHeight; y += step) {
+    for (let x = step / 2; x < innerWidth; x += step) {
+      const found = control(deep(x, y));
+      if (found) seen.set(found, (seen.get(found) || 0) + 1);
+    }
+  }
+  const controls = [...new Set([...seen.keys()].map(whole))].filter((found) => seen.get(found) >= 2);
+  const tell = (found) => `${found.localName}${found.className ? "." + String(found.className.baseVal ?? found.className).split(" ")[0] : ""} ${text(found).slice(0, 40)}`;
+  return { controls: controls.map(tell), at: points.map(([x, y]) => {
+    const found = whole(control(deep(x, y)));
+    const index = controls.indexOf(found);
+    return found && index < 0 ? -2 : index;
+  }) };
+}
