@@ -165,7 +165,8 @@ _PAGES = {
     "swagger.html": "<link rel=stylesheet href=node_modules/swagger-ui-dist/swagger-ui.css><div id=ui></div>"
     "<script src=node_modules/swagger-ui-dist/swagger-ui-bundle.js></script>"
     "<script>SwaggerUIBundle({ url: 'api.json', dom_id: '#ui' })</script>",
-    "redoc.html": "<redoc spec-url=api.json></redoc><script src=node_modules/redoc/bundles/redoc.standalone.js></script>",
+    "redoc.html": "<redoc spec-url=api.json></redoc>"
+    "<script src=node_modules/redoc/bundles/redoc.standalone.js></script>",
     "shoelace.html": "<link rel=stylesheet href=node_modules/@shoelace-style/shoelace/cdn/themes/light.css>"
     "<script type=module src=node_modules/@shoelace-style/shoelace/cdn/shoelace.js></script>"
     "<sl-button>Save</sl-button> <sl-switch>Wifi</sl-switch> <sl-checkbox>Agree</sl-checkbox>"
@@ -199,7 +200,7 @@ def install(folder: Path) -> None:
     if not (folder / "node_modules").exists():
         _call(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *NODE_PACKAGES])
     for name, html in _PAGES.items():
-        (folder / name).write_text(f"<!doctype html><title>{name}</title>{html}", encoding="utf-8")
+        (folder / name).write_text(f"<!doctype html><meta charset=utf-8><title>{name}</title>{html}", encoding="utf-8")
     (folder / "api.json").write_text(json.dumps(_API), encoding="utf-8")
     (folder / "admin.py").write_text(_ADMIN, encoding="utf-8")
     (folder / "note.ipynb").write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))

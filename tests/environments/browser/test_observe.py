@@ -122,6 +122,19 @@ async def test_what_is_listed(session: BrowserSession, tmp_path: Path, case: str
     assert [(seen.element.role, seen.element.name) for seen in await list_elements(session)] == expected
 
 
+async def test_a_frame_that_the_page_cannot_read_is_listed_and_clicked(session: BrowserSession, tmp_path: Path):
+    inner = "<button onclick=this.textContent=1>Inside</button>"
+    framed = f"<iframe sandbox=allow-scripts srcdoc='{inner}' width=200 height=60></iframe>"
+    cover = "<div style='position:fixed;top:0;right:0;width:150px;height:100px;background:red'></div>"
+    hidden = (
+        "<iframe sandbox srcdoc='<button>Covered</button>' style='position:absolute;right:0;top:0' width=90></iframe>"
+    )
+    await show(session, tmp_path, f"<button>Out</button>{framed}{hidden}{cover}")
+    assert [seen.element.name for seen in await list_elements(session)] == ["Out", "Inside"]
+    await click(session, await locate_element(session, 1))
+    assert [seen.element.name for seen in await list_elements(session)] == ["Out", "1"]
+
+
 async def test_a_hidden_input_is_clicked_by_its_label(session: BrowserSession, tmp_path: Path):
     await show(session, tmp_path, CASES["a checkbox that its label stands for"][0])
     (seen,) = await list_elements(session)

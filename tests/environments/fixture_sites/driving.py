@@ -9,7 +9,8 @@ from playwright.async_api import Browser, Page
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS, ElementSnapshot, observe_script, parse_elements
+from webgym_cli.environments.browser.frames import OBSERVE_JS
+from webgym_cli.environments.browser.observe import ACT_JS, ElementSnapshot, observe_script, parse_elements
 from webgym_cli.environments.fixture_sites.experts import SiteExpert
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
 from webgym_cli.errors import VenvError

@@ -6,7 +6,7 @@ import pytest
 
 from tests.environments.fixture_sites.driving import visitor
 from tests.environments.fixture_sites.visiting import request
-from webgym_cli.environments.browser.observe import OBSERVE_JS
+from webgym_cli.environments.browser.frames import OBSERVE_JS
 from webgym_cli.environments.fixture_sites.lab import PAGES
 
 STATUS = {"/captcha": 403, "/error": 500, "/redirect": 302}

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
+from webgym_cli.environments.browser.frames import OBSERVE_JS, locate_framed
 from webgym_cli.environments.browser.keys import find_key
-from webgym_cli.environments.browser.observe import ACT_JS, OBSERVE_JS
+from webgym_cli.environments.browser.observe import ACT_JS
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import close_tab, new_tab, show_tab
 from webgym_cli.errors import BoundaryError
@@ -58,7 +59,10 @@ def normalise_point(point: tuple[float, float], size: tuple[int, int]) -> tuple[
 
 async def locate_element(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
     """Return where a listed element can be clicked, in CSS pixels, or why it can't be."""
-    found = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
+    if framed := session.framed.get(element_id):
+        found = await locate_framed(framed)
+    else:
+        found = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
     if "point" in found:
         return found["point"][0], found["point"][1]
     if found["error"] == "unknown":

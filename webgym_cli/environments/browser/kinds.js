@@ -61,8 +61,9 @@
     const parent = parentOf(element);
     if (pointed(element) && !(parent && pointed(parent))) return 2;
     if (HOLDERS.has(role) || element.localName === "label") return 0;
+    if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0 || listens(element)) return 1;
-    if (!element.matches(PARTS) || !oneLine(textOf(element))) return 0;
+    if (!element.matches(PARTS)) return 0;
     for (let above = parent, steps = 0; above && steps < 5; above = parentOf(above), steps++) {
       if (above === above.ownerDocument.body) return 0;
       if (listens(above)) return 2;

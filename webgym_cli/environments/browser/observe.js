@@ -12,6 +12,8 @@
 
   const { roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf, parentOf } = window[Symbol.for("webgym.names")];
   const { interest, listeners, matches, remembered, watchListeners } = window[Symbol.for("webgym.kinds")];
+  // What is one thing, whatever it is made of.
+  const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   const MIN_SIDE = 3, MOST_VISITED = 20000, MOST_FOUND = 2000;
@@ -88,15 +90,19 @@
   };
 
   // A point of the box where a click really lands on the element; null when something covers all of it.
-  const pointOf = (element, box) => {
+  // Rather one where it doesn't land on what is listed within.
+  const pointOf = (element, box, within = []) => {
+    let other = null;
     for (const fy of GRID) {
       for (const fx of GRID) {
         const x = box.left + box.width * fx, y = box.top + box.height * fy;
         const hit = deepest(x, y);
-        if (hit && reaches(element, hit)) return [x, y];
+        if (!hit || !reaches(element, hit)) continue;
+        if (!within.some((inner) => reaches(inner, hit))) return [x, y];
+        other ||= [x, y];
       }
     }
-    return null;
+    return other;
   };
 
   const offsetOf = (element) => {
@@ -159,6 +165,7 @@
     // A mere listener on something large is delegation, not a thing to click.
     const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
     if (sure < 3 && share > most) return null;
+    if (sure === 1 && !remembered(element) && nameOf(element).endsWith("…")) return null;
     return { element, sure, ...find };
   };
 
@@ -173,6 +180,7 @@
   // Of a find within another: "outer" or "inner", whichever only repeats or frames the other one; else null.
   const needless = (outer, inner) => {
     if (outer.sure === 1) return "outer";
+    if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
     const text = oneLine(textOf(inner.element));
     const alike = same(outer.box, inner.box) || (text && text === oneLine(textOf(outer.element))) ||
       (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
@@ -232,7 +240,16 @@
     if (known.size >= MOST_VISITED) for (const element of onTop()) visit(element);
     const all = withoutRepeats(found), kept = all.length > limit ? foremost(all, limit) : all;
     left = all.length - kept.length;
-    marks = kept.map(({ element, face }) => ({ element, face }));
+    marks = kept.map(({ element, face }) => ({ element, face, within: [] }));
+    const index = new Map(kept.map((find, id) => [find.element, id]));
+    for (const { element } of kept) {
+      let above = parentOf(element);
+      while (above && !index.has(above)) above = parentOf(above);
+      if (above) marks[index.get(above)].within.push(element);
+    }
+    for (const [id, { face, within }] of marks.entries()) {
+      if (within.length) kept[id].point = pointOf(face, kept[id].box, within);
+    }
     return kept.map(({ element, box, point }, id) => {
       const told = { id, role: roleOf(element), name: nameOf(element), value: valueOf(element), point,
         box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
@@ -243,9 +260,9 @@
 
   const locate = (id) => {
     if (!marks[id]) return { error: "unknown", count: marks.length };
-    const { face } = marks[id];
+    const { face, within } = marks[id];
     if (!face.isConnected) return { error: "gone" };
-    const find = () => { const box = boxOf(face, offsetOf(face)); return box && pointOf(face, box); };
+    const find = () => { const box = boxOf(face, offsetOf(face)); return box && pointOf(face, box, within); };
     let point = find();
     if (!point) {
       face.scrollIntoView({ block: "center", inline: "nearest", behavior: "instant" });

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.environments.browser.frames import OBSERVE_JS, list_framed
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.trajectory import Element
 
@@ -15,12 +16,19 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-# Where `observe.js` is found in a page: under a symbol that pages don't come across.
-OBSERVE_JS = "window[Symbol.for('webgym.eyes')]"
 # What tells an element's listeners there, as the last argument of a look.
 LISTENERS_JS = "typeof getEventListeners === 'function' ? getEventListeners : null"
 # As `OBSERVE_JS`, for `act.js`.
 ACT_JS = "window[Symbol.for('webgym.hands')]"
+# A form or a picture of the name "title" hides the document's own.
+_TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
+_LOOK = f"""(options) => ({{
+  url: location.href,
+  title: {_TITLE}.call(document).toWellFormed(),
+  listed: options.limit ? {OBSERVE_JS}.look(options, {LISTENERS_JS}) : [],
+  unlisted: {OBSERVE_JS}.unlisted(),
+  opaque: options.limit ? {OBSERVE_JS}.opaque() : [],
+}})"""
 # Elements listed at most; of more, those that lie over the page and the surest are listed.
 MAX_ELEMENTS = 200
 
@@ -44,7 +52,9 @@ def observe_script(*, watch_listeners: bool = False) -> str:
     pages can inspect, so it is for our own pages and not for sites that look for robots.
     """
     folder = Path(__file__).parent
-    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("names.js", "kinds.js", "observe.js", "act.js"))
+    source = "".join(
+        (folder / name).read_text(encoding="utf-8") for name in ("names.js", "kinds.js", "observe.js", "act.js")
+    )
     return f"{source}\n{OBSERVE_JS}.watchListeners();\n" if watch_listeners else source
 
 
@@ -66,14 +76,22 @@ def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
     ]
 
 
+async def look_at(session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail: bool = False) -> dict[str, Any]:
+    """Return what the page shows beside its picture: `url`, `title`, `listed` elements, how many are `unlisted`.
+
+    The elements' ids stay valid for actions until the next look. A limit of 0 lists none.
+    """
+    told: dict[str, Any] = await session.evaluate(_LOOK, {"limit": limit, "detail": detail})
+    listed = told["listed"]
+    listed += await list_framed(session, told["opaque"], len(listed), limit - len(listed))
+    return told
+
+
 async def list_elements(
     session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail: bool = False
 ) -> list[ElementSnapshot]:
-    """List the page's interactive elements; their ids stay valid for actions until the next look."""
-    listed = await session.evaluate(
-        f"(options) => {OBSERVE_JS}.look(options, {LISTENERS_JS})", {"limit": limit, "detail": detail}
-    )
-    return parse_elements(listed)
+    """List the page's interactive elements, as `look_at`."""
+    return parse_elements((await look_at(session, limit=limit, detail=detail))["listed"])
 
 
 # Digits of 5x7 pixels, a number a row, its highest bit on the left: the same picture on every machine.

@@ -19,6 +19,8 @@ from webgym_cli.records.failure import FailureKind
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Keyboard, Page
 
+    from webgym_cli.environments.browser.frames import FramedElement
+
 _POPUP_TIMEOUT = 3.0
 _REPLACED = 10  # so many documents in a row are asked
 
@@ -44,6 +46,8 @@ class BrowserSession:
         """How many episodes it has served; counted by its owner."""
         self.pointer = options.width / 2, options.height / 2
         """Where the mouse is, in CSS pixels."""
+        self.framed: dict[int, FramedElement] = {}
+        """Listed elements in frames that the page can't read, by id."""
         self._sound, self._expired = True, False
         self._context = context
         self._direct = direct

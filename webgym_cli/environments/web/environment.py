@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action
@@ -16,10 +16,9 @@ from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.moment import PageSnapshot, take_moment
 from webgym_cli.environments.browser.observe import (
     ACT_JS,
-    LISTENERS_JS,
     MAX_ELEMENTS,
-    OBSERVE_JS,
     draw_marks,
+    look_at,
     parse_elements,
 )
 from webgym_cli.environments.browser.options import SessionOptions
@@ -41,14 +40,6 @@ if TYPE_CHECKING:
 
 _CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); }}"
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
-# A form or a picture of the name "title" hides the document's own.
-_TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
-_SHOWN = f"""(limit) => ({{
-  url: location.href,
-  title: {_TITLE}.call(document).toWellFormed(),
-  listed: limit ? {OBSERVE_JS}.look({{ limit, detail: false }}, {LISTENERS_JS}) : [],
-  unlisted: {OBSERVE_JS}.unlisted(),
-}})"""
 # Statuses by which a start page shuts the browser out.
 _SHUT_OUT = (401, 403, 429, 451)
 # Statuses of a site that may have its page another time.
@@ -226,7 +217,7 @@ class WebEnvironment(Environment):
         if self._pool.as_text:
             return await read_page(session)
         limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
-        shown: dict[str, Any] = await session.evaluate(_SHOWN, limit)
+        shown = await look_at(session, limit=limit)
         elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
         return PageSnapshot(shown["url"], shown["title"], elements, unlisted=shown["unlisted"])
 

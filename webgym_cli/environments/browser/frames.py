@@ -1,0 +1,97 @@
+"""Elements in frames that their page can't read: those of other origins, and sandboxed ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.environments.browser.session import BrowserSession
+
+if TYPE_CHECKING:
+    from playwright.async_api import Frame
+
+# Where `observe.js` is found in a page: under a symbol that pages don't come across.
+OBSERVE_JS = "window[Symbol.for('webgym.eyes')]"
+# So many frames of a page are looked into, each for so many seconds: what does not answer is an advertisement, mostly.
+_MOST_FRAMES = 8
+_SECONDS = 1.0
+# By so many pixels the content of a frame may lie within its element: border and padding.
+_BORDER = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class FramedElement:
+    """Where a listed element is: its frame, and its number there."""
+
+    frame: Frame
+    id: int
+
+
+async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]], start: int, room: int) -> list[Any]:
+    """List the elements in frames at these places of the viewport, as `look()` does, with ids from `start`."""
+    session.framed.clear()
+    found: list[Any] = []
+    for frame in session.page.frames[1:] if boxes else ():
+        if len(found) >= room or not boxes:
+            break
+        try:
+            async with asyncio.timeout(_SECONDS):
+                listed = await _look_into(frame, boxes[:_MOST_FRAMES], room - len(found))
+                reached = await session.evaluate(
+                    f"(points) => {OBSERVE_JS}.through(points)", [one["point"] for one in listed]
+                )
+        except Exception:  # noqa: BLE001  the frame is gone, hangs or is empty: what is in it is not listed
+            continue
+        for one in (one for one, clear in zip(listed, reached, strict=True) if clear):
+            number = start + len(found)
+            session.framed[number] = FramedElement(frame, one["id"])
+            found.append({**one, "id": number})
+    return found
+
+
+async def locate_framed(place: FramedElement) -> dict[str, Any]:
+    """Say where an element in a frame can be clicked now, as `locate()` does."""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            told: dict[str, Any] = await place.frame.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", place.id)
+            left, top, _, _ = await _find_frame(place.frame)
+    except Exception:  # noqa: BLE001  Playwright's boundary: the frame went away, or hangs
+        return {"error": "gone"}
+    return {"point": [told["point"][0] + left, told["point"][1] + top]} if "point" in told else told
+
+
+async def _look_into(frame: Frame, boxes: Sequence[Sequence[float]], room: int) -> list[Any]:
+    """Return the elements of a frame in the viewport's coordinates; none where its page can read it."""
+    left, top, width, height = await _find_frame(frame)
+    if not any(_overlaps((left, top, width, height), box) for box in boxes):
+        return []
+    listed = await frame.evaluate(f"(limit) => {OBSERVE_JS}.look({{ limit, detail: false }})", room)
+    for one in listed:
+        x, y, *size = one["box"]
+        one["box"] = [x + left, y + top, *size]
+        one["point"] = [one["point"][0] + left, one["point"][1] + top]
+    return list(listed)
+
+
+async def _find_frame(frame: Frame) -> tuple[float, float, float, float]:
+    """Return where the content of a frame is in the viewport. Raises `LookupError` when it is not shown."""
+    element = await frame.frame_element()
+    box = await element.bounding_box()
+    if box is None:
+        raise LookupError("the frame is not shown")
+    inset = await element.evaluate("(frame) => [frame.clientLeft, frame.clientTop]")
+    return box["x"] + inset[0], box["y"] + inset[1], box["width"], box["height"]
+
+
+def _overlaps(frame: tuple[float, float, float, float], box: Sequence[float]) -> bool:
+    """Whether the visible part of a frame's element, as its page tells it, is this frame's."""
+    left, top, width, height = frame
+    right, bottom = left + width, top + height
+    return (
+        abs(max(left, 0) - box[0]) < _BORDER
+        and abs(max(top, 0) - box[1]) < _BORDER
+        and box[0] + box[2] <= right + _BORDER
+        and box[1] + box[3] <= bottom + _BORDER
+    )
