@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from base64 import b64encode
 from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
@@ -56,6 +57,10 @@ class OddServer:
         special = getattr(self, f"_{request.path.strip('/').replace('-', '_')}", None)
         if special is not None:
             return await special(request)
+        if request.path == "/private":
+            if request.headers.get("Authorization") == f"Basic {b64encode(b'ann:s3cret:x').decode()}":
+                return _html("<title>Inside</title><button>In</button>")
+            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="here"'}, text="No.")
         if request.path in self.pages:
             return _html(self.pages[request.path])
         return _html("<h1>Not found</h1>", 404)

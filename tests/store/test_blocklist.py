@@ -85,7 +85,7 @@ def test_what_has_no_site_is_not_blocked(run, url):
 @pytest.mark.parametrize(
     ("url", "site"),
     [
-        ("http://10.1.2.3:8000/", "10.1.2.3"),
+        ("http://10.1.2.3:8000/", "10.1.2.3:8000"),
         ("http://shop.test/", "shop.test"),
         ("http://A.Example.ORG./", "example.org"),
     ],

@@ -44,7 +44,8 @@ def test_sites_are_found_by_their_registrable_domain(file):
     write(file, *(webgym(number, website=address) for number, address in enumerate(addresses)))
     tasks = open_tasks(str(file))
     assert tasks.on_sites(["a.co.uk"]) == {0, 1}
-    assert tasks.on_sites({"b.co.uk", "127.0.0.1"}) == {2, 3, 4}
+    assert tasks.on_sites({"b.co.uk", "127.0.0.1"}) == {2, 3}
+    assert tasks.on_sites({"127.0.0.1:81"}) == {4}
     assert tasks.on_sites(["c.com", ""]) == frozenset()
     assert open_tasks("miniwob:all").on_sites([""]) == frozenset()
 

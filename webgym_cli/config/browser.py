@@ -48,5 +48,8 @@ class BrowserSettings(ConfigSection):
     """Minimum free memory for starting an episode, in MB."""
     cdp_urls: tuple[str, ...] = ()
     """CDP addresses (http:// or ws://) of remote browsers that replace the local ones."""
+    http_credentials: dict[str, str] = Field(default_factory=dict)
+    """Environment variables with `user:password` for HTTP authentication, by `host` or `host:port` of a task's start
+    page: `{"wiki.example": "WIKI_LOGIN"}`. They are sent to that page's origin only and stand in no file."""
     private_hosts: tuple[str, ...] = ()
     """Private addresses (`10.1.2.3`, `10.0.0.0/8`) or host names that pages are allowed to reach."""

@@ -231,7 +231,7 @@ def known_keys() -> dict[str, Any]:
 
 
 def _free_form() -> frozenset[str]:
-    return frozenset({"train.extra", "tasks.difficulty_ratio", "tasks.pool_shares"})
+    return frozenset({"train.extra", "tasks.difficulty_ratio", "tasks.pool_shares", "browser.http_credentials"})
 
 
 @cache

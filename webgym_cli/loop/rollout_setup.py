@@ -27,8 +27,6 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import format_count
 
-# What a summary counts beside the successes, in words.
-
 
 def plan_current_rollout(
     run: RunDir, settings: Settings, split: Split, policy: str, episodes: int | None = None
@@ -102,6 +100,16 @@ def plan_in_words(plan: RolloutPlan) -> str:
     return f"{plan.split} episodes of iteration {plan.iteration}: {len(plan.owed)} to run{known}{lost}{shut}"
 
 
+def advise_next(run: str, summary: RolloutSummary) -> str:
+    """Return the command to type after a rollout, and why it is not the usual one."""
+    if summary["skipped"]:
+        count = format_count(summary["skipped"], "episode")
+        return f"webgym rollout {run}   ({count} wait until their sites are off the blocklist)"
+    if summary["unjudged"]:
+        return f"webgym judge {run}"
+    return f"webgym prepare {run}" if summary["split"] == Split.TRAIN else f"webgym inspect-buffer {run} --split test"
+
+
 def summary_in_words(summary: RolloutSummary) -> str:
     """Return what a rollout did, in one line."""
     rate = summary["success_rate"]
@@ -112,6 +120,7 @@ def summary_in_words(summary: RolloutSummary) -> str:
     failed = ", ".join(f"{count} x {kind}" for kind, count in summary["failures"].items())
     facts = [format_count(summary["episodes"], "episode"), success, f"{summary['steps_per_second']} steps/s"]
     counts = (
+        (summary["unjudged"], "wait for a judge (webgym judge)"),
         (summary["skipped"], "skipped on blocked sites"),
         (summary["cut"], "cut"),
         (summary["owed"], "still owed"),

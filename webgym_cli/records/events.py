@@ -102,6 +102,8 @@ class RolloutSummary(Event, RewardFacts, CommandFacts):
     iteration: int
     policy: str
     owed: int
+    unjudged: int
+    """Stored episodes whose reward waits for `webgym judge`."""
 
 
 class AgreementFacts(TypedDict):

@@ -27,6 +27,9 @@ class FailureKind(StrEnum):
     """The start page could not be reached, or stayed blank."""
     START_PAGE_FAILED = "start_page_failed"
     """The start page is none for good: an error status, an endless redirect, a download or an address out of bounds."""
+    AUTHENTICATION_REQUIRED = "authentication_required"
+    """The start page asks for a user and a password (HTTP authentication), or refused ours
+    (`browser.http_credentials`)."""
     SITE_BLOCKED = "site_blocked"
     """The site shut the browser out (captcha, access denied): its domain goes on the blocklist."""
     PAGE_TIMEOUT = "page_timeout"
@@ -57,4 +60,5 @@ class FailureKind(StrEnum):
     @property
     def retryable(self) -> bool:
         """Whether another attempt may fare better."""
-        return self.may_recur and self is not FailureKind.START_PAGE_FAILED
+        final = (FailureKind.START_PAGE_FAILED, FailureKind.AUTHENTICATION_REQUIRED)
+        return self.may_recur and self not in final

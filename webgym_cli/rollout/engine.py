@@ -253,7 +253,8 @@ def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, jud
         )
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": policy}
     owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected})
-    return cast(RolloutSummary, {**head, **tally(stored), "owed": owed, **monitor.summary()})
+    counts = {"owed": owed, "unjudged": sum(trajectory.awaits_judgement for trajectory in stored)}
+    return cast(RolloutSummary, {**head, **tally(stored), **counts, **monitor.summary()})
 
 
 def _advise(failure: FailureKind | None) -> str:

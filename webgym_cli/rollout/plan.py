@@ -55,8 +55,6 @@ class RolloutPlan:
     iteration: int
     policy: str
     """`vllm`, `oracle` or a base URL."""
-    wanted: int
-    """Number of episodes that were asked for; more are planned in place of groups without gradient."""
     episodes: tuple[Episode, ...]
     """Everything that was ever planned for this iteration and split."""
     owed: tuple[PendingEpisode, ...]
@@ -70,6 +68,8 @@ class RolloutPlan:
     """Stored lines that can't be read; their episodes are owed again."""
     notes: tuple[str, ...] = ()
     """What a person should know about the draw, in words."""
+    wanted: int = 0
+    """Number of episodes that were asked for; more are planned in place of groups without gradient."""
     sites: Mapping[str, str] = field(default_factory=dict)
     """How the exclusive resources (WebArena's sites) that are owed keep episodes apart (`webarena.*.isolation`)."""
 

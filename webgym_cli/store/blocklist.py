@@ -1,4 +1,4 @@
-"""The sites that shut the browser out: left out by registrable domain until their time is over."""
+"""The sites that shut the browser out: left out until their time is over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Block(Record):
     """One entry of `blocklist.jsonl`."""
 
     site: str
-    """Registrable domain."""
+    """Registrable domain, or host and port where there is none."""
     url: str
     """Where it was met."""
     trajectory: str

@@ -14,6 +14,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_sources, find_source
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
+from webgym_cli.util.urls import has_userinfo
 
 # WebGym's names for our fields. Where a line has both, ours counts and theirs stays among `extra`.
 WEBGYM = {
@@ -62,6 +63,7 @@ def read_task(value: dict[str, Any]) -> Task:
     fields.setdefault("difficulty", max(1, len(fields.get("rubric", ()))))
     if isinstance(fields["difficulty"], bool):
         raise BadTaskError(f"difficulty: Input should be a number, not {str(fields['difficulty']).lower()}")
+    _refuse_userinfo(record)
     if source.complete is not None:
         source.complete(record)
     if record.spelling:
@@ -113,6 +115,15 @@ def _find_environment(record: TaskFields) -> TaskSource:
         return find_source(str(named))
     except UsageError as error:
         raise BadTaskError(f"environment: {error}; {error.hint}") from None
+
+
+def _refuse_userinfo(record: TaskFields) -> None:
+    if has_userinfo(str(record.fields.get("start_url", ""))):
+        name = record.spelling.get("start_url", "start_url")
+        raise BadTaskError(
+            f"{name}: an address with a user or password would reach prompts and files",
+            "leave them out of the address and set browser.http_credentials",
+        )
 
 
 def _take_rubric(record: TaskFields) -> None:

@@ -1,4 +1,4 @@
-"""The site of an address: its registrable domain, by which failures are counted and sites are blocked."""
+"""The site of an address, by which failures are counted and sites are blocked."""
 
 from __future__ import annotations
 
@@ -11,21 +11,33 @@ if TYPE_CHECKING:
 
 
 def site_of(url: str) -> str:
-    """Return the registrable domain (`bbc.co.uk` of `https://news.bbc.co.uk/x`), else the host; empty without one.
+    """Return the registrable domain (`bbc.co.uk` of `https://news.bbc.co.uk/x`); empty without a host.
 
-    By the list of public suffixes that ships with tldextract: nothing is fetched.
+    A host that is under no public suffix (an address, a name of the local network) is a site with its port, if the
+    address has one. By the list of public suffixes that ships with tldextract: nothing is fetched.
     """
     try:
-        host = (urlsplit(url).hostname or "").rstrip(".")
+        address = urlsplit(url)
+        host, port = (address.hostname or "").rstrip("."), address.port
     except ValueError:
         return ""
-    return _site_of_host(host)
+    named = host and port and port not in (80, 443)
+    return _registrable_domain(host) or (f"{host}:{port}" if named else host)
+
+
+def has_userinfo(url: str) -> bool:
+    """Whether an address has a user or a password before its host."""
+    try:
+        address = urlsplit(url)
+        return bool(address.scheme) and "@" in address.netloc
+    except ValueError:
+        return False
 
 
 @lru_cache(maxsize=2048)
-def _site_of_host(host: str) -> str:
+def _registrable_domain(host: str) -> str:
     parts = _suffixes()(host)
-    return f"{parts.domain}.{parts.suffix}" if parts.domain and parts.suffix else host
+    return f"{parts.domain}.{parts.suffix}" if parts.domain and parts.suffix else ""
 
 
 @cache

@@ -8,7 +8,8 @@ import pytest
 
 from tests.environments.visits import SmallWeb, Visit
 from webgym_cli.environments.web import environment as web_module
-from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.environments.web.pool import read_credentials
+from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import FailureKind
 
@@ -41,6 +42,28 @@ async def test_a_site_that_shuts_the_browser_out_is_blocked(visit: Visit, monkey
     monkeypatch.setattr(web_module, "_CHALLENGE_SECONDS", 0.2)
     failure = await refused(visit, f"{LAB}/captcha")
     assert failure.kind is FailureKind.SITE_BLOCKED and "403" in str(failure)
+
+
+async def test_a_page_behind_http_authentication_is_no_bot_wall(visit: Visit, local_web: SmallWeb, monkeypatch):
+    """It fails for good, not as a site that shuts browsers out; with the right password it opens."""
+    failure = await refused(visit, f"{ODD}/private")
+    assert failure.kind is FailureKind.AUTHENTICATION_REQUIRED and "browser.http_credentials" in str(failure)
+    assert not failure.kind.retryable
+    monkeypatch.setattr(local_web.pool, "credentials", {"odd.test": ("ann", "wrong")})
+    assert (await refused(visit, f"{ODD}/private")).kind is FailureKind.AUTHENTICATION_REQUIRED
+    monkeypatch.setattr(local_web.pool, "credentials", {"odd.test": ("ann", "s3cret:x")})
+    view = await visit.open(f"{ODD}/private")
+    assert (view.title, view.url) == ("Inside", f"{ODD}/private")
+    elsewhere = await visit.navigate("http://odd.example/private")
+    assert elsewhere.title != "Inside", "the password goes to the start page's origin only"
+
+
+def test_credentials_come_from_the_named_variables(monkeypatch):
+    monkeypatch.setenv("WIKI_LOGIN", "ann:s3cret:x")
+    assert read_credentials({"Wiki.example:8080": "WIKI_LOGIN"}) == {"wiki.example:8080": ("ann", "s3cret:x")}
+    monkeypatch.setenv("WIKI_LOGIN", "ann")
+    with pytest.raises(SettingsError, match="WIKI_LOGIN holds no user:password"):
+        read_credentials({"wiki.example": "WIKI_LOGIN"})
 
 
 async def test_a_site_that_only_checks_the_browser_is_not(visit: Visit):

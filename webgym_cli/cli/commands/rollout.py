@@ -61,7 +61,7 @@ def rollout(
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.pipeline import Pipeline
-    from webgym_cli.loop.rollout_setup import plan_current_rollout, require_success
+    from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success
 
     directory, settings = resolve(run, config, set_)
     output = Output.for_events(json)
@@ -78,4 +78,4 @@ def rollout(
 
         summary = run_async(work())
     require_success(summary, min_success)
-    output.next_step(f"webgym prepare {run}" if split is Split.TRAIN else f"webgym inspect-buffer {run} --split test")
+    output.next_step(advise_next(str(run), summary))

@@ -48,6 +48,8 @@ class BrowserSession:
         """Where the mouse is, in CSS pixels."""
         self.framed: dict[int, FramedElement] = {}
         """Listed elements in frames that the page can't read, by id."""
+        self.asks_credentials = False
+        """Whether the address that was loaded last answered that it wants a user and a password."""
         self._sound, self._expired = True, False
         self._context = context
         self._direct = direct
@@ -102,7 +104,10 @@ class BrowserSession:
     async def goto(self, url: str) -> None:
         """Load an address, until `options.wait_until`. Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`."""
         async with self._load("loading the page"):
-            await self.page.goto(url, wait_until=self.options.wait_until)
+            response = await self.page.goto(url, wait_until=self.options.wait_until)
+        self.asks_credentials = (
+            response is not None and response.status == 401 and "www-authenticate" in response.headers
+        )
 
     async def stop_loading(self) -> None:
         """Give up the navigation that is under way: until it ends, the browser runs no script in the page."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action
@@ -101,10 +102,17 @@ class WebEnvironment(Environment):
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         """Prepare what the episode needs beside a browser; return how its browser context is made."""
-        folder = task.extra.get("upload_folder")
-        return (
-            replace(self._pool.options, upload_folder=Path(folder)) if isinstance(folder, str) else self._pool.options
-        )
+        folder, options = task.extra.get("upload_folder"), self._pool.options
+        if isinstance(folder, str):
+            options = replace(options, upload_folder=Path(folder))
+        address = urlsplit(task.start_url)
+        # a host with a port is the more exact name
+        for host in (address.netloc.lower(), address.hostname or ""):
+            if login := self._pool.credentials.get(host):
+                given = {"origin": f"{address.scheme}://{address.netloc}", "username": login[0], "password": login[1]}
+                arguments = options.context_arguments | {"http_credentials": given}
+                return replace(options, context_arguments=arguments)
+        return options
 
     async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
         """Prepare a fresh context before its first page."""
@@ -182,12 +190,15 @@ class WebEnvironment(Environment):
     async def _require_welcome(self, session: BrowserSession) -> None:
         """Raise what a start page's status means, unless the page is fine, or becomes so."""
         status = await session.evaluate(_STATUS)
-        if status in _SHUT_OUT and not self._refusal(session.url):
+        if status in _SHUT_OUT and not session.asks_credentials and not self._refusal(session.url):
             await self._await_navigation(session, _CHALLENGE_SECONDS)
             await self._settle(session)
             status = await session.evaluate(_STATUS)
         if refusal := self._refusal(session.url):
             raise BoundaryError(FailureKind.START_PAGE_FAILED, f"{session.url}: {refusal}")
+        if session.asks_credentials:
+            detail = f"{session.url} asks for a user and a password (browser.http_credentials)"
+            raise BoundaryError(FailureKind.AUTHENTICATION_REQUIRED, detail)
         if status in _SHUT_OUT:
             raise BoundaryError(FailureKind.SITE_BLOCKED, f"{session.url} answers with status {status}")
         if status >= 400:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
@@ -10,11 +13,26 @@ from webgym_cli.environments.browser.observe import observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.web.environment import WebEnvironment
+from webgym_cli.errors import SettingsError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion
 
 # So much of the viewport goes by in one scroll of a page that is shown as text, as in WebRL.
 _SCROLLED_AS_TEXT = 2 / 3
+
+
+def read_credentials(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return user and password by host from the named environment variables. Raises `SettingsError`."""
+    found = {}
+    for host, name in variables.items():
+        user, colon, password = os.environ.get(name, "").partition(":")
+        if not colon:
+            raise SettingsError(
+                f"browser.http_credentials: {host}: the environment variable {name} holds no user:password",
+                hint=f"export {name}=USER:PASSWORD",
+            )
+        found[host.lower()] = (user, password)
+    return found
 
 
 class WebPool:
@@ -40,6 +58,8 @@ class WebPool:
             init_scripts=(observe_script(), *((reader_script(),) if self.as_text else ())),
             context_arguments={"locale": "en-US", "accept_downloads": False},
         )
+        self.credentials = read_credentials(browser.http_credentials)
+        """User and password by host, for HTTP authentication."""
         self.gate = EgressProxy(AddressRules.of(browser.private_hosts))
         self._settings = settings
         self.browsers = BrowserPool(browser)

@@ -198,7 +198,8 @@ class RayRunner:
 
     def _secrets(self) -> dict[str, str]:
         # They travel in a call's arguments, never in a file, a flag or a log.
-        names = (POLICY_KEY, *self.settings.webarena.password_variables())
+        logins = self.settings.browser.http_credentials.values()
+        names = (POLICY_KEY, *self.settings.webarena.password_variables(), *logins)
         return {name: os.environ[name] for name in names if os.environ.get(name)}
 
     async def _poll(self, worker: NodeWorker) -> None:
