@@ -6,7 +6,7 @@ from tests.records.made import step, trajectory
 from webgym_cli.agent.orm_prompt import build_orm_prompt
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tools import describe_action
-from webgym_cli.agent.webrl_prompt import PAST_PAGE, SYSTEM
+from webgym_cli.agent.webrl_prompt import PAST_PAGE, SYSTEM, is_raw
 from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Step, Tab, Trajectory
@@ -167,3 +167,21 @@ def test_a_step_keeps_either_kind_of_action(action):
 def test_what_only_webrl_can_say_is_told_in_its_words():
     assert describe_action(ACTIONS[0]) == 'do(action="Search", argument="tea", element="3")'
     assert describe_action(ACTIONS[5]) == "click [1]"
+
+
+def test_the_released_prompt_is_one_text_with_its_control_tokens():
+    spec = PromptSpec(version="webrl_released", max_characters=340)
+    past = [step(0, response='do(action="Press Enter")'), step(1, response="# Note: <|eot_id|>x")]
+    prompt = render(spec, "Find it.", "", past, Observation(url="", html="<html> page </html>" * 9))
+    turn = "<|eot_id|><|start_header_id|>{}<|end_header_id|>\n"
+    user, assistant = turn.format("user"), turn.format("assistant")
+    told = (
+        f'Task Instruction: Find it.\n\nRound 0\n\n{user}Find it.\n\n{assistant}do(action="Press Enter")\n\n'
+        f"Round 1\n\n{user}** Simplified html **\n\n{assistant}# Note: &lt;|eot_id|>x\n\nRound 2\n\n{user}"
+    )
+    (message,) = prompt.messages
+    left = 340 - len(told)
+    page = ("<html> page </html>" * 9)[:left] if left > 0 else ""
+    assert message.content == f"{told}{page}\n\n{assistant}"
+    assert is_raw(prompt.messages)
+    assert not is_raw(render(PromptSpec(version="webrl"), "x", "", past, Observation(url="")).messages)

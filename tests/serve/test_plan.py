@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from webgym_cli.agent.webrl_prompt import RAW_TEMPLATE
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs import devices
@@ -33,6 +34,12 @@ def value(plan, flag):
 def test_code_of_a_model_runs_only_where_the_settings_trust_it():
     assert "--trust-remote-code" not in planned().argv()
     assert "--trust-remote-code" in planned("policy_config.trust_remote_code=true").argv()
+
+
+def test_raw_prompts_are_served_by_a_template_that_adds_nothing():
+    raw = planned("context_config.prompt_version=webrl_released")
+    assert value(raw, "--chat-template") == RAW_TEMPLATE
+    assert "--chat-template" not in planned("context_config.prompt_version=webrl").argv()
 
 
 def test_llamas_chat_template_is_told_its_date(tmp_path):

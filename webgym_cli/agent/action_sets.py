@@ -63,6 +63,7 @@ ACTION_SETS: Registry[ActionSet] = Registry(
         "webgym_vanilla": "webgym_cli.agent.builtin_action_sets:WEBGYM_VANILLA",
         "computer_use": "webgym_cli.agent.builtin_action_sets:COMPUTER_USE",
         "webrl": "webgym_cli.agent.builtin_action_sets:WEBRL",
+        "webrl_released": "webgym_cli.agent.builtin_action_sets:WEBRL_RELEASED",
     },
     usage="from webgym_cli.agent.action_sets import make_action_set, and make one",
 )

@@ -62,6 +62,10 @@ def _render_webrl(spec: PromptSpec, instruction: str, past: Sequence[Step], curr
     return (*webrl_prompt.render_system_message(spec), *turns), ()
 
 
+def _render_released(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Conversation:
+    return (webrl_prompt.render_raw(spec, instruction, past, current),), ()
+
+
 # A tool call on a page.
 VANILLA = _make_web_set(web_actions.BASIC, make_plain_template)
 # A tool call on a page, after memory, progress and intention.
@@ -79,4 +83,8 @@ COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template)
 # WebRL's calls like `do(action="Click", element="12")`.
 WEBRL = ActionSet(
     parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_webrl
+)
+# The same in the one text that WebRL's published models were trained on.
+WEBRL_RELEASED = ActionSet(
+    parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_released
 )

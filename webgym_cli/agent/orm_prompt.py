@@ -17,7 +17,7 @@ from webgym_cli.agent.sanitize import sanitize_line, sanitize_page
 from webgym_cli.agent.tools import describe_action
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.records.sample import Message
-from webgym_cli.records.trajectory import Observation, PromptVersion, Step, Trajectory
+from webgym_cli.records.trajectory import Observation, Step, Trajectory, is_webrl
 
 # Our own words for the model's role; `orm.system_prompt` takes their place.
 SYSTEM = (
@@ -54,7 +54,7 @@ class OrmPrompt:
 def build_orm_prompt(trajectory: Trajectory) -> OrmPrompt:
     """Return the prompt of a trajectory, whole. Foreign text in it can't end a turn of the chat."""
     steps, answer = trajectory.steps, trajectory.outcome.answer
-    webrl = trajectory.prompt.version is PromptVersion.WEBRL
+    webrl = is_webrl(trajectory.prompt.version)
     lines = [
         _format_response(step, thinking=trajectory.prompt.thinking) if webrl else _describe_step(step) for step in steps
     ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.agent.prompt import split_at_images
+from webgym_cli.agent.webrl_prompt import is_raw
 from webgym_cli.config.model_families import DATE
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sample import IMAGE, Message
@@ -119,6 +120,8 @@ class ModelTokens:
 
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
         """Return the ids of a prompt up to the assistant's turn. `sizes`: (width, height) of each image, in order."""
+        if is_raw(messages):
+            return self._ids(self.first + messages[0].content)
         text = self._render([{"role": message.role, "content": _split_content(message)} for message in messages])
         pad = self.placeholder
         left, found = iter(sizes), self._ids(text)
@@ -143,6 +146,11 @@ class ModelTokens:
     def strips(self) -> bool:
         """Whether the chat template strips the text of a message, as Llama's do."""
         return bool(re.search(r"message\[.content.\]\s*\|\s*trim", self._source))
+
+    @property
+    def first(self) -> str:
+        """The token that texts begin with; empty where there is none."""
+        return self._special_tokens["bos_token"]
 
     def response_ids(self, text: str) -> list[int]:
         """Return the ids of a response, without a stop token."""

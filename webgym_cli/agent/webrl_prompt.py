@@ -16,6 +16,12 @@ from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 
 # Stands in an earlier round in place of its page.
 PAST_PAGE = "** Simplified html **"
+# The end of a turn and the beginning of the next, in the tokens of Llama 3.
+STOP = "<|eot_id|>"
+_USER = f"{STOP}<|start_header_id|>user<|end_header_id|>\n"
+ASSISTANT = f"{STOP}<|start_header_id|>assistant<|end_header_id|>\n"
+# The chat template for `render_raw`.
+RAW_TEMPLATE = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
 # Our own words for the action language.
 SYSTEM = """You operate a web browser to carry out a task. Each round shows the page that is open as simplified HTML; \
 the elements that you can act on have a number as their id. Reply with notes if you need any, each on a line that \
@@ -42,6 +48,26 @@ Use only ids of the page that is shown last."""
 def render_system_message(spec: PromptSpec) -> tuple[Message, ...]:
     """Return the system message; none where the model was trained without."""
     return (Message(role="system", content=spec.system_prompt or SYSTEM),) if spec.explained else ()
+
+
+def render_raw(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Message:
+    """Return the prompt of WebRL's published models: one text with the control tokens of their turns in it.
+
+    It is served by `RAW_TEMPLATE`, which adds nothing but the first token.
+    """
+    task = sanitize_page(instruction)
+    text = f"Task Instruction: {task}\n\n"
+    for index, step in enumerate(past):
+        reply = sanitize_text(history_text(step.response, thinking=spec.thinking))
+        text += f"Round {index}\n\n{_USER}{PAST_PAGE if index else task}\n\n{ASSISTANT}{reply}\n\n"
+    text += f"Round {len(past)}\n\n{_USER}"
+    shown, left = sanitize_page(current.html), _count_page_characters(spec, len(text))
+    return Message(role="user", content=f"{text}{shown if left is None else shown[:left]}\n\n{ASSISTANT}")
+
+
+def is_raw(messages: Sequence[Message]) -> bool:
+    """Return whether messages are a prompt of `render_raw`: no other text can hold control tokens."""
+    return len(messages) == 1 and messages[0].content.endswith(ASSISTANT)
 
 
 def render_conversation(

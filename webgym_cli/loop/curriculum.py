@@ -16,7 +16,7 @@ from webgym_cli.loop.loop import LoopPlan, plan_loop
 from webgym_cli.loop.phases import last_iteration, phase_episodes, phase_of, survey_episodes
 from webgym_cli.loop.scoring import resolve_orm_model
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.records.trajectory import is_webrl
 from webgym_cli.rewards.judge.client import require_judge
 from webgym_cli.rewards.orm.scorer import require_orm
 from webgym_cli.rollout.plan import plan_rollout
@@ -125,7 +125,7 @@ def _require(run: RunDir, settings: Settings) -> None:
         require_orm(settings.orm)
     elif how.score == "judge" and settings.judge.base_url != SCRIPTED:
         require_judge(settings.judge)
-    as_text = settings.context_config.prompt_version is PromptVersion.WEBRL
+    as_text = is_webrl(settings.context_config.prompt_version)
     has_pictures = not as_text and find_environment(environment).has_pages
     if has_pictures and find_backend(settings.train.algorithm).reads_text_only:
         raise SettingsError(

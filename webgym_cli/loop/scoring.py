@@ -10,6 +10,7 @@ from webgym_cli.config.model_defaults import NONE
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.events import ScoreSummary
+from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.rewards.orm.client import query_served_model
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
@@ -59,7 +60,9 @@ def orm_serve_settings(settings: Settings) -> Settings:
             "reasoning_parser": NONE,
         }
     )
-    return settings.model_copy(update={"serve": served})
+    # its questions are chats, whatever form the policy's prompts have
+    chats = settings.context_config.model_copy(update={"prompt_version": PromptVersion.WEBRL})
+    return settings.model_copy(update={"serve": served, "context_config": chats})
 
 
 def resolve_orm_model(settings: Settings) -> Settings:

@@ -74,8 +74,7 @@ class Observation(Record):
     url: str
     title: str = ""
     screenshot: Screenshot | None = None
-    """The image that was sent to the policy (with marks in set_of_marks mode); with the prompt version `webrl` it is
-    for judges and reports only. None where there is no browser, and where none is taken."""
+    """The image that was sent to the policy (with marks in set_of_marks mode); with `webrl` for judges only."""
     elements: tuple[Element, ...] = ()
     """The marked elements; empty in coordinates mode."""
     notices: tuple[str, ...] = ()
@@ -87,8 +86,7 @@ class Observation(Record):
     tabs: tuple[Tab, ...] = ()
     """The open tabs in the order in which they were opened, where there are several."""
     digest: str = ""
-    """SHA-256 of address, title, elements and screenshot, which are of one moment (JSON, the screenshot by its
-    SHA-256). Empty in older runs and imported steps."""
+    """SHA-256 of address, title, elements and screenshot, which are of one moment; empty in older runs and imports."""
 
     def compute_digest(self) -> str:
         """Return what `digest` must be."""
@@ -216,6 +214,13 @@ class PromptVersion(StrEnum):
     """WebGym's memory prompt: memory, progress, intention, action, then the call."""
     WEBRL = "webrl"
     """WebRL's rounds: its action language, and the page as text."""
+    WEBRL_RELEASED = "webrl_released"
+    """The same as WebRL's published models were trained on: one raw text, and the page in its form."""
+
+
+def is_webrl(version: str) -> bool:
+    """Return whether a prompt shows pages as text, and its actions are WebRL's."""
+    return version in (PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED)
 
 
 def _parse_prompt_version(value: object) -> object:

@@ -23,12 +23,12 @@ from webgym_cli.records.trajectory import (
     Observation,
     Outcome,
     PromptSpec,
-    PromptVersion,
     Score,
     Screenshot,
     Step,
     ToolResult,
     Trajectory,
+    is_webrl,
 )
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.rollout.agents import Agent
@@ -70,7 +70,7 @@ class EpisodeRun:
     def spec(self) -> PromptSpec:
         """The prompt's parameters, stored with the trajectory so that prompts can be rendered again."""
         context, tools = self.settings.context_config, self.environment.tools
-        webrl = tools is None and context.prompt_version is PromptVersion.WEBRL
+        webrl = tools is None and is_webrl(context.prompt_version)
         return PromptSpec(
             version=context.prompt_version,
             interaction_mode=context.interaction_mode,

@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from webgym_cli.agent.webrl_prompt import RAW_TEMPLATE
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO, NONE
 from webgym_cli.config.model_families import chat_template_kwargs
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE
+from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.serve import cpu_server
 from webgym_cli.serve.gpus import split_gpus, usable_gpus
 from webgym_cli.serve.logprobs import FLAG, PROCESSED
@@ -160,7 +162,7 @@ def _plan_server(
         served_name=serve.served_model_name,
         args=(
             *_common_args(settings),
-            *_template_args(model),
+            *_template_args(model, settings),
             *(_cpu_args if device == "cpu" else _cuda_args)(settings),
             *asleep,
         ),
@@ -233,7 +235,9 @@ def _common_args(settings: Settings) -> list[str]:
     ]
 
 
-def _template_args(model: str) -> tuple[str, ...]:
+def _template_args(model: str, settings: Settings) -> tuple[str, ...]:
+    if settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED:
+        return ("--chat-template", RAW_TEMPLATE)
     arguments = chat_template_kwargs(model)
     return ("--default-chat-template-kwargs", json.dumps(arguments)) if arguments else ()
 

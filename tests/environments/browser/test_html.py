@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webgym_cli.environments.browser.html import simplify
+from webgym_cli.environments.browser.html import simplify, simplify_released
 
 
 def test_elements_texts_and_ids():
@@ -50,6 +50,28 @@ def test_what_is_told_already_is_not_told_again():
 def test_options_stay_also_where_they_can_not_be_clicked():
     nodes = [[0, "select", 0, []], [1, "option", None, [["selected", "selected"]]], [2, "Red"], [1, "option", None, []]]
     assert simplify(nodes) == '<select id="0"> <option selected="selected"> Red </option> <option> </option> </select>'
+
+
+def test_the_released_form_has_box_and_text_on_each_element():
+    nodes = [
+        [0, "html", None, [["data-bbox", "0,0,9,9"]], "", True],
+        [1, "head", None, [], "", False],
+        [2, "title", None, [["data-text", "Shop"]], "Shop", False],
+        [1, "body", None, [["data-bbox", "0,0,9,9"]], "", True],
+        [2, "div", None, [["data-bbox", "0,0,5,5"]], "", True],
+        [3, "a", 0, [["title", "Go"], ["data-text", "Go"], ["data-bbox", "1,2,3,4"]], "Go", True],
+        [2, "p", None, [["data-text", "a <b>"], ["data-bbox", "0,90,5,5"]], "a <b>", False],
+        [2, "select", None, [["data-text", "Red"], ["data-bbox", "0,5,5,5"]], "", True],
+        [3, "option", None, [["data-text", "Red"], ["data-status", "selected"]], "Red", False],
+        [2, "b", None, [["data-text", "x"], ["data-bbox", "0,5,5,5"]], "<x", True],
+    ]
+    assert simplify_released(nodes) == (
+        '<html data-bbox="0,0,9,9"> <body data-bbox="0,0,9,9">'
+        ' <a id="0" title="Go" data-bbox="1,2,3,4"> Go </a>'
+        ' <select data-text="Red" data-bbox="0,5,5,5">'
+        ' <option data-text="Red" data-status="selected"> Red </option> </select>'
+        ' <b data-text="x" data-bbox="0,5,5,5"> &lt;x </b> </body> </html>'
+    )
 
 
 class Read(HTMLParser):

@@ -10,6 +10,7 @@ import pytest
 from tests.environments.browser.test_html import Read
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
+from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.registry import make_pool
 from webgym_cli.environments.webarena.environment import WebArenaEnvironment, WebArenaPool
 from webgym_cli.records.action import Action, ActionName
@@ -89,6 +90,16 @@ async def test_a_page_is_text_whose_ids_are_those_of_its_elements(environment):
     assert f'<a id="{kitchen}"' in view.html
     after = await environment.step(Action(name=ActionName.CLICK, element_id=kitchen))
     assert after.view.url.endswith("/category/kitchen")
+
+
+async def test_the_released_form_of_a_page_has_a_box_on_each_element(environment):
+    _, view = await environment.reset(TASKS["fixture-cheapest"], 0)
+    page = await read_page(environment._session, released=True)
+    tags = re.findall(r"<([a-z][a-z0-9]*)( [^>]*)>", page.html)
+    assert len(tags) > 20
+    assert [tag for tag, attributes in tags if ' data-bbox="' not in attributes and tag != "option"] == []
+    kitchen = element(view, "Kitchen", "link")
+    assert re.search(rf'<a id="{kitchen}" data-text="Kitchen" data-bbox="[-\d,]+"> Kitchen </a>', page.html)
 
 
 async def test_tabs_are_named_and_switched(environment):

@@ -27,6 +27,10 @@ def test_code_of_a_model_is_trusted_by_the_settings_only():
     assert config(policy_config=trusted)["trust_remote_code"] is True
 
 
+def test_raw_prompts_are_trained_by_the_template_that_adds_nothing():
+    assert config(context_config={"prompt_version": "webrl_released"})["template"] == "empty"
+
+
 def test_holds_what_the_seed_documents():
     made = config(deepspeed=Path("/run/data/deepspeed.json"))
     wanted = {

@@ -7,11 +7,13 @@ import pytest
 
 from tests.train.train_data import prepare, settings_for
 from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.webrl_prompt import render_raw
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
 from webgym_cli.prepare.sft.template_fit import template_fit
 from webgym_cli.records.sample import Message, Sample
+from webgym_cli.records.trajectory import Observation, PromptSpec
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.train.llamafactory import rendering
 from webgym_cli.train.plan import plan_training
@@ -116,7 +118,7 @@ def compare(tmp_path, train_python, monkeypatch):
         settings = settings_for(folder, train_python)
         policy = settings.policy_config.model_copy(update={"template": named})
         settings = settings.model_copy(update={"policy_config": policy})
-        run = RunDir(tmp_path / f"run-{folder.name}")
+        run = RunDir(tmp_path / f"run-{folder.parent.name}-{folder.name}")
         create_or_open(run, settings)
         prepare(run, settings, [], "model_20260101_000000")
         fit = template_fit(settings, ModelTokens(str(folder)))
@@ -137,8 +139,13 @@ async def test_each_family_is_trained_on_what_was_served(tmp_path, compare, monk
         (text_model(tmp_path / "glm", GLM), opened),
         (text_model(tmp_path / "qwen2", QWEN), [*plain, unled]),
     ]
+    raw = render_raw(PromptSpec(version="webrl_released"), "Find it.", [], Observation(url="", html="<a> x </a>"))
+    released = conversation("", system="").model_copy(
+        update={"messages": (raw, Message(role="assistant", content='do(action="Press Enter")'))}
+    )
+    families.append((text_model(tmp_path / "raw" / "llama", LLAMA), [released], "empty"))
     await asyncio.gather(*(compare(*family) for family in families))
-    assert len(list((tmp_path / "home/rendering").iterdir())) == 3
+    assert len(list((tmp_path / "home/rendering").iterdir())) == 4
     monkeypatch.setattr(rendering, "_compare", None)
     for family in families:
         await compare(*family)  # known: nothing is compared again

@@ -24,6 +24,7 @@
   const titleOf = getter(Document, "title");
   const localName = getter(Element, "localName"), shadowRoot = getter(Element, "shadowRoot");
   const attribute = method(Element, "getAttribute"), rectOf = method(Element, "getBoundingClientRect");
+  const rectsOf = method(Element, "getClientRects");
   const visible = method(Element, "checkVisibility"), frameDocument = getter(HTMLIFrameElement, "contentDocument");
 
   const line = (text) => `${String(text ?? "").slice(0, 4 * LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`;
@@ -85,9 +86,59 @@
     return [[depth, "option", ids.get(option) ?? null, told], [depth + 1, short(option.label)]];
   });
 
-  const read = ({ limit }, ask) => {
+  // Every element of the document as WebRL's code lists it: what is told of it, its first text, whether it is in sight.
+  const firstText = (element) => {
+    let told = "";
+    for (let child = firstChild(element); child; child = nextSibling(child)) {
+      if (nodeType(child) === Node.TEXT_NODE) told += data(child);
+      else if (nodeType(child) === Node.ELEMENT_NODE && !["script", "style"].includes(localName(child))) break;
+    }
+    return short(told);
+  };
+  const ownTexts = (element) => {
+    const texts = [];
+    for (let child = firstChild(element); child; child = nextSibling(child)) {
+      if (nodeType(child) === Node.TEXT_NODE && data(child).trim()) texts.push(line(data(child)));
+    }
+    return texts.join(",");
+  };
+  const toldOf = (element, tag, box) => {
+    const chosen = tag === "select" ? element.options[element.selectedIndex] : null, own = (name) => attribute(element, name);
+    const isField = tag === "input" || tag === "textarea", checks = tag === "input" && own("type") === "checkbox";
+    const isChosen = tag === "option" && element.selected;
+    const status = checks ? (element.checked ? "checked" : "not-checked") : isChosen ? "selected" : own("data-status");
+    const told = { title: own("title"), value: own("value"), type: own("type") === "hidden" ? "" : own("type"),
+      placeholder: own("placeholder"), selected: own("selected"),
+      "data-value": isField ? valueOf(element, tag) : tag === "select" ? element.value : own("data-value"),
+      "data-text": tag === "select" ? chosen?.text : firstChild(element) ? ownTexts(element) : own("data-text"),
+      "data-testid": own("data-testid"), "data-label": own("data-label"),
+      "data-bbox": box ? box.join(",") : own("data-bbox"), "data-status": status };
+    return Object.entries(told).map(([name, value]) => [name, short(value)]).filter(([, value]) => value);
+  };
+  const listReleased = (ids) => {
+    const nodes = [], stack = [[document.documentElement, 0]];
+    while (stack.length && nodes.length < MOST_NODES) {
+      const [node, depth] = stack.pop(), tag = localName(node), rect = rectsOf(node)[0];
+      if (tag === "script" || tag === "style") continue;
+      const [left, top] = rect ? [Math.round(rect.left), Math.round(rect.top)] : [0, 0];
+      const box = rect ? [left, top, Math.round(rect.right) - left, Math.round(rect.bottom) - top] : null;
+      const sighted = Boolean(box) && left + box[2] >= 0 && left <= innerWidth && top + box[3] >= 0 && top <= innerHeight;
+      nodes.push([depth, tag, ids.get(node) ?? null, toldOf(node, tag, box), firstText(node),
+        sighted && attribute(node, "aria-hidden") !== "true"]);
+      const inside = [];
+      for (let child = firstChild(node); child; child = nextSibling(child)) {
+        if (nodeType(child) === Node.ELEMENT_NODE) inside.push([child, depth + 1]);
+      }
+      while (inside.length) stack.push(inside.pop());
+    }
+    return nodes;
+  };
+
+  const read = ({ limit, released }, ask) => {
     const listed = window[EYES].look({ limit, detail: false }, ask), marked = window[EYES].marked();
     const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
+    const page = { listed, url: location.href, title: `${titleOf(document).toWellFormed()}` };
+    if (released) return { ...page, nodes: listReleased(ids) };
     const nodes = [], stack = [[document.documentElement, 0, { x: 0, y: 0 }]];
     const enter = (root, depth, at) => {
       const inside = [];
@@ -122,7 +173,7 @@
         if (shadow) enter(shadow, depth + 1, at);
       }
     }
-    return { listed, nodes, url: location.href, title: `${titleOf(document).toWellFormed()}` };
+    return { ...page, nodes };
   };
 
   Object.defineProperty(window, KEY, { value: Object.freeze({ read }) });

@@ -45,15 +45,20 @@ def reader_script() -> str:
     return (Path(__file__).parent / "html.js").read_text(encoding="utf-8")
 
 
-async def read_page(session: BrowserSession) -> PageSnapshot:
+async def read_page(session: BrowserSession, *, released: bool = False) -> PageSnapshot:
     """Read what is in sight on the current page; its ids stay valid for actions until the next look.
+
+    `released`: in the form of WebRL's published models.
 
     Raises `BoundaryError` where the page keeps itself from being read.
     """
-    told = await session.evaluate(f"(options) => {READER_JS}.read(options, {LISTENERS_JS})", {"limit": MAX_IDS})
+    told = await session.evaluate(
+        f"(options) => {READER_JS}.read(options, {LISTENERS_JS})", {"limit": MAX_IDS, "released": released}
+    )
     try:
         elements = tuple(seen.element for seen in parse_elements(told["listed"]))
-        return PageSnapshot(str(told["url"]), str(told["title"]), elements, simplify(told["nodes"])[:MAX_CHARACTERS])
+        html = (simplify_released if released else simplify)(told["nodes"])[:MAX_CHARACTERS]
+        return PageSnapshot(str(told["url"]), str(told["title"]), elements, html)
     except (LookupError, TypeError, ValueError) as error:  # the page has replaced what it is read with
         reason = f"the page can't be read: {type(error).__name__}"
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, reason) from error
@@ -80,6 +85,50 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
     for node in reversed(elements):  # children before their parents
         node.children = _joined([kept for child in node.children for kept in _kept(child)])
     return "".join(_written(root.children)).strip()
+
+
+def simplify_released(nodes: Sequence[Sequence[Any]]) -> str:
+    """Return a page's elements as WebRL's code writes them, with box and text on each.
+
+    Each is `[depth, tag, id, [[attribute, value], ...], text, whether it is in sight]`, depth first; the text is what
+    stands before its first element.
+    """
+    parents: list[int] = []
+    open_: list[int] = []
+    for number, told in enumerate(nodes):
+        while open_ and int(nodes[open_[-1]][0]) >= int(told[0]):
+            open_.pop()
+        parents.append(open_[-1] if open_ else -1)
+        open_.append(number)
+    inner: list[list[str]] = [[] for _ in range(len(nodes) + 1)]
+    # Children of an element that say something: two and more keep it.
+    telling = [0] * (len(nodes) + 1)
+    for number in range(len(nodes) - 1, -1, -1):  # children before their parents
+        _, tag, id_, attributes, text, sighted = nodes[number]
+        parent = parents[number]
+        selectable = tag == "option" and parent >= 0 and nodes[parent][1] == "select"
+        has_text = bool(text) or any(name != "data-bbox" for name, _ in attributes)
+        shown = " ".join(reversed(inner[number]))
+        if (sighted or id_ is not None or (selectable and nodes[parent][5])) and (
+            telling[number] > 1 or has_text or (id_ is not None and sighted)
+        ):
+            shown = _write_released(nodes[number], shown)
+        telling[parent] += bool(telling[number] or has_text)
+        if shown:
+            inner[parent].append(shown[:MAX_CHARACTERS])
+    return " ".join(reversed(inner[-1]))
+
+
+def _write_released(told: Sequence[Any], inner: str) -> str:
+    _, tag, id_, attributes, text, _ = told
+    tag = tag if _TAG.fullmatch(tag) else "element"
+    values: dict[str, str] = {}
+    for name, value in attributes:
+        values.setdefault(_plain(str(value)).replace(chr(34), "&quot;"), str(name))
+    written = [f'{name}="{value}"' for value, name in values.items()]
+    label = "" if id_ is None else f' id="{id_}"'
+    opening = " ".join([f"<{tag}{label}", *written])
+    return f"{opening}>{''.join(f' {part}' for part in (_plain(str(text)), inner) if part)} </{tag}>"
 
 
 def _kept(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:

@@ -226,7 +226,7 @@ class WebEnvironment(Environment):
     async def _read(self, session: BrowserSession) -> PageSnapshot:
         """Return what the page shows beside its picture."""
         if self._pool.as_text:
-            return await read_page(session)
+            return await read_page(session, released=self._pool.released)
         limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
         shown = await look_at(session, limit=limit)
         elements = tuple(seen.element for seen in parse_elements(shown["listed"]))

@@ -15,7 +15,7 @@ from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.action import InteractionMode
-from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.records.trajectory import PromptVersion, is_webrl
 
 # So much of the viewport goes by in one scroll of a page that is shown as text, as in WebRL.
 _SCROLLED_AS_TEXT = 2 / 3
@@ -41,8 +41,9 @@ class WebPool:
     def __init__(self, settings: Settings, mode: InteractionMode, *, as_text: bool = False) -> None:
         browser = settings.browser
         self.mode = mode
-        self.as_text = as_text or settings.context_config.prompt_version is PromptVersion.WEBRL
+        self.as_text = as_text or is_webrl(settings.context_config.prompt_version)
         """Whether pages are shown as text."""
+        self.released = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
         self.screenshots = browser.screenshots or not self.as_text
         self.max_idle_wait = browser.max_idle_wait
         self.options = SessionOptions(

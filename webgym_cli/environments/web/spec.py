@@ -29,7 +29,7 @@ SPEC = EnvironmentSpec(
     complete=complete_address,
     check_task=require_instruction,
     make_pool=_make_pool,
-    action_sets=(*PICTURE_PROMPTS, PromptVersion.WEBRL),
+    action_sets=(*PICTURE_PROMPTS, PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED),
     is_judged=lambda settings: True,
     new_task_fields=_no_new_fields,
 )

@@ -13,7 +13,7 @@ from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.prepare.sft.convert import add_thinking_tag
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop
 from webgym_cli.records.sample import IMAGE, Message, Sample
-from webgym_cli.records.trajectory import PromptVersion, Step, Trajectory
+from webgym_cli.records.trajectory import Step, Trajectory, is_webrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
     """
     if trajectory.prompt.tools is not None:
         return build_step_sample(trajectory, len(trajectory.steps) - 1)
-    if trajectory.prompt.version is PromptVersion.WEBRL:
+    if is_webrl(trajectory.prompt.version):
         return _webrl_sample(trajectory)
     spec = trajectory.prompt.model_copy(update={"history_window": len(trajectory.steps), "max_images": None})
     template = require_template(spec)

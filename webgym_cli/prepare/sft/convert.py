@@ -12,7 +12,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.sample import Message, Sample
-from webgym_cli.records.trajectory import PromptVersion, Screenshot, Trajectory
+from webgym_cli.records.trajectory import Screenshot, Trajectory, is_webrl
 from webgym_cli.store.screenshots import ScreenshotStore
 
 # Tokens after a response: the stop token and the template's line end.
@@ -74,7 +74,7 @@ class Converter:
     def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | DropReason:
         """Return the prompt with as many earlier rounds as fit, and the sample's length in tokens."""
         spec, sent = trajectory.prompt, trajectory.steps[index].sent is not None
-        whole = spec.tools is not None or spec.version is PromptVersion.WEBRL or sent
+        whole = spec.tools is not None or is_webrl(spec.version) or sent
         window = 0 if whole else min(spec.history_window, index)
         first = 0 if whole else index - window
         shots = (shot for step in trajectory.steps[first : index + 1] for shot in step.observation.pictures)

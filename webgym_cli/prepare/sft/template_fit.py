@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.webrl_prompt import STOP, is_raw
 from webgym_cli.config.model import Settings
 from webgym_cli.records.sample import Message, Sample
 
@@ -22,6 +23,11 @@ def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], 
 
     def fit(sample: Sample) -> Sample:
         *prompt, reply = sample.messages
+        if is_raw(prompt):
+            # LLaMA-Factory's template `empty` adds nothing
+            raw = prompt[0].model_copy(update={"content": tokens.first + prompt[0].content})
+            ended = reply.model_copy(update={"content": reply.content + STOP})
+            return sample.model_copy(update={"messages": (raw, ended)})
         if tokens.strips:
             prompt = [message.model_copy(update={"content": message.content.strip()}) for message in prompt]
         if block:
@@ -31,4 +37,4 @@ def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], 
         reply = reply.model_copy(update={"content": reply.content.removeprefix(opening)})
         return sample.model_copy(update={"messages": (*prompt, reply)})
 
-    return fit if block or opening or tokens.strips else lambda sample: sample
+    return fit

@@ -13,6 +13,10 @@ from webgym_cli.config.model_defaults import require_template
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.dataset import TRAIN, VALIDATION
+from webgym_cli.records.trajectory import PromptVersion
+
+# LLaMA-Factory's template that adds nothing, for prompts with their control tokens in them.
+RAW = "empty"
 
 
 def build_train_config(
@@ -44,7 +48,7 @@ def build_train_config(
         "mask_history": True,
         "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
-        "template": require_template(settings),
+        "template": RAW if _is_raw(settings) else require_template(settings),
         "image_min_pixels": settings.image.image_min_pixels,
         "image_max_pixels": settings.image.image_max_pixels,
         "output_dir": str(output_dir),
@@ -65,6 +69,10 @@ def build_train_config(
     elif device == "cpu":
         config["use_cpu"] = True
     return config | settings.train.extra
+
+
+def _is_raw(settings: Settings) -> bool:
+    return settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
 
 
 def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:

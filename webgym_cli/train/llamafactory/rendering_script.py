@@ -37,6 +37,8 @@ AROUND = 40
 def serve(tokenizer: Any, sample: dict[str, Any], question: dict[str, Any], images: bool) -> list[int]:
     """Return the ids of a sample's prompt as the server renders it: the model's chat template."""
     turns = [{"role": ROLES[turn["from"]], "content": turn["value"]} for turn in sample["conversations"][:-1]]
+    if question["config"]["template"] == "empty":  # a raw prompt, served as it stands
+        return list(tokenizer.encode(turns[0]["content"], add_special_tokens=False))
     system = sample.get("system", "").removeprefix(question["system_prefix"])
     messages = [{"role": "system", "content": system}] if system else []
     for turn in turns:
