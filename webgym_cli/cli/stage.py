@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.streams import explain_os_error
@@ -31,6 +31,11 @@ from webgym_cli.store.state import begin, finish
 from webgym_cli.train.nodes.coordinator import coordinate
 from webgym_cli.train.registry import check_algorithm
 
+if TYPE_CHECKING:
+    from webgym_cli.loop.pipeline import Pipeline
+
+Result = TypeVar("Result")
+
 # The commands that several nodes run together.
 _MULTI_NODE = ("train", "loop", "curriculum")
 # Those that serve the policy where `rollout.policy` says so.
@@ -47,6 +52,17 @@ class Stage:
     """The log folder of this attempt."""
     sink: EventSink
     """Shows events and keeps them in `webgym.log`."""
+
+    def execute(self, work: Callable[[Pipeline], Awaitable[Result]]) -> Result:
+        """Do the command's work on a pipeline of the run, and return what it returns."""
+        from webgym_cli.jobs.signals import run_async
+        from webgym_cli.loop.pipeline import Pipeline
+
+        async def with_pipeline() -> Result:
+            async with Pipeline(self.run, self.settings, self.logs, self.sink) as pipeline:
+                return await work(pipeline)
+
+        return run_async(with_pipeline())
 
 
 def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tuple[RunDir, Settings]:

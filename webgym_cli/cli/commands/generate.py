@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
-
-if TYPE_CHECKING:
-    from webgym_cli.records.events import GenerationSummary
 
 OutOpt = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The task file to write.")]
 
@@ -44,10 +41,8 @@ def generate(
     from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.curriculum.plan import plan_generation
-    from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.generation import generate as generate_tasks
     from webgym_cli.loop.generation import resolve_settings
-    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.store.run import open_run, refuse_output_in_run
     from webgym_cli.train.critic_scoring import outcome_critic
 
@@ -61,10 +56,5 @@ def generate(
             output.show(plan.to_json())
         return
     with stage("generate", directory, resolve_settings(settings), output, {"out": str(out.absolute())}) as at:
-
-        async def work() -> GenerationSummary:
-            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return await generate_tasks(pipeline, out)
-
-        run_async(work())
+        at.execute(lambda pipeline: generate_tasks(pipeline, out))
     output.next_step(f"webgym tasks check {out}")

@@ -13,7 +13,6 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
-    from webgym_cli.records.events import JudgeSummary
     from webgym_cli.rewards.selection import ScoringQuery
 
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
@@ -54,8 +53,6 @@ def judge(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.config.judge import SCRIPTED
-    from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
     from webgym_cli.rewards.selection import plan_scoring
@@ -74,12 +71,7 @@ def judge(
         output.show(plan.to_json())
         return
     with stage("judge", directory, settings, output, options) as at:
-
-        async def work() -> JudgeSummary:
-            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return await pipeline.judge(query)
-
-        summary = run_async(work())
+        summary = at.execute(lambda pipeline: pipeline.judge(query))
     output.next_step(f"webgym judge {run} --failed" if summary["judge_failed"] else f"webgym inspect-buffer {run}")
 
 

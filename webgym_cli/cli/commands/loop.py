@@ -108,17 +108,14 @@ def work(
     Shows how the policies did, what was gained over the SFT baseline, if there is one, and what failed meanwhile.
     """
     from webgym_cli.cli.stage import stage
-    from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop.pipeline import Pipeline
 
     with stage(command, run, settings, output, options) as at:
 
-        async def done() -> tuple[list[dict[str, Any]], list[Event]]:
-            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                working = made(pipeline)
-                return await working.execute(), working.failures
+        async def execute(pipeline: Pipeline) -> tuple[list[dict[str, Any]], list[Event]]:
+            working = made(pipeline)
+            return await working.execute(), working.failures
 
-        evaluations, failures = run_async(done())
+        evaluations, failures = at.execute(execute)
     if evaluations:
         output.summary_table("held-out episodes by policy", *progress_table(evaluations))
     lost = (failure["message"] for failure in failures)

@@ -49,11 +49,7 @@ def prepare(
     """
     from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.loop.preparation import plan_preparation, preparation_in_words
-    from webgym_cli.records.dataset import Prepared
-    from webgym_cli.records.rl_data import RlData
     from webgym_cli.store.run import open_run
 
     open_run(run)
@@ -67,12 +63,7 @@ def prepare(
             output.show(plan_preparation(directory, settings, index).to_json())
         return
     with stage("prepare", directory, settings, output) as at:
-
-        async def work() -> Prepared | RlData:
-            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return await pipeline.prepare(again=True)
-
-        prepared = run_async(work())
+        prepared = at.execute(lambda pipeline: pipeline.prepare(again=True))
     output.note(preparation_in_words(prepared, directory))
     output.next_step(f"webgym train {run}")
 

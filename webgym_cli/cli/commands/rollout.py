@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from webgym_cli.cli import completion as complete
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.records.groups import Split
-
-if TYPE_CHECKING:
-    from webgym_cli.records.events import RolloutSummary
 
 SplitOpt = Annotated[Split, typer.Option("--split", help="Training episodes, or the held-out ones.")]
 EpisodesOpt = Annotated[
@@ -59,8 +56,6 @@ def rollout(
     See also: webgym status, webgym judge, webgym prepare, webgym loop.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success
 
     directory, settings = resolve(run, config, set_)
@@ -71,11 +66,6 @@ def rollout(
         return
     options = {"split": split.value, "episodes": episodes, "policy": policy, "min_success": min_success}
     with stage("rollout", directory, settings, output, options) as at:
-
-        async def work() -> RolloutSummary:
-            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return await pipeline.execute_rollout(plan)
-
-        summary = run_async(work())
+        summary = at.execute(lambda pipeline: pipeline.execute_rollout(plan))
     require_success(summary, min_success)
     output.next_step(advise_next(str(run), summary))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,6 @@ from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from webgym_cli.records.events import ScoreSummary
 
 OrmOpt = Annotated[
     str | None,
@@ -59,8 +56,6 @@ def score(
     See also: webgym judge, webgym inspect-buffer, webgym serve.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.loop.scoring import resolve_orm_model
     from webgym_cli.loop.scoring import score as score_run
     from webgym_cli.rewards.orm.scorer import OrmScorer
@@ -81,12 +76,7 @@ def score(
         output.show(plan.to_json())
         return
     with stage("score", directory, settings, output, options) as at:
-
-        async def work() -> ScoreSummary:
-            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                return await score_run(pipeline, query)
-
-        summary = run_async(work())
+        summary = at.execute(lambda pipeline: score_run(pipeline, query))
     output.next_step(f"webgym score {run}" if summary["unreadable"] else f"webgym inspect-buffer {run}")
 
 

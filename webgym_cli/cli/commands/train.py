@@ -28,8 +28,6 @@ def train(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.cli.worker_node import join_as_worker
-    from webgym_cli.jobs.signals import run_async
-    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.loop.preparation import plan_current_training
     from webgym_cli.store.checkpoints import current
 
@@ -42,12 +40,7 @@ def train(
         return
     plan = plan_current_training(directory, settings)
     with stage("train", directory, settings, output) as at:
-
-        async def work() -> None:
-            async with Pipeline(at.run, at.settings, at.logs, at.sink) as pipeline:
-                await pipeline.train(plan)
-
-        run_async(work())
+        at.execute(lambda pipeline: pipeline.train(plan))
     if made := current(directory):
         loss = "" if made.loss is None else f", loss {made.loss:.4g}"
         what = "outcome reward model" if directory.orm_of else "policy"

@@ -42,7 +42,6 @@ PAGES = {
 _DEFAULT_NODES, _MOST_NODES = 10_000, 500_000
 _DEFAULT_SECONDS, _MOST_SECONDS = 3.0, 600.0
 _HUGE_PARAGRAPHS = 2_500
-_PIECE = 64 * 1024
 
 
 async def serve(host: str, request: web.Request) -> web.StreamResponse:
