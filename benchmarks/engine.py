@@ -218,7 +218,7 @@ def planned(job: Job) -> RolloutPlan:
         for number, script in enumerate(job.scripts)
     )
     owed = tuple(PendingEpisode(episode, 0) for episode in episodes)
-    return RolloutPlan(Split.TRAIN, 0, "scripted", len(episodes), episodes, owed, given_up=0)
+    return RolloutPlan(Split.TRAIN, 0, "scripted", episodes, owed, given_up=0)
 
 
 async def run(job: Job, root: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://w
         for number in range(total)
     )
     owed = tuple(PendingEpisode(episode, 0) for episode in episodes)
-    monitor = Monitor(RolloutPlan(Split.TRAIN, 0, "vllm", len(episodes), episodes, owed, 0), 64)
+    monitor = Monitor(RolloutPlan(Split.TRAIN, 0, "vllm", episodes, owed, 0), 64)
     for name in EpisodeStage:
         with monitor.time_stage("", name):
             pass

@@ -48,9 +48,7 @@ def owed(number, attempt=0, **changes):
 
 def planned_rollout(total=10, numbers=range(10), given_up=0):
     episodes = tuple(planned(number) for number in range(total))
-    return RolloutPlan(
-        Split.TRAIN, 0, "vllm", len(episodes), episodes, tuple(owed(number) for number in numbers), given_up
-    )
+    return RolloutPlan(Split.TRAIN, 0, "vllm", episodes, tuple(owed(number) for number in numbers), given_up)
 
 
 def made(number, outcome=SOLVED, steps=2, **changes):
