@@ -53,7 +53,7 @@ def import_(
 
     The run may be new or known; screenshots and verdicts come along. Pickles are read as data: nothing that they name
     is loaded or called, and what is no record of the format is refused. An episode is imported once, however often the
-    command runs. What lacks a screenshot is left out and told.
+    command runs. An episode that lacks a screenshot of its prompts is left out and told; episodes of text need none.
 
     Examples:
       webgym import webgym /data/logs runs/a --dry-run
