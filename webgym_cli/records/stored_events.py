@@ -16,6 +16,12 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _finite_numbers(value: Any) -> dict[str, float]:
+    given = value.items() if isinstance(value, dict) else ()
+    numbers = {name: number for name, number in given if isinstance(number, int | float)}
+    return {name: float(number) for name, number in numbers.items() if math.isfinite(number)}
+
+
 def _seconds(value: Any) -> float | None:
     fits = isinstance(value, int | float) and math.isfinite(value) and value >= 0
     return float(value) if fits else None
@@ -73,6 +79,8 @@ class TrainingEvent(StoredEvent):
     loss: Annotated[float | None, BeforeValidator(_finite)] = None
     """Mean loss; None when it was not logged or is not finite."""
     created_at: str
+    metrics: Annotated[dict[str, float], BeforeValidator(_finite_numbers)] = Field(default_factory=dict)
+    """What our own trainer measured; empty for others."""
 
 
 class EvaluationEvent(StoredEvent):

@@ -21,6 +21,7 @@ from webgym_cli.report.success import (
     read_verdicts,
 )
 from webgym_cli.report.timing import Cost, Timing, compute_cost, measure_timing, read_timed_events
+from webgym_cli.report.training_metrics import find_warnings
 from webgym_cli.store.checkpoints import current, version
 from webgym_cli.store.index.means import read_means
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
@@ -73,6 +74,8 @@ class ReportFacts(RunIdentity):
     samples_by_iteration: dict[str, int]
     trainings: list[dict[str, Any]]
     """`TrainingEvent`s."""
+    warnings: list[str]
+    """What shows that the policy collapses, in words."""
     phases: list[dict[str, Any]]
     """`PhaseEvent`s."""
     settings: dict[str, dict[str, Any]]
@@ -82,6 +85,8 @@ class ReportFacts(RunIdentity):
 def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> ReportFacts:
     """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
     settings, counts, times = saved_settings(run), index.one(_COUNTS), measure_timing(read_timed_events(run))
+    points = read_points(index)
+    trainings = [event.model_dump() for event in read_records(run, TrainingEvent)]
     return {
         **describe_run(run, settings),
         "trajectories": counts["trajectories"],
@@ -89,7 +94,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "first_started": counts["first_started"],
         "last_started": counts["last_started"],
         "damaged_lines": counts["damaged_lines"],
-        "points": read_points(index),
+        "points": points,
         "means": list(read_means(index, SERIES_SQL)),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
         "failures": read_failures(index),
@@ -98,7 +103,8 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "cost": compute_cost(times, gpus, price),
         "datasets": [event.model_dump() for event in read_records(run, DatasetEvent)],
         "samples_by_iteration": _samples(run),
-        "trainings": [event.model_dump() for event in read_records(run, TrainingEvent)],
+        "trainings": trainings,
+        "warnings": find_warnings(trainings, points),
         "phases": [event.model_dump() for event in read_records(run, PhaseEvent)],
         "settings": list_changed_settings(settings),
     }

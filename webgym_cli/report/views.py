@@ -20,13 +20,15 @@ from webgym_cli.report.figures import (
 )
 from webgym_cli.report.success import SERIES
 from webgym_cli.report.timing import Cost, CostShare, GpuTime
+from webgym_cli.report.training_metrics import build_training_section
 from webgym_cli.util.text import format_duration
 
 
 def build_sections(facts: ReportFacts) -> list[ReportSection]:
     """Return the sections that have something to tell."""
     every = (_success, _rewards, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
-    return [section for made in every if (section := made(facts)).figures]
+    sections = [*(made(facts) for made in every), build_training_section(facts["trainings"])]
+    return [section for section in sections if section.figures]
 
 
 def _success(facts: ReportFacts) -> ReportSection:

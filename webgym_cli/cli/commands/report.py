@@ -86,4 +86,6 @@ def _show_summary(output: Output, path: Path, facts: dict[str, Any], shown: int)
         output.data(facts)
     else:
         output.text(str(path))
+    for warning in facts["warnings"]:
+        output.note(f"warning: {warning}")
     output.note(f"{facts['bytes'] / 1e6:.1f} MB, {shown} of {facts['trajectories']} episodes shown")

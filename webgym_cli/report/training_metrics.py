@@ -1,0 +1,79 @@
+"""How policy gradients went: the trainer's metrics as curves, and in words whether the policy collapses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from webgym_cli.report.charts import ChartPoint, format_percent
+from webgym_cli.report.figures import Figure, ReportSection, Row, make_curve
+from webgym_cli.report.success import SuccessPoint
+
+# Title, axis, name among the trainer's metrics, and whether it is a share.
+CURVES = (
+    ("Entropy", "nats a token", "actor/entropy", False),
+    ("Response length", "tokens a row", "response_length/mean", False),
+    ("Rows with gradient", "share", "actor/rows_with_gradient", True),
+    ("Mismatch of server and trainer", "KL, nats a token", "rollout_corr/kl", False),
+    ("Staleness", "policy versions", "staleness/mean", False),
+)
+# Below this part of the first training's entropy a policy repeats itself.
+_ENTROPY_LEFT = 0.2
+# Nats a token from which server and trainer are not the same policy any more.
+_MISMATCH = 0.1
+_FEW_ROWS = 0.5
+
+
+def build_training_section(trainings: Sequence[Row]) -> ReportSection:
+    """Return the curves of the trainer's metrics over the policy versions."""
+    figures: list[Figure] = []
+    for title, axis, name, share in CURVES:
+        rows = [{"version": row["version"], "y": row["metrics"][name]} for row in trainings if name in row["metrics"]]
+        if rows:
+            figures.append(make_curve(title, axis, {name: rows}, _make_point, share=share))
+    return ReportSection("policy-gradients", "Policy gradients", tuple(figures))
+
+
+def _make_point(row: Row) -> ChartPoint:
+    return ChartPoint(row["version"], row["y"])
+
+
+def find_warnings(trainings: Sequence[Row], points: Sequence[SuccessPoint]) -> list[str]:
+    """Return in words what shows that a policy collapses: its entropy, rewards, gradient and mismatch."""
+    trained = [row for row in trainings if row["metrics"]]
+    return [*(_judge_trainings(trained) if trained else ()), *_judge_success(points)]
+
+
+def _judge_trainings(trained: Sequence[Row]) -> Iterator[str]:
+    version, newest = trained[-1]["version"], trained[-1]["metrics"]
+    first: dict[str, Any] = trained[0]["metrics"]
+    before, now = first.get("actor/entropy"), newest.get("actor/entropy")
+    if before is not None and now is not None and now < before * _ENTROPY_LEFT:
+        yield (
+            f"The entropy fell from {before:.3g} to {now:.3g} nats a token: the policy repeats itself; a smaller "
+            "rl.actor.optim.lr, rl.actor.entropy_coeff or a KL loss keeps it from that."
+        )
+    lowest, highest = newest.get("critic/score/min"), newest.get("critic/score/max")
+    if lowest is not None and lowest == highest:
+        yield f"All rewards that version {version} was trained on were {lowest:g}: they tell good from bad no more."
+    share = newest.get("actor/rows_with_gradient")
+    if share is not None and share < _FEW_ROWS:
+        yield (
+            f"Only {format_percent(share)} of the rows that version {version} was trained on had a gradient; "
+            "rl.data.filter_groups.enable=true replaces groups of equal rewards."
+        )
+    if abs(newest.get("rollout_corr/kl", 0.0)) > _MISMATCH:
+        yield (
+            f"Server and trainer differ by {newest['rollout_corr/kl']:.3g} nats a token at version {version}: look at "
+            "serve.dtype, the sampling settings and the versions of both environments."
+        )
+
+
+def _judge_success(points: Sequence[SuccessPoint]) -> Iterator[str]:
+    scored = [point for point in points if point["series"] == "train" and point["band"] is None and point["scored"]]
+    scored.sort(key=lambda point: point["iteration"])
+    if len(scored) > 1 and scored[-1]["successes"] == 0 and (solved := [one for one in scored if one["successes"]]):
+        yield (
+            f"No training episode of iteration {scored[-1]['iteration']} succeeded, {solved[-1]['successes']} of "
+            f"{solved[-1]['scored']} did in iteration {solved[-1]['iteration']}."
+        )
