@@ -9,7 +9,7 @@ from webgym_cli.environments.browser.cdp import PageConnection
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SESSION_GONE, close_quietly, has_sign
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Dialog, Download, Page
+    from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page
 
 # So many are open at once; a further one is closed as it opens.
 _MOST_PAGES = 10
@@ -17,10 +17,15 @@ _MOST_PAGES = 10
 _MOST_TOLD = 20
 
 
+def _leave_open(chooser: FileChooser) -> None:
+    """Do nothing: who clicked answers."""
+
+
 class PageTracker:
     """Follows a context. A new page becomes the current one; when that closes, the newest that is left is it."""
 
-    def __init__(self, context: BrowserContext, first: Page) -> None:
+    def __init__(self, context: BrowserContext, first: Page, *, gives_files: bool = False) -> None:
+        """`gives_files`: whether the context's owner answers where a page asks for files."""
         self.dialogs: list[str] = []
         """What dialogs said, oldest first; each was accepted at once (prompts with their default)."""
         self.downloads: list[str] = []
@@ -32,6 +37,7 @@ class PageTracker:
         self._open = [first]
         self._current = first
         self._closing: set[asyncio.Task[None]] = set()
+        self._gives_files = gives_files
         self._watch(first)
         context.on("page", self._opened)
         context.on("dialog", self._answer_dialog)
@@ -98,6 +104,9 @@ class PageTracker:
         page.on("close", self._closed)
         page.on("crash", self._page_crashed)
         page.on("download", self._refuse_download)
+        if self._gives_files:
+            # Listening from the start: to ask the browser for the request just before a click may come too late.
+            page.on("filechooser", _leave_open)
 
     def _page_crashed(self, page: Page) -> None:
         self.crashed.add(page)
