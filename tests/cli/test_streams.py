@@ -50,11 +50,13 @@ OTHERS = {
     "config reference": ["config", "reference"],
     "tasks check": ["tasks", "check", "tasks.jsonl"],
     "tools list": ["tools", "list"],
-    "completion": ["--show-completion", "bash"],
+    "completion": [],
     **{name: [name, "run", "--dry-run"] for name in ("rollout", "loop", "serve", "track", "resume")},
     "setup": ["setup", "--dry-run"],
     "init-model": ["init-model", "tiny", "new", "--dry-run"],
 }
+# By name: `--show-completion` takes the shell from the processes above, of which a service has none.
+ENVIRONMENTS = {"completion": {"_WEBGYM_COMPLETE": "source_bash"}}
 TERMINALS = {"plain": {}, "dumb": {"TERM": "dumb"}, "no colour": {"NO_COLOR": "1"}, "wide": {"TERM": "xterm-256color"}}
 
 
@@ -79,18 +81,18 @@ def test_every_line_is_one_object(place, name):
 @pytest.mark.parametrize("name", [*JSON, *PLAIN, *OTHERS])
 def test_a_stream_that_is_closed_full_or_not_utf8_ends_in_no_traceback(place, name):
     command = {**JSON, **PLAIN, **OTHERS}[name]
-    right = (0, 1) if name == "doctor" else (0,)
-    full = webgym(*command, cwd=place, streams={1: "/dev/full"})
+    right, more = (0, 1) if name == "doctor" else (0,), ENVIRONMENTS.get(name, {})
+    full = webgym(*command, cwd=place, streams={1: "/dev/full"}, **more)
     if name != "resume":  # it has nothing to say on stdout
         assert full.returncode == 1
         assert "No space left on device" in full.stderr.splitlines()[-2]
         assert full.stderr.splitlines()[-1].startswith("  next: ")
-    closed = webgym(*command, cwd=place, streams={1: "-"})
-    plain = webgym(*command, cwd=place, PYTHONIOENCODING="latin-1")
+    closed = webgym(*command, cwd=place, streams={1: "-"}, **more)
+    plain = webgym(*command, cwd=place, PYTHONIOENCODING="latin-1", **more)
     assert closed.returncode in right
     assert plain.returncode in right
     for without in ("-", "/dev/full"):
-        said = webgym(*command, cwd=place, streams={2: without})
+        said = webgym(*command, cwd=place, streams={2: without}, **more)
         assert said.returncode in right
         assert bool(said.stdout) is (name != "resume")
     assert "Traceback" not in full.stderr + closed.stderr + plain.stderr
