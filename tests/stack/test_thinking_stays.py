@@ -49,9 +49,8 @@ def trained(settings, tmp_path_factory):
     """One training on responses with thoughts."""
     run, samples = RunDir(tmp_path_factory.mktemp("run") / "run"), rows(tmp_path_factory.mktemp("images"), 4)
     for sample in samples:
-        for turn in sample["conversations"]:
-            if turn["from"] == "gpt":
-                turn["value"] = f"<think>\nit is there\n</think>\n\n{turn['value']}"
+        reply = sample["conversations"][-1]  # those before it stand without their thoughts, as they are sent
+        reply["value"] = f"<think>\nit is there\n</think>\n\n{reply['value']}"
     create_or_open(run, settings)
     prepare(run, settings, samples, FIRST)
     return train(run, settings)
