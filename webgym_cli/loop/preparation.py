@@ -12,7 +12,6 @@ from webgym_cli.config.model import Settings
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.prepare.rl import execute as gradients
 from webgym_cli.prepare.rl import filter_groups
-from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan
 from webgym_cli.prepare.rl.score import ClientFactory, LogprobScoring, ScoringResult
@@ -60,7 +59,7 @@ def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -
     backend = current_backend(run, settings)
     if plan.split is not Split.TRAIN or backend.data not in ("batch", "steps"):
         return 0
-    if not filters_groups(settings, group_relative=backend.group_relative):
+    if not filter_groups.filters_groups(settings, group_relative=backend.group_relative):
         return 0
     with open_index(run) as index:
         return filter_groups.count_missing_episodes(run, settings, index, plan.iteration, plan.wanted)

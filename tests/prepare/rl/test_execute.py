@@ -11,7 +11,6 @@ from tests.prepare.rl_made import (
     CALL,
     GREEDY,
     PLAIN,
-    build_model,
     episode,
     line_of,
     sampled,
@@ -30,24 +29,8 @@ from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir
 
 CHAINS = "agent.num_chains=2"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return build_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tokens(model):
-    return ModelTokens(str(model))
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 def write(run, model, *overrides, sink=lambda event: None):

@@ -2,34 +2,17 @@
 
 import pytest
 
-from tests.prepare.rl_made import build_model, episode, line_of, served, settings, store, talk, write_plan
+from tests.prepare.rl_made import episode, line_of, served, settings, store, talk, write_plan
 from tests.records.made import CRASHED, UNSOLVED
-from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.filter_groups import count_missing_episodes
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.trajectory import Observation, Outcome
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir
 
 CHAINS = "agent.num_chains=2"
 PARTIAL = Outcome(reward=0.25, stop="answered")
 WAITS = Outcome(stop="answered")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return build_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tokens(model):
-    return ModelTokens(str(model))
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 def fill(run, tokens, *outcomes):

@@ -4,30 +4,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.prepare.rl_made import GREEDY, PLAIN, build_model, episode, served, settings, store, talk, write_plan
+from tests.prepare.rl_made import GREEDY, PLAIN, episode, served, settings, store, talk, write_plan
 from tests.records.made import CRASHED, UNSOLVED, checkpoint
-from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation, Outcome
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import write_json
 
 CHAINS = "agent.num_chains=2"
 WAITS = Outcome(stop="answered")
-
-
-@pytest.fixture(scope="module")
-def tokens(tmp_path_factory):
-    return ModelTokens(str(build_model(tmp_path_factory.mktemp("model"))))
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.prepare.rl_made import ANSWER, CALL, build_model, line_of, sampled, served, settings, store, talk
+from tests.prepare.rl_made import ANSWER, CALL, line_of, sampled, served, settings, store, talk
 from tests.prepare.webrl_made import (
     NEVER,
     OFTEN,
@@ -19,7 +19,6 @@ from tests.prepare.webrl_made import (
     second_phase,
 )
 from tests.records.made import step, trajectory
-from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.logprob_cache import LogprobCache
@@ -30,24 +29,9 @@ from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return build_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tokens(model):
-    return ModelTokens(str(model))
-
-
 @pytest.fixture
 def shown(tmp_path, model):
     return demonstrations(RunDir(tmp_path / "shown"), model)
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 @pytest.fixture

@@ -6,22 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.prepare.rl_made import ANSWER, CALL, build_model, sampled, served, talk
+from tests.prepare.rl_made import ANSWER, CALL, sampled, served, talk
 from tests.records.made import trajectory
 from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.tokens import IMAGE_PAD, ModelTokens
+from webgym_cli.agent.tokens import IMAGE_PAD
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.rows import ServedTurn, build_rows, oldest_version, read_turns
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.testing.tiny_model_build import END
-
-
-@pytest.fixture(scope="module")
-def tokens(tmp_path_factory):
-    return ModelTokens(str(build_model(tmp_path_factory.mktemp("model"))))
 
 
 def turn(step, prompt, said, *, images=(), first=0.0):

@@ -1,19 +1,12 @@
 """Stored actions as tokens between two states: the served ids where a server told them, else those of the text."""
 
-import pytest
-
 from tests.prepare.rl.test_execute import changed
-from tests.prepare.rl_made import ANSWER, CALL, build_model, sampled, served, talk
+from tests.prepare.rl_made import ANSWER, CALL, sampled, served, talk
 from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 from webgym_cli.prepare.rl.states import render_last_state, tokenize_actions
-
-
-@pytest.fixture(scope="module")
-def tokens(tmp_path_factory):
-    return ModelTokens(str(build_model(tmp_path_factory.mktemp("model"))))
 
 
 def test_the_stop_token_is_the_template_s(tokens, tiny_model_dir):

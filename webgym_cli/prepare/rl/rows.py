@@ -121,10 +121,11 @@ def read_turns(trajectory: Trajectory, tokens: PromptTokenizer) -> list[ServedTu
 def digest_observation(seen: Observation) -> str:
     """Return the SHA-256 of what the policy was shown: equal observations are one anchor state of `gigpo`."""
     # A picture shows the elements; their ids depend on what else was counted.
-    shown = seen.pictures or [(one.role, one.name, one.value) for one in seen.elements]
-    told = [seen.url, [getattr(one, "sha256", one) for one in shown], seen.html, seen.notices]
-    told += [[(result.name, result.text) for result in seen.results]]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    pictures = [picture.sha256 for picture in seen.pictures]
+    elements = [(element.role, element.name, element.value) for element in seen.elements]
+    results = [(result.name, result.text) for result in seen.results]
+    content = [seen.url, pictures or elements, seen.html, seen.notices, results]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def oldest_version(trajectory: Trajectory, steps: Iterable[int]) -> int:

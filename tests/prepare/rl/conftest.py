@@ -1,0 +1,22 @@
+"""What the tests of policy-gradient data share: a model's tokenizer, and a run."""
+
+import pytest
+
+from tests.prepare.rl_made import build_model
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.store.run import RunDir
+
+
+@pytest.fixture(scope="package")
+def model(tmp_path_factory):
+    return build_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="package")
+def tokens(model):
+    return ModelTokens(str(model))
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDir(tmp_path / "run")
