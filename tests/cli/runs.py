@@ -47,6 +47,7 @@ def filled(folder: Path) -> RunDir:
         "algorithm_config.min_token_length=1",
         "venvs.device=cpu",
         "policy_config.template=qwen3_vl_nothink",
+        "train.check_template=false",  # the made chat template is none of LLaMA-Factory's
     ]
     create_or_open(run, load(overrides=overrides))
     solved = [trajectory(number, steps=3, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(4)]

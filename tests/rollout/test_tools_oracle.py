@@ -93,6 +93,7 @@ def test_demonstrations_become_the_dataset_with_the_messages_of_a_chat_request(t
     folder = model(tmp_path / "model")
     told = ["-c", "arithmetic", "-s", f"policy_config.base_model={folder}", "-s", "venvs.device=cpu"]
     told += ["-s", "algorithm_config.bf16=false", "-s", "algorithm_config.deepspeed_config_filename=null"]
+    told += ["-s", "train.check_template=false"]
     said = webgym("rollout", "run", *told, "--policy", "oracle", "--episodes", 40, "--min-success", 1, cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     said = webgym("prepare", "run", "-s", "algorithm_config.val_split_ratio=0", cwd=tmp_path)

@@ -41,7 +41,8 @@ class TrainSettings(ConfigSection):
     check_disk_space: bool = True
     """Refuse a training that needs more disk space than is free for its weights, optimizer state and their copies."""
     check_template: bool = True
-    """Refuse a training with LLaMA-Factory whose template renders other prompts than the model was served: both
-    renderings of some samples are compared token by token, about ten seconds for each new tokenizer or template."""
+    """Refuse data for LLaMA-Factory whose template renders other prompts than the model was served: both renderings of
+    some samples are compared token by token, when they are prepared and before they are trained on; about ten seconds
+    for each new tokenizer or template."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Additional LLaMA-Factory settings, written into `train_config.yaml` unchanged."""

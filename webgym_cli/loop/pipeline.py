@@ -148,6 +148,7 @@ class Pipeline:
             facts = made.facts() if isinstance(made, RlData) else made.model_dump(mode="json", by_alias=True)
             append_event(self.run, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
             self.tracker.note()
+            await preparation.check_prepared(self.run, self.settings, self.logs, self.sink)
         return made
 
     async def train(self, plan: TrainPlan | None = None) -> None:

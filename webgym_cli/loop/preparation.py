@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 
 from webgym_cli.agent.chat import read_api_key, require_address
 from webgym_cli.agent.prompt_logprobs import PromptLogprobs
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
+from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.prepare.rl import execute as gradients
 from webgym_cli.prepare.rl import filter_groups
@@ -19,7 +21,7 @@ from webgym_cli.prepare.sft import execute as imitation
 from webgym_cli.prepare.sft.execute import renewed_train_config
 from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.dataset import Prepared
-from webgym_cli.records.events import EventSink
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
@@ -128,6 +130,15 @@ async def _open_client_factory(settings: Settings, served: Served) -> AsyncItera
     finally:
         for client in clients:
             await client.close()
+
+
+async def check_prepared(run: RunDir, settings: Settings, logs: Path, sink: EventSink) -> None:
+    """Raise `SettingsError` where the training refuses its data; a check that can't be made here is left to it."""
+    try:
+        await current_backend(run, settings).check_data(run, settings, logs)
+    except (JobError, VenvError) as error:
+        message = f"whether training reads what the model was served is left to be checked by webgym train: {error}"
+        sink(make_event("note", message=message))
 
 
 def preparation_in_words(made: Prepared | RlData, run: RunDir) -> str:

@@ -43,10 +43,16 @@ class CommandFn(Protocol):
         """With several nodes torchrun takes the rendezvous from variables (`Launch.rendezvous`)."""
 
 
+# Raises `SettingsError` for data that is not what the model was served; gets run, settings and the folder for logs.
+DataCheck = Callable[[RunDir, Settings, Path], Awaitable[None]]
 # Changes the disk before the trainer starts; gets plan, settings, log file and sink, returns the plan that is run.
 PlanStep = Callable[[TrainPlan, Settings, Path, EventSink], Awaitable[TrainPlan]]
 # Makes the folder that is published of a finished checkpoint; gets plan, checkpoint, settings, log file and sink.
 ExportFn = Callable[[TrainPlan, Path, Settings, Path, EventSink], Awaitable[Path]]
+
+
+async def accept_data(run: RunDir, settings: Settings, log: Path) -> None:
+    """Train on the data as it is."""
 
 
 async def keep_plan(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
@@ -76,5 +82,7 @@ class TrainingBackend:
     """Whether a group of equal rewards has no gradient (`rl.data.filter_groups`)."""
     reads_text_only: bool = False
     """Whether prompts with pictures are refused."""
+    check_data: DataCheck = accept_data
+    """Is asked where data was prepared, and before it is trained on."""
     build_start: PlanStep = keep_plan
     export: ExportFn = keep_checkpoint

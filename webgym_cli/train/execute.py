@@ -46,6 +46,8 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     with disk.disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
     backend = find_backend(plan.algorithm)
+    if plan.mode != "finished":
+        await backend.check_data(run, settings, log_dir)
     plan = await backend.build_start(plan, settings, log_dir / LOG, sink)
     with disk.disk_errors(plan.folder):
         write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))

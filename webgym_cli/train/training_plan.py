@@ -58,8 +58,6 @@ class TrainPlan:
     time_limit: float
     """Seconds."""
     mode: Mode = "fresh"
-    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
-    """What the server's chat template is told besides."""
     objective: dict[str, Any] = field(default_factory=dict)
     """Settings of the objective that the checkpoint's record keeps."""
     overrides: dict[str, Any] = field(default_factory=dict)

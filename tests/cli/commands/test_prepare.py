@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from tests.cli.runs import filled
 from tests.forked import webgym
 from tests.prepare.buffer import fill
 from tests.records.made import CRASHED, UNSOLVED, trajectory
+from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
@@ -53,7 +55,7 @@ def test_a_band_that_is_none_is_refused(run):
 
 
 def test_it_is_recorded_like_a_loop_s_and_draws_again_when_it_is_said_again(tmp_path, tiny_model_dir):
-    told = [f"policy_config.base_model={tiny_model_dir}", "algorithm_config.bf16=false"]
+    told = [f"policy_config.base_model={tiny_model_dir}", "algorithm_config.bf16=false", "train.check_template=false"]
     own = RunDir(tmp_path / "own")
     create_or_open(own, load((), told))
     fill(own, trajectory(0), trajectory(1))
@@ -63,3 +65,24 @@ def test_it_is_recorded_like_a_loop_s_and_draws_again_when_it_is_said_again(tmp_
     noted = list(read_events(own, "prepare"))
     assert len(noted) == 2
     assert all(event["train_samples"] + event["val_samples"] == 4 and event["seconds"] >= 0 for event in noted)
+
+
+CHECKED = ("-s", "train.check_template=true")
+
+
+@pytest.mark.stack
+def test_prompts_that_are_trained_otherwise_than_they_were_served_are_refused(tmp_path):
+    needs("train")
+    own = filled(tmp_path)
+    said = prepare(own, *CHECKED)
+    assert said.returncode == 2
+    assert "LLaMA-Factory's qwen3_vl_nothink renders other prompts than the model was served" in said.stderr
+    assert "\n  served:  " in said.stderr and "\n  trained: " in said.stderr
+    assert json.loads(said.stdout.splitlines()[-1])["event"] == "prepare"  # the data is there to be looked at
+
+
+def test_without_the_trainer_the_prompts_are_compared_when_it_trains(tmp_path):
+    own = filled(tmp_path)
+    said = prepare(own, *CHECKED, "-s", f"venvs.train={tmp_path / 'nowhere'}")
+    assert said.returncode == 0
+    assert f"{tmp_path / 'nowhere'} does not exist" in said.stderr and "by webgym train" in said.stderr

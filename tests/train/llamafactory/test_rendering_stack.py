@@ -16,7 +16,6 @@ from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Observation, PromptSpec
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.train.llamafactory import rendering
-from webgym_cli.train.plan import plan_training
 
 pytestmark = pytest.mark.stack
 
@@ -123,7 +122,8 @@ def compare(tmp_path, train_python, monkeypatch):
         prepare(run, settings, [], "model_20260101_000000")
         fit = template_fit(settings, ModelTokens(str(folder)))
         (run.dataset / "finetune_train.json").write_text(json.dumps([to_sharegpt(fit(one), str) for one in samples]))
-        await rendering.require_same_rendering(plan_training(run, settings), settings, run.logs / "train.log")
+        settings = settings.model_copy(update={"train": settings.train.model_copy(update={"check_template": True})})
+        await rendering.require_same_rendering(run, settings, run.logs)
 
     return compare
 

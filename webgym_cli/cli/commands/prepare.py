@@ -72,6 +72,7 @@ def _prepare_orm(run: Path, config: list[str], set_: list[str], *, json: bool, d
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
+    from webgym_cli.loop.preparation import check_prepared
     from webgym_cli.prepare.orm.plan import plan_orm_dataset
 
     directory, settings = resolve(run, None, None)
@@ -82,5 +83,6 @@ def _prepare_orm(run: Path, config: list[str], set_: list[str], *, json: bool, d
         return
     with stage("prepare", directory, settings, output, {"target": "orm"}) as at:
         made = run_async(prepare_orm(at.run, of_orm, at.sink))
+        run_async(check_prepared(at.run.orm, of_orm, at.logs, at.sink))
     output.note(f"{made.train_samples} training and {made.val_samples} validation samples in {run / 'orm'}")
     output.next_step(f"webgym train {run / 'orm'}")

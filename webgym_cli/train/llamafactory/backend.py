@@ -15,12 +15,7 @@ from webgym_cli.train.training_plan import TrainPlan, without_states
 
 
 async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
-    """Lay out the optimizer states to start from; where that can't be done the optimizer is new.
-
-    Raises `SettingsError` where the samples are rendered otherwise than they were served.
-    """
-    if settings.train.check_template and plan.mode != "finished":
-        await require_same_rendering(plan, settings, log)
+    """Lay out the optimizer states to start from; where that can't be done the optimizer is new."""
     if plan.source is None or plan.start is None:
         return plan
     options = {"learning_rate": plan.launch["learning_rate"]}
@@ -40,4 +35,11 @@ async def export(plan: TrainPlan, checkpoint: Path, settings: Settings, log: Pat
     return await lora_merge.merge(plan, checkpoint, settings, log, sink) if plan.lora else checkpoint
 
 
-LLAMAFACTORY = TrainingBackend(plan_sft, llamafactory_command, "dataset", build_start=build_start, export=export)
+LLAMAFACTORY = TrainingBackend(
+    plan_sft,
+    llamafactory_command,
+    "dataset",
+    check_data=require_same_rendering,
+    build_start=build_start,
+    export=export,
+)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.orm_tokens import NO_THINKING
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.records.dataset import Prepared
@@ -115,7 +114,6 @@ def _base(
         total_steps=dataset.total_steps(config, prepared.train_samples, world),
         time_limit=settings.train.time_limit_minutes * 60,
         place=place,
-        chat_template_kwargs=NO_THINKING if run.orm_of else {},
         notes=(remark,) if remark else (),
     )
 

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.agent.orm_tokens import NO_THINKING
 from webgym_cli.agent.tokens import FILES, ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_families import chat_template_kwargs, find_model_folder
@@ -19,38 +20,47 @@ from webgym_cli.errors import JobError, SettingsError
 from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.dataset import TRAIN_FILE
 from webgym_cli.records.sample import IMAGE
+from webgym_cli.store.run import RunDir
+from webgym_cli.train.llamafactory.dataset import read_train_config
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import read_json, write_json
-from webgym_cli.venvs.locate import role_home
+from webgym_cli.venvs.locate import role_home, role_python
 
 SCRIPT = Path(__file__).with_name("rendering_script.py")
-QUESTION, ANSWER = "rendering.json", "rendering_answer.json"
+QUESTION, ANSWER, LOG = "rendering.json", "rendering_answer.json", "rendering.log"
 # Samples that are compared: evenly spaced in the dataset.
 SAMPLES = 8
 
 
-async def require_same_rendering(plan: TrainPlan, settings: Settings, log: Path) -> None:
-    """Raise `SettingsError` where what is trained is not what was served, with both texts around the difference."""
-    folder = find_model_folder(plan.model)
-    if folder is None or plan.config.get("template") is None:
+async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) -> None:
+    """Raise `SettingsError` where what is trained is not what was served, with both texts around the difference.
+
+    A model that is not on this machine is not compared. Raises `VenvError`, `JobError` where it can't be found out.
+    """
+    if not settings.train.check_template:
         return
-    samples = _choose_samples(Path(str(plan.config["dataset_dir"])) / TRAIN_FILE)
+    config = read_train_config(run)
+    model = str(config["model_name_or_path"])
+    folder = find_model_folder(model)
+    if folder is None or not (folder / "config.json").is_file() or config.get("template") is None:
+        return
+    python = role_python(settings, "train")
+    thinking = NO_THINKING if run.orm_of else {}
     question = {
         "model": str(folder),
-        "config": plan.config,
-        "samples": samples,
+        "config": config,
+        "samples": _choose_samples(run.dataset / TRAIN_FILE),
         "system_prefix": ModelTokens(str(folder)).date_block,
-        "chat_template_kwargs": chat_template_kwargs(str(folder)) | plan.chat_template_kwargs,
-        "trust_remote_code": bool(plan.config.get("trust_remote_code")),
+        "chat_template_kwargs": chat_template_kwargs(str(folder)) | thinking,
+        "trust_remote_code": bool(config.get("trust_remote_code")),
     }
-    known = role_home() / "rendering" / f"{_digest(question, folder, plan.python)}.json"
+    known = role_home() / "rendering" / f"{_digest(question, folder, python)}.json"
     if known.is_file():
         return
-    difference = await _compare(plan, settings, question, log)
+    difference = await _compare(python, settings, question, logs)
     if difference is not None:
-        raise _refused(difference, str(plan.config["template"]))
-    write_json(known, {"model": plan.model, "template": plan.config["template"]})
+        raise _refused(difference, str(config["template"]))
+    write_json(known, {"model": model, "template": config["template"]})
 
 
 def _choose_samples(file: Path) -> list[dict[str, Any]]:
@@ -79,14 +89,15 @@ def _shape(sample: dict[str, Any]) -> list[Any]:
     return [(who, text[:1].isspace(), text[-1:].isspace(), IMAGE in text, "</think>" in text) for who, text in texts]
 
 
-async def _compare(plan: TrainPlan, settings: Settings, question: dict[str, Any], log: Path) -> dict[str, Any] | None:
+async def _compare(python: Path, settings: Settings, question: dict[str, Any], logs: Path) -> dict[str, Any] | None:
     """Return the first difference, or None. Raises `JobError` where it can't be found out."""
-    asked, answer = plan.folder / QUESTION, plan.folder / ANSWER
+    asked, answer, log = logs / QUESTION, logs / ANSWER, logs / LOG
     write_json(asked, question)
     answer.unlink(missing_ok=True)
-    argv = [str(plan.python), str(SCRIPT), str(asked), str(answer)]
-    env = child_environment(plan.env, settings, plan.python) | {"CUDA_VISIBLE_DEVICES": ""}
-    job = Job.spawn(argv, env=env, log=log)
+    argv = [str(python), str(SCRIPT), str(asked), str(answer)]
+    # the model's files are here: nothing is asked of the hub
+    alone = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    job = Job.spawn(argv, env=child_environment(alone, settings, python), log=log)
     try:
         code = await job.wait()
     finally:
