@@ -65,6 +65,14 @@ def test_cpu_avoids_the_traps_of_the_cpu_backend():
     assert plan.env["TORCHDYNAMO_DISABLE"] == "1"
 
 
+def test_on_a_cpu_one_worker_is_the_engine_itself_and_several_are_processes():
+    assert value(planned(), "--distributed-executor-backend") == "uni"
+    assert planned().env["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    several = planned("serve.tensor_parallel_size=2")
+    assert "--distributed-executor-backend" not in several.argv()
+    assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in several.env
+
+
 def test_cuda_has_webgyms_launch_settings():
     plan = planned("serve.data_parallel_size=8", device="cuda", gpus=tuple("01234567"))
     assert plan.argv()[:3] == [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server"]

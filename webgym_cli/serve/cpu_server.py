@@ -13,6 +13,8 @@ import signal
 
 # The `vllm` command refuses the CPU build, whose distribution has another name.
 MODULE = "vllm.entrypoints.openai.api_server"
+# "0" lets vLLM's CPU backend compute in the engine's process. The server stays a process of its own.
+ONE_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 
 
 def fork_engine_processes() -> None:
@@ -25,10 +27,10 @@ def fork_engine_processes() -> None:
     def set_up_child() -> None:
         # A signal to the child must not wake the server's event loop, whose descriptor it inherited.
         signal.set_wakeup_fd(-1)
-        if os.getppid() != server:
+        if os.getppid() != server or os.environ.get(ONE_PROCESS) == "0":
             torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
-    # OpenMP's threads don't survive a fork, and who forks must not have any: only the workers compute.
+    # OpenMP's threads don't survive a fork, and who forks must not have any: only the last process computes.
     torch.set_num_threads(1)
     os.register_at_fork(after_in_child=set_up_child)
     system_utils.get_mp_context = lambda: multiprocessing.get_context("fork")
