@@ -25,7 +25,6 @@ from webgym_cli.serve.logprobs import FLAG, PROCESSED
 ANY_PORT = 0
 LAST_PORT = 65535
 
-
 # What a server does between two phases.
 SleepAction = Literal["keep", "sleep", "stop"]
 
@@ -265,17 +264,17 @@ def _cpu_args(settings: Settings) -> list[str]:
             str(max(serve.max_num_batched_tokens or 0, serve.max_model_len, serve.max_num_seqs)),
         ),
         *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
-        *(("--distributed-executor-backend", "uni") if _cpu_workers(settings) == 1 else ()),
+        *(
+            ("--distributed-executor-backend", "uni")
+            if serve.tensor_parallel_size * serve.data_parallel_size == 1
+            else ()
+        ),
     ]
-
-
-def _cpu_workers(settings: Settings) -> int:
-    return settings.serve.tensor_parallel_size * settings.serve.data_parallel_size
 
 
 def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
     """Return what the CPU backend needs. Half of the cores are left to the browsers."""
-    workers = _cpu_workers(settings)
+    workers = settings.serve.tensor_parallel_size * settings.serve.data_parallel_size
     # A worker beside the engine costs as much again for each token: both look for the other's word all the time.
     single = {cpu_server.ONE_PROCESS: "0"} if workers == 1 else {}
     return single | {
