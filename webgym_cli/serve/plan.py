@@ -255,6 +255,7 @@ def _images(settings: Settings) -> str:
 
 def _cpu_args(settings: Settings) -> list[str]:
     serve = settings.serve
+    alone = serve.tensor_parallel_size * serve.data_parallel_size == 1
     return [
         "--enforce-eager",
         # a request with a seed whose prefill is split kills vLLM's CPU engine: each prefill must fit into one step
@@ -264,20 +265,15 @@ def _cpu_args(settings: Settings) -> list[str]:
             str(max(serve.max_num_batched_tokens or 0, serve.max_model_len, serve.max_num_seqs)),
         ),
         *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
-        *(
-            ("--distributed-executor-backend", "uni")
-            if serve.tensor_parallel_size * serve.data_parallel_size == 1
-            else ()
-        ),
+        *(("--distributed-executor-backend", "uni") if alone else ()),
     ]
 
 
 def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
     """Return what the CPU backend needs. Half of the cores are left to the browsers."""
     workers = settings.serve.tensor_parallel_size * settings.serve.data_parallel_size
-    # A worker beside the engine costs as much again for each token: both look for the other's word all the time.
-    single = {cpu_server.ONE_PROCESS: "0"} if workers == 1 else {}
-    return single | {
+    # A worker beside the engine costs as much again for each token: both poll their shared memory all the time.
+    return ({cpu_server.ONE_PROCESS: "0"} if workers == 1 else {}) | {
         "VLLM_CPU_KVCACHE_SPACE": str(settings.serve.cpu_kvcache_gb),
         # binding threads to cores fails in containers that don't have all of them
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
