@@ -2,13 +2,17 @@
 //   settle()      wait until the page stands still and has drawn, bounded in time;
 //   calm()        the same for pages of the open web, which load and change when they like;
 //   prepare()     get a field ready for text, or put the text into a field that takes no keys;
+//   typed()       say whether the field took what was typed since;
 //   select()      choose the option of the list at a point;
-//   scrollable()  say where the wheel has to turn.
+//   scrollable()  say where the wheel has to turn;
+//   watch()       from now on, see whether anything scrolls;
+//   moved()       say whether it did.
+// Where the point lies in a frame that can't be read from here, or the focus does, the answer is {frame: its point}.
 (() => {
   const KEY = Symbol.for("webgym.hands");
   if (window[KEY]) return;
 
-  const QUIET_MS = 100, IMPATIENT_MS = 300;
+  const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200;
 
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
@@ -76,11 +80,14 @@
     patience = restless() ? IMPATIENT_MS : Infinity;
   };
 
+  const FRAMES = /^(iframe|frame|object|embed)$/;
+  const contentOf = (element) => FRAMES.test(element.localName) ? element.contentDocument || null : null;
+  const isOpaque = (element) => Boolean(element) && FRAMES.test(element.localName) && !contentOf(element);
+
   const focused = () => {
     let element = document.activeElement;
     while (element) {
-      const deeper = element.shadowRoot?.activeElement ||
-        (element.localName === "iframe" && element.contentDocument?.activeElement);
+      const deeper = element.shadowRoot?.activeElement || contentOf(element)?.activeElement;
       if (!deeper) break;
       element = deeper;
     }
@@ -110,7 +117,9 @@
     }
     for (const option of select.options) option.selected = wanted.includes(option);
     changed(select);
-    return { done: true };
+    if (wanted.every((option) => option.selected)) return { done: true };
+    const kept = shown(select.selectedOptions[0]?.label || "");
+    return { error: `the page changed the list back; it shows ${JSON.stringify(kept)}` };
   };
 
   // The element under a point, through open shadow roots and frames of the same origin.
@@ -119,9 +128,9 @@
       const inner = root.elementFromPoint(x, y);
       if (!inner || inner === found) return found;
       found = inner;
-      if (inner.localName === "iframe" && inner.contentDocument) {
+      if (contentOf(inner)) {
         const box = inner.getBoundingClientRect();
-        [x, y, root] = [x - box.left - inner.clientLeft, y - box.top - inner.clientTop, inner.contentDocument];
+        [x, y, root] = [x - box.left - inner.clientLeft, y - box.top - inner.clientTop, contentOf(inner)];
       } else if (inner.shadowRoot) root = inner.shadowRoot;
       else return found;
     }
@@ -129,38 +138,95 @@
 
   const select = ([x, y], text) => {
     const found = deepest(x, y);
+    if (isOpaque(found)) return { frame: [x, y] };
     const list = found?.closest("select") || found?.closest("label")?.control;
     if (list?.localName !== "select") return { error: "there is no list of options; click what opens it, then the option" };
     list.focus();
     return choose(list, text);
   };
 
-  // Get the field at a point ready for text. Answers {done}, {error}, or {typing} when keys should follow.
-  const prepare = ([x, y], text) => {
+  // Code editors: what has the focus only takes keys, and the text is drawn elsewhere.
+  const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
+  const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line";
+  let prepared = false, target = null, before = "";
+
+  const centre = (element) => {
+    const box = element.getBoundingClientRect(), at = [box.left + box.width / 2, box.top + box.height / 2];
+    for (let view = element.ownerDocument.defaultView; view !== window; view = view.parent) {
+      const frame = view.frameElement, outer = frame.getBoundingClientRect();
+      at[0] += outer.left + frame.clientLeft;
+      at[1] += outer.top + frame.clientTop;
+    }
+    return at;
+  };
+
+  const editorOf = (field) => field?.closest?.(EDITORS) || null;
+
+  const held = (field) => {
+    const editor = editorOf(field), top = (line) => line.getBoundingClientRect().top;
+    if (!editor) return field.value ?? field.innerText;
+    return Array.from(editor.querySelectorAll(LINES)).sort((a, b) => top(a) - top(b)).map((line) => line.textContent).join("\n");
+  };
+
+  // Without what fields add or take away on their own: blanks, currencies, dashes, case.
+  const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+
+  const put = (field, text) => {
+    setNatively(field, text);
+    if (field.value !== text && field.type !== "color" && field.type !== "range") {
+      return { error: `a field of type ${field.type} does not take ${JSON.stringify(shown(text))}; ` +
+        "dates are written YYYY-MM-DD, times HH:MM" };
+    }
+    changed(field);
+    const took = field.type === "range" ? Number(field.value) === Number(text) : field.value === text.toLowerCase();
+    return took || field.value === text ? { done: true } : { error: `the field took ${field.value} instead of ${shown(text)}` };
+  };
+
+  // Get the field at a point ready for text. Answers {done}, {error}, or {typing} when keys should follow; `editor`:
+  // all of its text is to be chosen by keys.
+  const prepare = ([x, y], text, append = false) => {
+    [prepared, target] = [true, null];
     let field = deepest(x, y);
-    const control = field?.closest?.("select") || field?.closest?.("label")?.control;
+    if (isOpaque(field)) return { frame: [x, y] };
+    const control = field?.closest?.("select,input[type=file]") || field?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
+    if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
     field = focused();
+    if (isOpaque(field)) return { frame: centre(field) };
     if (field?.localName === "select") return choose(field, text);
     if (field?.localName === "input" && /^(date|time|month|week|datetime-local|color|range)$/.test(field.type)) {
-      setNatively(field, text);
-      if (field.value !== text && field.type !== "color" && field.type !== "range") {
-        return { error: `a field of type ${field.type} does not take ${JSON.stringify(shown(text))}; ` +
-          "dates are written YYYY-MM-DD, times HH:MM" };
-      }
-      changed(field);
-      return { done: true };
+      return put(field, text);
     }
-    if (field?.localName === "input" || field?.localName === "textarea") {
-      if (field.readOnly || field.disabled) return { error: "the field can't be changed" };
-      field.select();
-      return { typing: true, empty: field.value === "" };
+    const isField = field?.localName === "input" || field?.localName === "textarea";
+    const editor = editorOf(field);
+    if (isField && (field.readOnly || field.disabled) && !editor) return { error: "the field can't be changed" };
+    if (!isField && !field?.isContentEditable && !editor) return { typing: true, empty: true };
+    target = field;
+    before = append ? "" : bare(held(field));
+    if (append) return { typing: true, empty: true };
+    if (editor) return { typing: true, editor: true, empty: false };
+    if (isField) field.select();
+    else field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
+    return { typing: true, empty: (isField ? field.value : field.textContent) === "" };
+  };
+
+  // Whether the field that was made ready holds what was typed. A field that handed the focus on is not asked.
+  const typed = (text) => {
+    const focus = focused();
+    if (!prepared) return {}; // the page was replaced
+    if (!target) {
+      const nowhere = !focus || focus === focus.ownerDocument.body || focus === focus.ownerDocument.documentElement;
+      return nowhere ? { error: "no field has the focus: the keys went to the page" } : {};
     }
-    if (field?.isContentEditable) {
-      field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
-      return { typing: true, empty: field.textContent === "" };
-    }
-    return { typing: true, empty: true };
+    if (!target.isConnected || focus !== target) return {};
+    const has = bare(held(target)), wanted = bare(text);
+    const isKept = before && !wanted.includes(before) && (has === before + wanted || has === wanted + before);
+    // an editor draws only a part of a long text
+    const parts = editorOf(target) ? [wanted.slice(0, 40), wanted.slice(-40)] : [wanted];
+    const isThere = parts.some((part) => has.includes(part));
+    if (isThere && !isKept) return {};
+    if (target.type === "password") return { error: "the field did not take all that was typed" };
+    return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
   // Where the wheel has to turn to scroll a page up or down: the middle, unless only a part elsewhere can scroll.
@@ -184,5 +250,37 @@
     return best || middle;
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, calm, prepare, select, scrollable }) });
+  // Whether a turn of the wheel moved anything. A page that handles the wheel itself is believed.
+  let scrolls = null;
+  const watch = ([x, y]) => {
+    scrolls?.end();
+    const roots = new Set([window]);
+    for (let at = deepest(x, y); at; at = at.parentNode || at.host || at.defaultView?.frameElement) {
+      if (at.nodeType === Node.DOCUMENT_FRAGMENT_NODE || at.nodeType === Node.DOCUMENT_NODE) roots.add(at);
+    }
+    const seen = { moved: isOpaque(deepest(x, y)) };
+    const scrolled = () => { seen.moved = true; };
+    const wheeled = (event) => setTimeout(() => { seen.moved ||= event.defaultPrevented; });
+    for (const root of roots) root.addEventListener("scroll", scrolled, { capture: true, passive: true });
+    for (const root of roots) root.addEventListener("wheel", wheeled, { capture: true, passive: true });
+    const observer = new MutationObserver(scrolled); // what moves by its style
+    observer.observe(document, { attributes: true, childList: true, subtree: true });
+    seen.end = () => {
+      observer.disconnect();
+      for (const root of roots) root.removeEventListener("scroll", scrolled, { capture: true });
+      for (const root of roots) root.removeEventListener("wheel", wheeled, { capture: true });
+    };
+    scrolls = seen;
+    return {};
+  };
+
+  const moved = async () => {
+    const end = performance.now() + MOVE_MS, seen = scrolls;
+    while (seen && !seen.moved && performance.now() < end) await frame();
+    seen?.end();
+    return { moved: !seen || seen.moved };
+  };
+
+  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, calm, prepare, typed, select, scrollable,
+    watch, moved }) });
 })();

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from webgym_cli.environments.browser import mouse
+from webgym_cli.environments.browser.act_script import ActScript
 from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
 from webgym_cli.environments.browser.frames import OBSERVE_JS, locate_framed
 from webgym_cli.environments.browser.keys import find_key
@@ -123,8 +124,12 @@ async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | 
         x, y = await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", not back)
         point = (x, y)
     turned = -distance if back else distance
+    script = ActScript(session)
+    await script.call("watch", list(point))
     await mouse.wheel(session, point, turned if sideways else 0, 0 if sideways else turned)
-    return None
+    if (await script.call("moved"))["moved"]:
+        return None
+    return f"nothing moved: what is there can't be scrolled {action.direction} any further"
 
 
 async def _wait(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.environments.browser import mouse
+from webgym_cli.environments.browser.act_script import NOWHERE, ActScript
 from webgym_cli.environments.browser.keys import combine_keys
-from webgym_cli.environments.browser.observe import ACT_JS
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.action import Action
 
@@ -16,8 +17,6 @@ _MAX_TYPED_KEYS = 60
 _CHOOSER_SHARE = 0.5
 # Files that a refusal names.
 _NAMED_FILES = 20
-# Where no element is: only the focus says where text goes.
-_NOWHERE = (-1.0, -1.0)
 _FOCUS = """([x, y]) => {
   const found = document.elementFromPoint(x, y)?.closest(
     "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]");
@@ -28,35 +27,48 @@ _FOCUS = """([x, y]) => {
 async def type_text(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     """Click a point and replace what its field holds; without a point type to the focus.
 
-    A line feed at the end presses Enter. On a native list it chooses the option of that label, because the list's own
-    popup is drawn outside of the page.
+    A line feed at the end presses Enter, and one alone does nothing else. On a native list it chooses the option of
+    that label, because the list's own popup is drawn outside of the page.
     """
     text = action.text or ""
     enter = text.endswith("\n") or bool(action.submit)
+    only_enter = text == "\n"
     text = text.removesuffix("\n").removesuffix("\r")
     if point is not None:
         await mouse.click(session, point)
-    ready = {"typing": True, "empty": True}
-    if not action.append:
-        ready = await session.evaluate(
-            f"([point, text]) => {ACT_JS}.prepare(point, text)", [list(point or _NOWHERE), text]
-        )
+    script = ActScript(session)
+    ready: dict[str, Any] = {}
+    if not only_enter:
+        ready = await script.call_at("prepare", point or NOWHERE, text, bool(action.append))
     if "error" in ready:
         return str(ready["error"])
+    is_typed = not only_enter and "done" not in ready
+    if is_typed:
+        await _type_keys(session, action, ready, text, at_end=point is not None)
+    error = (await script.call("typed", text)).get("error") if is_typed else None
+    if enter:
+        async with session.guard("typing"):
+            await session.keyboard.press("Enter")
+    return error
+
+
+async def _type_keys(
+    session: BrowserSession, action: Action, ready: dict[str, Any], text: str, *, at_end: bool
+) -> None:
+    """Type to the field that has the focus and was made ready."""
     async with session.guard("typing"):
         keyboard = session.keyboard
-        if action.append and point is not None:
+        if action.append and at_end:
             await keyboard.press("Control+End")
-        if ready.get("typing"):
-            if not text and not ready["empty"]:
-                await keyboard.press("Delete")
-            elif len(text) > _MAX_TYPED_KEYS or ("\n" in text and not action.append):
-                await keyboard.insert_text(text)
-            else:
-                await keyboard.type(text)
-        if enter:
-            await keyboard.press("Enter")
-    return None
+        if ready.get("editor"):
+            await keyboard.press("Control+A")
+        if not text and not ready.get("empty", True):
+            await keyboard.press("Delete")
+        elif ready.get("editor") or len(text) > _MAX_TYPED_KEYS or ("\n" in text and not action.append):
+            # at once: an editor would close each bracket and indent each line once more
+            await keyboard.insert_text(text)
+        else:
+            await keyboard.type(text)
 
 
 async def press_keys(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
@@ -74,9 +86,7 @@ async def press_keys(session: BrowserSession, action: Action, point: mouse.Point
 
 async def select_option(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     """Choose the option of the list at a point: of this label, or the first whose label contains the text."""
-    chosen = await session.evaluate(
-        f"([point, text]) => {ACT_JS}.select(point, text)", [list(point or session.pointer), action.text]
-    )
+    chosen = await ActScript(session).call_at("select", point or session.pointer, action.text)
     error: str | None = chosen.get("error")
     return error
 

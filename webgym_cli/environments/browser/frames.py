@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 OBSERVE_JS = "window[Symbol.for('webgym.eyes')]"
 # So many frames of a page are looked into, each for so many seconds: what does not answer is an advertisement, mostly.
 _MOST_FRAMES = 8
-_SECONDS = 1.0
+FRAME_SECONDS = 1.0
 # By so many pixels the content of a frame may lie within its element: border and padding.
 _BORDER = 24.0
 
@@ -33,12 +33,14 @@ async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]],
     """List the elements in frames at these places of the viewport, as `look()` does, with ids from `start`."""
     session.framed.clear()
     found: list[Any] = []
+    boxes = list(boxes)  # a frame is asked for those within it; it comes before them
     for frame in session.page.frames[1:] if boxes else ():
-        if len(found) >= room or not boxes:
+        if len(found) >= room:
             break
         try:
-            async with asyncio.timeout(_SECONDS):
-                listed = await _look_into(frame, boxes[:_MOST_FRAMES], room - len(found))
+            async with asyncio.timeout(FRAME_SECONDS):
+                listed, inner = await _look_into(frame, boxes[:_MOST_FRAMES], room - len(found))
+                boxes += inner
                 reached = await session.evaluate(
                     f"(points) => {OBSERVE_JS}.through(points)", [one["point"] for one in listed]
                 )
@@ -54,7 +56,7 @@ async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]],
 async def locate_framed(place: FramedElement) -> dict[str, Any]:
     """Say where an element in a frame can be clicked now, as `locate()` does."""
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(FRAME_SECONDS):
             told: dict[str, Any] = await place.frame.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", place.id)
             left, top, _, _ = await _find_frame(place.frame)
     except Exception:  # noqa: BLE001  Playwright's boundary: the frame went away, or hangs
@@ -62,17 +64,41 @@ async def locate_framed(place: FramedElement) -> dict[str, Any]:
     return {"point": [told["point"][0] + left, told["point"][1] + top]} if "point" in told else told
 
 
-async def _look_into(frame: Frame, boxes: Sequence[Sequence[float]], room: int) -> list[Any]:
-    """Return the elements of a frame in the viewport's coordinates; none where its page can read it."""
+async def find_frame_at(
+    session: BrowserSession, point: tuple[float, float], within: Frame | None
+) -> tuple[Frame, tuple[float, float]] | None:
+    """Return the smallest frame that holds a point of the viewport, and where its content begins; None for none.
+
+    `within`: the frame that it lies in; None for the page.
+    """
+    found: list[tuple[float, Frame, tuple[float, float]]] = []
+    for frame in session.page.frames[1:]:
+        try:
+            async with asyncio.timeout(FRAME_SECONDS):
+                left, top, width, height = await _find_frame(frame)
+        except Exception:  # noqa: BLE001  the frame is gone, hangs or is not shown: no point lies in it
+            continue
+        if frame != within and left <= point[0] <= left + width and top <= point[1] <= top + height:
+            found.append((width * height, frame, (left, top)))
+    best = min(found, key=lambda one: one[0], default=None)
+    return best and best[1:]
+
+
+async def _look_into(frame: Frame, boxes: Sequence[Sequence[float]], room: int) -> tuple[list[Any], list[Any]]:
+    """Return the elements of a frame, and the places of frames that it can't read, in the viewport's coordinates.
+
+    There are none where its page can read it.
+    """
     left, top, width, height = await _find_frame(frame)
     if not any(_overlaps((left, top, width, height), box) for box in boxes):
-        return []
-    listed = await frame.evaluate(f"(limit) => {OBSERVE_JS}.look({{ limit, detail: false }})", room)
+        return [], []
+    script = f"(limit) => [{OBSERVE_JS}.look({{ limit, detail: false }}), {OBSERVE_JS}.opaque()]"
+    listed, inner = await frame.evaluate(script, room)
     for one in listed:
         x, y, *size = one["box"]
         one["box"] = [x + left, y + top, *size]
         one["point"] = [one["point"][0] + left, one["point"][1] + top]
-    return list(listed)
+    return listed, [[x + left, y + top, *size] for x, y, *size in inner]
 
 
 async def _find_frame(frame: Frame) -> tuple[float, float, float, float]:

@@ -1,0 +1,106 @@
+"""What an action did not do is told: fields that don't take a text, lists that change back, scrolls at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.environments.browser.test_observe import show
+from webgym_cli.environments.browser.actions import normalise_point, perform_action
+from webgym_cli.environments.browser.observe import list_elements, observe_script
+from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+
+pytestmark = pytest.mark.browser
+
+SIZE = (400, 300)
+MARKS = InteractionMode.SET_OF_MARKS
+
+
+@pytest.fixture(scope="module")
+async def session(browsers: BrowserPool) -> AsyncIterator[BrowserSession]:
+    made = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),)))
+    yield made
+    await made.close()
+
+
+async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, target: str, **fields) -> str | None:
+    seen = next(one for one in await list_elements(session) if one.element.name == target)
+    place = {"element_id": seen.element.id} if mode is MARKS else {"coordinate": normalise_point(seen.point, SIZE)}
+    return await perform_action(session, Action(name=name, **place, **fields), lambda url: None)
+
+
+async def perform(session: BrowserSession, name: ActionName, **fields) -> str | None:
+    return await perform_action(session, Action(name=name, **fields), lambda url: None)
+
+
+FIELD = "<input aria-label=Name value=old "
+FIELDS = {
+    "plain": (FIELD + ">", "new", None),
+    "formatted": (FIELD + "oninput='this.value = this.value.replace(/^(...)(....)$/, `($1) $2`)'>", "5551234", None),
+    "cut": (FIELD + "maxlength=3>", "hello", 'the field did not take that: it now holds "hel"'),
+    "emptied": (FIELD + "oninput=\"this.value=''\">", "x", 'the field did not take that: it now holds ""'),
+    "a number": (FIELD.replace("old", "1") + "type=number>", "many", 'the field did not take that: it now holds ""'),
+    "secret": (FIELD + "type=password maxlength=2>", "hello", "the field did not take all that was typed"),
+    "kept": (FIELD + "oninput=\"this.oninput=null;this.value='old'+this.value\">", "new", 'it now holds "oldnew"'),
+    "a range": (FIELD.replace("old", "1") + "type=range max=10>", "50", "the field took 10 instead of 50"),
+    "a colour": (FIELD.replace("old", "#00ff00") + "type=color>", "#FF0000", None),
+    "files": (FIELD.replace("value=old", "type=file") + ">", "cv.txt", "is for files"),
+    "nothing": ("<button aria-label=Name>b</button><script>document.querySelector('button').onclick = (e) => "
+        "e.target.blur()</script>", "x", "no field has the focus"),
+    "a list": ("<select aria-label=Name onchange=\"this.value='a'\"><option>a<option>b</select>", "b", 'it shows "a"'),
+    "handed on": (FIELD + "oninput='b.focus()' maxlength=1> <input id=b>", "12", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FIELDS)
+async def test_what_a_field_does_not_take_is_told(session: BrowserSession, tmp_path: Path, case: str):
+    html, text, told = FIELDS[case]
+    await show(session, tmp_path, html)
+    error = await act(session, MARKS, ActionName.TYPE, "Name", text=text)
+    assert error is None if told is None else told in (error or "")
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_fields_in_frames_that_the_page_cannot_read(session: BrowserSession, tmp_path: Path, mode):
+    inner = (
+        "<input aria-label=Name value=old><select aria-label=City><option>Oslo<option>Rome</select>"
+        "<p contenteditable aria-label=Note>first</p>"
+    )
+    page = f"<!doctype html><body>{inner}"
+    nested = f'<iframe sandbox=allow-scripts srcdoc="{page}" width=300 height=150></iframe>'
+    for deep in (nested, f"<iframe sandbox=allow-scripts width=350 height=200 srcdoc='{nested}'></iframe>"):
+        await show(session, tmp_path, deep)
+        assert await act(session, mode, ActionName.TYPE, "Name", text="new") is None
+        assert await perform(session, ActionName.TYPE, here=True, text="newer") is None  # where the focus is
+        assert await act(session, mode, ActionName.TYPE, "Note", text="second") is None
+        assert await act(session, mode, ActionName.SELECT_OPTION, "City", text="Rome") is None
+        held = {seen.element.name: seen.element.value for seen in await list_elements(session)}
+        assert held == {"Name": "newer", "City": "Rome", "Note": "second"}
+        assert "no option is called" in str(await act(session, mode, ActionName.SELECT_OPTION, "City", text="Lima"))
+
+
+async def test_a_line_feed_alone_only_presses_enter(session: BrowserSession, tmp_path: Path):
+    await show(session, tmp_path, "<form onsubmit='document.title = 1; return false'><input aria-label=Name value=old>")
+    assert await act(session, MARKS, ActionName.TYPE, "Name", text="\n") is None
+    assert await session.evaluate("() => [document.title, document.querySelector('input').value]") == ["1", "old"]
+    assert await act(session, MARKS, ActionName.TYPE, "Name", text="") is None
+    assert await session.evaluate("() => document.querySelector('input').value") == ""
+
+
+async def test_a_scroll_that_moves_nothing_is_told(session: BrowserSession, tmp_path: Path):
+    pane = "<div role=button aria-label=Pane style='height:50px;overflow:auto'><p style='height:90px'></p></div>"
+    own = "<div role=button aria-label=Own onwheel='event.preventDefault()' style='height:50px'></div>"
+    slid = "<div role=button aria-label=Slid onwheel='this.style.marginLeft=\"1px\"' style='height:50px'></div>"
+    await show(session, tmp_path, pane + own + slid)
+    assert await act(session, MARKS, ActionName.SCROLL, "Pane", direction="down", amount=500) is None
+    for name in ("Own", "Slid"):  # the page handles the wheel itself
+        assert await act(session, MARKS, ActionName.SCROLL, name, direction="down", amount=500) is None
+    told = await act(session, MARKS, ActionName.SCROLL, "Pane", direction="down", amount=500)
+    assert told == "nothing moved: what is there can't be scrolled down any further"
+    assert await perform(session, ActionName.SCROLL, direction="up") is None
+    assert "up any further" in str(await perform(session, ActionName.SCROLL, direction="up"))
