@@ -61,6 +61,10 @@ class OddServer:
             if request.headers.get("Authorization") == f"Basic {b64encode(b'ann:s3cret:x').decode()}":
                 return _html("<title>Inside</title><button>In</button>")
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="here"'}, text="No.")
+        if request.path == "/endless":
+            raise web.HTTPFound("/endless")
+        if request.path == "/paper.pdf":
+            return web.Response(body=b"%PDF-1.4\n%%EOF\n", content_type="application/pdf")
         if request.path in self.pages:
             return _html(self.pages[request.path])
         return _html("<h1>Not found</h1>", 404)

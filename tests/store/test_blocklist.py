@@ -115,3 +115,20 @@ def test_a_block_that_can_not_be_written_is_told(run):
 def test_a_block_needs_a_time_zone():
     with pytest.raises(ValueError, match="timezone"):
         Block(site="a", url="b", trajectory="c", blocked_at=datetime(2026, 1, 1), expires_at=datetime(2026, 1, 2))
+
+
+def test_a_trajectory_that_was_not_blocked_after_all_ends_its_own_blocks_only(run, clock):
+    blocklist = Blocklist(run, 12)
+    blocklist.add("http://example.com/", "t", "captcha")
+    blocklist.add("http://example.com/", "u", "captcha")
+    blocklist.add("http://other.com/", "t", "captcha")
+    Blocklist(run, 0).lift("t")
+    assert Blocklist(run, 12).sites() == {"example.com"}
+    Blocklist(run, 0).lift("u")
+    assert Blocklist(run, 12).sites() == frozenset()
+    assert len(lines(run)) == 6 and lines(run)[-1]["reason"] == "judged again: not blocked"
+    Blocklist(run, 0).lift("u")
+    assert len(lines(run)) == 6
+    clock.present = START + timedelta(hours=1)
+    Blocklist(run, 12).add("http://example.com/", "u", "captcha")
+    assert Blocklist(run, 12).sites() == {"example.com"}

@@ -14,6 +14,7 @@ from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.selection import PendingTrajectory, ScoringPlan, ScoringSelection, ScoringSkip, load_pending
+from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
 
@@ -147,9 +148,11 @@ class ScoringEngine(Generic[SummaryT_co]):
     sink: EventSink
     counts: ScoringCounts = field(default_factory=ScoringCounts)
     _failures: Failures = field(init=False)
+    _blocklist: Blocklist = field(init=False)
 
     def __post_init__(self) -> None:
         """Bound the concurrency by the settings and by what is pending."""
+        self._blocklist = Blocklist(self.run, 0)
         pending = len(self.plan.pending)
         self._failures = Failures(min(self.scorer.concurrency, pending), pending)
 
@@ -173,6 +176,8 @@ class ScoringEngine(Generic[SummaryT_co]):
             result = await self.scorer.score(pending, trajectory)
             if result.judgement is not None:
                 append_judgement(self.run, pending.split, pending.iteration, result.judgement)
+                if result.judgement.success is not None:
+                    self._blocklist.lift(pending.id)
             self.counts.add(pending, result)
             self.sink(self._describe(pending, trajectory, result))
             self._failures.record(result.problem, self.scorer.hint)

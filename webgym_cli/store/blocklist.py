@@ -34,7 +34,8 @@ class Blocklist:
     run: RunDir
     hours: float
     """How long a site is left out; 0: not at all."""
-    _until: dict[str, datetime] = field(default_factory=dict)
+    _blocks: dict[tuple[str, str], Block] = field(default_factory=dict)
+    """The newest by site and trajectory."""
 
     def __post_init__(self) -> None:
         """Read what is there; a line that can't be read blocks nothing."""
@@ -50,7 +51,7 @@ class Blocklist:
         if not self.hours:
             return frozenset()
         now = datetime.now(UTC)
-        return frozenset(site for site, until in self._until.items() if until > now)
+        return frozenset(site for (site, _), block in self._blocks.items() if block.expires_at > now)
 
     def add(self, url: str, trajectory: str, reason: str) -> Block | None:
         """Leave a site out from now on; None where `hours` is 0 or the address has no site. Raises `StoreError`."""
@@ -65,9 +66,19 @@ class Blocklist:
             blocked_at=now,
             expires_at=now + timedelta(hours=self.hours),
         )
-        append_line(self.run.blocklist, block.model_dump_json())
-        self._learn(block)
+        self._append(block)
         return block
 
+    def lift(self, trajectory: str) -> None:
+        """End the blocks that a trajectory set: its site did not block the browser after all. Raises `StoreError`."""
+        now = datetime.now(UTC)
+        for (_, cause), block in list(self._blocks.items()):
+            if cause == trajectory and block.expires_at > now:
+                self._append(block.model_copy(update={"expires_at": now, "reason": "judged again: not blocked"}))
+
+    def _append(self, block: Block) -> None:
+        append_line(self.run.blocklist, block.model_dump_json())
+        self._learn(block)
+
     def _learn(self, block: Block) -> None:
-        self._until[block.site] = max(block.expires_at, self._until.get(block.site, block.expires_at))
+        self._blocks[block.site, block.trajectory] = block

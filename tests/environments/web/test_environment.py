@@ -105,16 +105,42 @@ async def test_dialogs_are_accepted_and_told_once(visit: Visit):
     assert (await visit.wait()).notices == ()
 
 
-async def test_a_guarded_page_can_be_left(visit: Visit):
+async def test_a_guarded_page_is_left_by_the_second_try(visit: Visit):
     await visit.open(f"{LAB}/dialogs")
     await visit.click("Guard this page")
+    for _ in range(2):
+        began = time.monotonic()
+        view = await visit.click("Leave")
+        assert (view.url, "it was not left" in visit.error, view.notices) == (f"{LAB}/dialogs", True, ())
+        assert time.monotonic() - began < 3
+        assert "Leave" in visit.names
+        await visit.wait()  # something else between: the next try is a first one
+    await visit.click("Leave")
     view = await visit.click("Leave")
-    assert view.url == f"{LAB}/"
+    assert (view.url, visit.error) == (f"{LAB}/", None)
     assert [notice for notice in view.notices if "beforeunload" in notice]
-    await visit.open(f"{LAB}/dialogs")
+
+
+@pytest.mark.parametrize("leave", ["navigate", "back", "reload"])
+async def test_edits_are_not_lost_whatever_leaves_a_guarded_page(visit: Visit, leave: str):
+    await visit.open(f"{LAB}/history")
+    await visit.navigate(f"{LAB}/dialogs")
     await visit.click("Guard this page")
-    view = await visit.navigate(f"{LAB}/late")
-    assert (view.title, visit.error) == ("Late content", None)
+    how = {"navigate": {"url": f"{LAB}/late"}}.get(leave, {})
+    name = {"back": ActionName.GO_BACK, "reload": ActionName.RELOAD, "navigate": ActionName.NAVIGATE}[leave]
+    began = time.monotonic()
+    await visit.act(name, **how)
+    assert (visit.view.url, "it was not left" in visit.error) == (f"{LAB}/dialogs", True)
+    assert time.monotonic() - began < 3
+    await visit.act(name, **how)
+    assert visit.error is None and "guarded" not in await visit.text()
+
+
+async def test_a_page_that_asks_for_a_file_says_so(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/file"] = "<title>f</title><input type=file aria-label=Picture>"
+    await visit.open(f"{ODD}/file")
+    assert (await visit.click("Picture")).notices == ("The page asks for a file; it was given none",)
+    assert (await visit.wait()).notices == ()
 
 
 async def test_a_dialog_before_anything_else(visit: Visit):
@@ -161,6 +187,16 @@ async def test_a_download_is_refused_and_told_and_the_episode_goes_on(visit: Vis
 
 async def test_a_start_page_that_is_a_download_can_not_be_shown(visit: Visit):
     assert (await refused(visit, f"{LAB}/file.txt")).kind is FailureKind.START_PAGE_FAILED
+
+
+@pytest.mark.parametrize("opened", ["click", "navigate"])
+async def test_a_pdf_is_shown_or_named(visit: Visit, local_web: SmallWeb, opened: str):
+    local_web.odd.pages["/papers"] = "<title>p</title><a href='/paper.pdf'>Paper</a>"
+    await visit.open(f"{ODD}/papers")
+    view = await (visit.click("Paper") if opened == "click" else visit.navigate(f"{ODD}/paper.pdf"))
+    shown = view.url.endswith("paper.pdf")
+    assert shown or view.notices == ("The page offered the file paper.pdf, which was not downloaded",)
+    assert (await refused(visit, f"{ODD}/paper.pdf")).kind is FailureKind.START_PAGE_FAILED or shown
 
 
 async def test_a_page_may_download_by_itself(visit: Visit):

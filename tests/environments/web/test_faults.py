@@ -78,6 +78,7 @@ async def test_a_captcha_later_is_what_there_is_to_see(visit: Visit):
 async def test_a_start_page_with_an_error_is_no_start_page(visit: Visit):
     failure = await refused(visit, f"{LAB}/error")
     assert failure.kind is FailureKind.START_PAGE_FAILED and "500" in str(failure)
+    assert (await refused(visit, f"{ODD}/endless")).kind is FailureKind.START_PAGE_FAILED
     await visit.open(f"{LAB}/history")
     assert (await visit.navigate(f"{LAB}/error")).url == f"{LAB}/error"
 

@@ -17,6 +17,7 @@ from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
 from webgym_cli.rewards.judge.scripted_server import ScriptedReply
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
+from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -158,3 +159,16 @@ async def test_no_more_trajectories_at_once_than_calls(run, judge_run, server):
         await asyncio.wait_for(server.arrived(4), 0.3)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_wrong_block_is_undone_by_another_judge(run, judge_run, server):
+    fill(run, answered(0))
+    server.script(YES, job="blocking")
+    Blocklist(run, 12).add("http://example.com/", "train-0000-00000", "captcha")
+    assert (await judge_run())["site_blocked"] == 1
+    assert [found.outcome.failure for found in scan(run, TRAIN, 0)] == [FailureKind.SITE_BLOCKED]
+    assert Blocklist(run, 12).sites() == {"example.com"}
+    summary = await judge_run(ScoringSelection.ALL, max_blocking_images=5)
+    assert (summary["site_blocked"], summary["verdicts"]) == (0, 1)
+    assert [found.outcome.failure for found in scan(run, TRAIN, 0)] == [None]
+    assert Blocklist(run, 12).sites() == frozenset()

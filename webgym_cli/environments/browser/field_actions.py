@@ -109,6 +109,7 @@ async def upload_files(session: BrowserSession, action: Action, point: mouse.Poi
                 # Not by our own connection: it would overtake the driver's request to be asked for the files.
                 await session.page.mouse.click(*(point or session.pointer))
             chooser = await asked.value
+            session.pages.file_requests = 0
         except NoChooser:
             return "a click there asks for no file"
         if len(files) > 1 and not chooser.is_multiple():

@@ -52,6 +52,7 @@ class PageActivity:
     def stop(self) -> None:
         """Note that the navigation under way was given up."""
         self._navigating = False
+        self._changed.set()
 
     async def change(self, seconds: float) -> None:
         """Wait for the next event, or so long."""

@@ -17,19 +17,18 @@ _MOST_PAGES = 10
 _MOST_TOLD = 20
 
 
-def _leave_open(chooser: FileChooser) -> None:
-    """Do nothing: who clicked answers."""
-
-
 class PageTracker:
     """Follows a context. A new page becomes the current one; when that closes, the newest that is left is it."""
 
-    def __init__(self, context: BrowserContext, first: Page, *, gives_files: bool = False) -> None:
-        """`gives_files`: whether the context's owner answers where a page asks for files."""
+    def __init__(self, context: BrowserContext, first: Page) -> None:
         self.dialogs: list[str] = []
         """What dialogs said, oldest first; each was accepted at once (prompts with their default)."""
         self.downloads: list[str] = []
         """The names of files that pages offered; none is kept."""
+        self.file_requests = 0
+        """How often a page asked for files and got none."""
+        self.stayed = asyncio.Event()
+        """Set where a page asked whether to leave it, in this step for the first time, and was not left."""
         self.crashed: set[Page] = set()
         """Pages whose process died."""
         self.links: dict[Page, PageConnection] = {}
@@ -37,7 +36,7 @@ class PageTracker:
         self._open = [first]
         self._current = first
         self._closing: set[asyncio.Task[None]] = set()
-        self._gives_files = gives_files
+        self._may_leave = True
         self._watch(first)
         context.on("page", self._opened)
         context.on("dialog", self._answer_dialog)
@@ -75,6 +74,11 @@ class PageTracker:
         """Pages too many, which are being closed."""
         return len(self._closing)
 
+    def begin_step(self) -> None:
+        """Keep a page that asks whether to leave it, unless that is what just happened: what is unsaved is not lost."""
+        self._may_leave = self.stayed.is_set()
+        self.stayed.clear()
+
     def moved_on(self, page: Page, error: Exception) -> bool:
         """Tell by an error whether its page closed while another one is left, which is now the current one."""
         if not has_sign(error, (*PAGE_GONE, *LOST_CONTEXT)):
@@ -104,9 +108,11 @@ class PageTracker:
         page.on("close", self._closed)
         page.on("crash", self._page_crashed)
         page.on("download", self._refuse_download)
-        if self._gives_files:
-            # Listening from the start: to ask the browser for the request just before a click may come too late.
-            page.on("filechooser", _leave_open)
+        # Listening from the start: to ask the browser for the request just before a click may come too late.
+        page.on("filechooser", self._note_chooser)
+
+    def _note_chooser(self, chooser: FileChooser) -> None:
+        self.file_requests += 1
 
     def _page_crashed(self, page: Page) -> None:
         self.crashed.add(page)
@@ -124,6 +130,9 @@ class PageTracker:
             self.downloads.append(download.suggested_filename[:200])
 
     async def _answer_dialog(self, dialog: Dialog) -> None:
+        if dialog.type == "beforeunload" and not self._may_leave:
+            await self._stay(dialog)
+            return
         if len(self.dialogs) < _MOST_TOLD:
             self.dialogs.append(f"{dialog.type}: {dialog.message[:200]}")
         try:
@@ -131,3 +140,14 @@ class PageTracker:
         except Exception as error:  # noqa: BLE001  Playwright's boundary: the page may be gone, the next call says so
             if len(self.dialogs) < _MOST_TOLD:
                 self.dialogs.append(f"a dialog could not be answered: {error}")
+
+    async def _stay(self, dialog: Dialog) -> None:
+        """Stay on a page that asks whether to leave it."""
+        try:
+            await dialog.dismiss()
+        except Exception:  # noqa: BLE001  Playwright's boundary: the page is gone, so it was left
+            return
+        link = self.links.get(dialog.page) if dialog.page else None
+        if link is not None:
+            link.traffic.stop()
+        self.stayed.set()

@@ -18,6 +18,7 @@ from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.failures import close_quietly, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.process_tree import ProcessTree
+from webgym_cli.environments.browser.profile_folder import ProfileFolder
 from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
@@ -70,6 +71,7 @@ class BrowserProcess:
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._direct: CDPConnection | None = None
+        self._folder: ProfileFolder | None = None
         self._born = time.monotonic()
 
     @property
@@ -164,6 +166,9 @@ class BrowserProcess:
             except Exception:  # noqa: BLE001  Playwright's boundary: whatever it says, the processes are ended below
                 continue
         await asyncio.to_thread(self._family.end)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            await asyncio.to_thread(folder.remove)
 
     async def _connect(self) -> None:
         from playwright.async_api import async_playwright
@@ -171,7 +176,7 @@ class BrowserProcess:
         name = f"the browser at {redact_keys(self._cdp_url)}"
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
-                with _lean_driver():
+                with _driver_environment():
                     self._playwright = await async_playwright().start()
                 self._browser = await self._playwright.chromium.connect_over_cdp(self._cdp_url)
         except TimeoutError:
@@ -191,7 +196,8 @@ class BrowserProcess:
     async def _launch(self, name: str) -> None:
         from playwright.async_api import async_playwright
 
-        with _lean_driver():
+        self._folder = await asyncio.to_thread(ProfileFolder)
+        with _driver_environment(TMPDIR=str(self._folder.path)):
             self._playwright = await async_playwright().start()
         chromium = self._playwright.chromium
         self._browser = await chromium.launch(
@@ -240,17 +246,19 @@ def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _lean_driver() -> Iterator[None]:
-    """Have Playwright's driver, a Node.js process, started within the block with a small young generation: 20 MB less.
+def _driver_environment(**variables: str) -> Iterator[None]:
+    """Give Playwright's driver, a Node.js process that is started within the block, these variables.
 
-    It is told by the environment, which the driver takes from us.
+    And a small young generation: 20 MB less. The driver takes its environment from us.
     """
-    before = os.environ.get("NODE_OPTIONS")
-    os.environ["NODE_OPTIONS"] = f"{before or ''} --max-semi-space-size=1".strip()
+    variables["NODE_OPTIONS"] = f"{os.environ.get('NODE_OPTIONS', '')} --max-semi-space-size=1".strip()
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["NODE_OPTIONS"]
-        else:
-            os.environ["NODE_OPTIONS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

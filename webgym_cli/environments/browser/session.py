@@ -40,7 +40,7 @@ class BrowserSession:
         closed: Callable[[], None],
     ) -> None:
         self.options = options
-        self.pages = PageTracker(context, page, gives_files=options.upload_folder is not None)
+        self.pages = PageTracker(context, page)
         """All that are open, and what they told."""
         self.uses = 0
         """How many episodes it has served; counted by its owner."""

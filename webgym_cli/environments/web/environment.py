@@ -49,6 +49,7 @@ _PASSING = (408, 425, 502, 503, 504)
 _NO_PAGE = ("too_many_redirects", "download is starting")
 # How long a page that shuts us out may take to think better of it: some only check the browser first.
 _CHALLENGE_SECONDS = 5.0
+_STAYED = "the page asks whether to leave it, as changes may be lost; it was not left: the same action again leaves it"
 # How many pages that open one another are followed after an action.
 _POPUPS = 4
 # How often an observation waits for traffic and for calm in turn.
@@ -86,8 +87,11 @@ class WebEnvironment(Environment):
         """Carry out one action and observe what came of it."""
         session = self.session
         (await session.traffic()).mark()
-        error = await self._perform(session, action)
+        session.pages.begin_step()
+        error = await self._perform_or_stay(session, action)
         late = await self._settle(session)
+        if session.pages.stayed.is_set():
+            error = _STAYED
         view = await self._view(session)
         if error is None and isinstance(action, Action) and action.name is ActionName.ZOOM:
             view, error = await zoom_into(view, action, (session.options.width, session.options.height))
@@ -124,6 +128,16 @@ class WebEnvironment(Environment):
         await self._open(session, url)
         await self._settle(session)
         await self._require_welcome(session)
+
+    async def _perform_or_stay(self, session: BrowserSession, action: AnyAction) -> str | None:
+        """Carry out an action, unless its page asks whether to leave it: then what was to come is not waited for."""
+        performing = asyncio.create_task(self._perform(session, action))
+        staying = asyncio.create_task(session.pages.stayed.wait())
+        try:
+            await asyncio.wait((performing, staying), return_when=asyncio.FIRST_COMPLETED)
+            return await performing if performing.done() and not staying.done() else _STAYED
+        finally:
+            await cancel_tasks(performing, staying)
 
     async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
         """Carry out an action. Returns None, or why it was refused."""
@@ -237,8 +251,10 @@ class WebEnvironment(Environment):
         pages = session.pages
         dialogs, downloads = pages.dialogs[self._told[0] :], pages.downloads[self._told[1] :]
         self._told = len(pages.dialogs), len(pages.downloads)
+        requests, pages.file_requests = pages.file_requests, 0
         told = (
             *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),
+            *(("The page asks for a file; it was given none",) if requests else ()),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
         )
         return tuple(text.encode(errors="replace").decode() for text in told)  # half a character can't be stored
