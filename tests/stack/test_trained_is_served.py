@@ -83,11 +83,16 @@ def trained_on(run, settings, weights, samples, folder):
     return [json.loads(line) for line in (folder / "ids.jsonl").read_text().splitlines()]
 
 
-def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, tmp_path):
-    run, settings, weights, steps, samples, converter = served
+@pytest.fixture(scope="module")
+def trained(served, tmp_path_factory):
+    run, settings, weights, _, samples, _ = served
+    return trained_on(run, settings, weights, samples, tmp_path_factory.mktemp("trained"))
+
+
+def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, trained):
+    _, _, weights, steps, samples, converter = served
     assert len(samples) >= 6
     assert max(step.index for _, step in steps) >= 1, "several rounds"
-    trained = trained_on(run, settings, weights, samples, tmp_path)
     line_end = ModelTokens(str(weights)).response_ids("\n")
     assert len(trained) == len(samples)
     for (trajectory, step), found in zip(steps, trained, strict=True):
@@ -101,19 +106,15 @@ def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, t
     assert converter.shortened == 0
 
 
-def test_both_sides_resize_images_alike(served, tmp_path):
-    run, settings, weights, _, samples, _ = served
-    trained = trained_on(run, settings, weights, samples[:3], tmp_path)
-    store = ScreenshotStore(run.screenshots)
-    grid = ModelTokens(str(weights)).grid
-    for sample, found in zip(samples[:3], trained, strict=True):
-        paths = [str(store.path(sha)) for sha in sample.images]
-        command = [needs("serve"), HERE / "processor_grids.py", weights, *paths]
-        served_grids = json.loads(
-            subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
-        )
-        assert found["grids"] == served_grids
-        assert all(height * width // 4 == grid.tokens(160, 210) for _, height, width in served_grids)
+def test_both_sides_resize_images_alike(served, trained):
+    run, _, weights, _, samples, _ = served
+    store, grid = ScreenshotStore(run.screenshots), ModelTokens(str(weights)).grid
+    paths = [str(store.path(sha)) for sample in samples for sha in sample.images]
+    command = [needs("serve"), HERE / "processor_grids.py", weights, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    served_grids = json.loads(done.stdout)
+    assert [shape for found in trained for shape in found["grids"]] == served_grids
+    assert all(height * width // 4 == grid.tokens(160, 210) for _, height, width in served_grids)
 
 
 def test_our_token_counts_are_the_servers(served):
