@@ -1,16 +1,13 @@
 """Real trainings of a tiny model with LLaMA-Factory and DeepSpeed. Each takes 10 to 90 seconds."""
 
-import asyncio
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.train.training import FIRST, SECOND, Trained, kill_trainer, train
+from tests.train.training import FIRST, SECOND, Trained, train
 from webgym_cli.errors import JobError
-from webgym_cli.store.run import new_attempt
-from webgym_cli.train.execute import execute
 from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.process_env import child_environment
@@ -68,26 +65,6 @@ def test_a_training_publishes_the_next_policy(first):
     wanted = {"model.safetensors", "config.json", "tokenizer.json", "processor_config.json", "chat_template.jinja"}
     assert wanted | {"optimizer.pt", "scheduler.pt", "trainer_state.json"} <= names
     assert [path.name for path in first.run.checkpoints.iterdir()] == [FIRST]
-
-
-def test_a_killed_training_goes_on_with_the_same_losses(first, trainable):
-    run, settings = trainable()
-    killed = []
-
-    def kill(event):
-        if event["event"] == "train" and event["done"] >= 3 and not killed:
-            killed.append(kill_trainer())
-
-    with pytest.raises(JobError) as caught:
-        asyncio.run(execute(plan_training(run, settings), run, settings, new_attempt(run), kill))
-    assert caught.value.returncode == 137
-    plan = plan_training(run, settings)
-    assert plan.mode == "continued"
-    again = train(run, settings)
-    assert 0 < len(steps(again)) < 12
-    assert again.losses == first.losses
-    for name in ("model.safetensors",):
-        assert (again.folder / name).read_bytes() == (first.folder / name).read_bytes()
 
 
 async def test_the_start_keeps_the_moments_and_takes_the_new_rate(first, train_python, tmp_path):
