@@ -22,7 +22,7 @@ from tests.executable import (
 pytestmark = pytest.mark.browser
 
 
-EPISODES = 60
+EPISODES = 32
 
 
 ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
@@ -54,7 +54,7 @@ def test_a_rollout_killed_three_times_is_the_uninterrupted_one(uninterrupted, tm
     run = tmp_path / "run"
     before = b""
     arguments: tuple[object, ...] = ("rollout", run, *ORACLE)
-    for lines in (7, 30, 52):
+    for lines in (5, 14, 24):
         command = Command(tmp_path, *arguments)
         command.until(lambda wanted=lines: stored(run).count(b"\n") >= wanted)
         assert command.send(signal.SIGKILL) == -signal.SIGKILL
@@ -84,7 +84,7 @@ def test_a_rollout_killed_three_times_is_the_uninterrupted_one(uninterrupted, tm
 def test_a_rollout_that_is_stopped_keeps_what_was_under_way(uninterrupted, tmp_path, number, status):
     run = tmp_path / "run"
     command = Command(tmp_path, "rollout", run, *ORACLE)
-    command.until(lambda: stored(run).count(b"\n") >= 30)
+    command.until(lambda: stored(run).count(b"\n") >= 14)
     # Ctrl-C in a terminal reaches the whole process group
     assert command.send(number, group=number == signal.SIGINT) == status
     assert "Traceback" not in command.err.read_text()

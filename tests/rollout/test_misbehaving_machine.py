@@ -54,12 +54,12 @@ def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
     with socket.create_server(("127.0.0.1", 0)) as once:
         port = once.getsockname()[1]
     nobody = f"http://127.0.0.1:{port}/v1"
-    message, _ = fails(tmp_path, 1, "rollout", run, *DEMO, "--policy", nobody, "--episodes", 20)
+    message, _ = fails(tmp_path, 1, "rollout", run, *DEMO, "--policy", nobody, "--episodes", 12)
     assert f"127.0.0.1:{port}" in message
     assert "policy_unavailable" in message
     assert set(failures(run)) <= {"policy_unavailable", "cancelled"}
-    webgym(tmp_path, "rollout", run, *ORACLE, 20)
-    assert len(set(finished(run))) == 20
+    webgym(tmp_path, "rollout", run, *ORACLE, 12)
+    assert len(set(finished(run))) == 12
 
 
 def browsers(command: Command) -> list[psutil.Process]:
@@ -75,14 +75,14 @@ def browsers(command: Command) -> list[psutil.Process]:
 
 def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
     # so many at once that some are on a page, and not just between two pages, whenever the browser dies
-    command = Command(tmp_path, "rollout", run, *ORACLE, 60, "-s", "rollout.concurrency=12")
+    command = Command(tmp_path, "rollout", run, *ORACLE, 36, "-s", "rollout.concurrency=12")
     command.until(lambda: stored(run).count(b"\n") >= 10 and browsers(command))
     for browser in browsers(command):
         browser.kill()
     assert command.finish() == 0
     assert failures(run)
     assert set(failures(run)) == {"browser_crashed"}
-    assert len(finished(run)) == len(set(finished(run))) == 60
+    assert len(finished(run)) == len(set(finished(run))) == 36
     retried = {found["episode"] for found in trajectories(run) if found["outcome"]["failure"]}
     assert retried <= set(finished(run))
 
@@ -96,8 +96,8 @@ def small_disk(tmp_path):
 @pytest.mark.parametrize("pages", ["click-test", "click-dialog,click-tab,focus-text-2"])
 def test_a_full_disk(chromium, tmp_path, small_disk, pages):
     run = small_disk / "run"
-    command = Command(tmp_path, "rollout", run, *ORACLE, 80, "-s", f"tasks.train=miniwob:{pages}")
-    command.until(lambda: stored(run).count(b"\n") >= 20)
+    command = Command(tmp_path, "rollout", run, *ORACLE, 40, "-s", f"tasks.train=miniwob:{pages}")
+    command.until(lambda: stored(run).count(b"\n") >= 10)
     filler = fill(small_disk)
     before = stored(run)
     assert command.finish() == 1
@@ -112,20 +112,20 @@ def test_a_full_disk(chromium, tmp_path, small_disk, pages):
     again = webgym(tmp_path, "resume", run)
     assert "damaged" not in again.err.read_text()
     assert stored(run).startswith(kept)
-    assert len(finished(run)) == len(set(finished(run))) == 80
+    assert len(finished(run)) == len(set(finished(run))) == 40
 
 
 def test_one_writer_a_run(chromium, tmp_path, run):
-    first = Command(tmp_path, "rollout", run, *ORACLE, 60)
+    first = Command(tmp_path, "rollout", run, *ORACLE, 12)
     first.until(lambda: stored(run).count(b"\n") >= 2)
     first.process.send_signal(signal.SIGSTOP)  # on a busy machine it would end before the others have begun
-    message, _ = fails(tmp_path, 75, "rollout", run, *ORACLE, 60)
+    message, _ = fails(tmp_path, 75, "rollout", run, *ORACLE, 12)
     assert f"`webgym rollout {run}` (process {first.process.pid} on " in message
     webgym(tmp_path, "inspect-buffer", run)
-    webgym(tmp_path, "rollout", run, *ORACLE, 60, "--dry-run")
+    webgym(tmp_path, "rollout", run, *ORACLE, 12, "--dry-run")
     first.process.send_signal(signal.SIGCONT)
     assert first.finish() == 0
-    assert len(finished(run)) == 60
+    assert len(finished(run)) == 12
 
 
 def test_what_a_run_keeps_and_what_may_change(chromium, tmp_path, run):
@@ -143,7 +143,7 @@ def test_what_a_run_keeps_and_what_may_change(chromium, tmp_path, run):
 
 def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path, run):
     with (tmp_path / "err").open("wb") as err:
-        command = [*ARGV, *map(str, ("rollout", run, *ORACLE, 40, "--json"))]
+        command = [*ARGV, *map(str, ("rollout", run, *ORACLE, 16, "--json"))]
         writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, env=environment())
         reader = subprocess.run(["head", "-n", "1"], stdin=writer.stdout, capture_output=True, text=True, check=True)
         writer.stdout.close()
@@ -153,6 +153,6 @@ def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path
     assert "Traceback" not in said
     assert "BrokenPipe" not in said
     assert set(failures(run)) <= {"cancelled"}
-    assert len(finished(run)) < 40
+    assert len(finished(run)) < 16
     webgym(tmp_path, "resume", run)
-    assert len(finished(run)) == len(set(finished(run))) == 40
+    assert len(finished(run)) == len(set(finished(run))) == 16
