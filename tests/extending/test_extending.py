@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.extending.dial_policy import serve_policy
 
 PLUGINS = Path(__file__).parent
@@ -33,7 +34,7 @@ def webgym(tmp_path):
         shutil.copy(file, tmp_path)
 
     def run(*arguments: str) -> str:
-        done = subprocess.run(command(*arguments), cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = forked.webgym(*arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
