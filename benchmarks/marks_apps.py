@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import psutil
 
 from webgym_cli.errors import JobError
 
-PYTHON_PACKAGES = ("datasette", "django", "jupyterlab")
+PYTHON_PACKAGES = ("datasette~=0.65", "django~=5.2.0", "jupyterlab~=4.4", "sqlite-web~=0.8")
 NODE_PACKAGES = ("monaco-editor@0.52.2", "swagger-ui-dist", "redoc", "@shoelace-style/shoelace")
 _START_SECONDS = 90.0
 
@@ -95,6 +96,19 @@ APPS = (
         ".jp-DirListing-item,.jp-DirListing-headerItem,.lm-Menu-item:not([data-type=separator])",
     ),
     App(
+        "sqlite-web",
+        ("{folder}/venv/bin/sqlite_web", "-x", "-p", "{port}", "{folder}/data.db"),
+        (
+            AppState("/"),
+            AppState("/people/"),
+            AppState("/people/content/"),
+            AppState("/people/insert/"),
+            AppState("/people/query/"),
+            AppState("/people/add-column/"),
+            AppState("/people/import/"),
+        ),
+    ),
+    App(
         "swagger-ui",
         _SERVE,
         (
@@ -127,6 +141,12 @@ _API = {
         for thing in ("orders", "users", "items")
     },
     "components": {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X"}}},
+}
+_NOTE = {
+    "cells": [],
+    "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+    "nbformat": 4,
+    "nbformat_minor": 5,
 }
 _ADMIN = """
 import os, sys
@@ -193,17 +213,19 @@ _PAGES = {
 
 def install(folder: Path) -> None:
     """Install the applications; what is there already stays. Raises `JobError`."""
-    python = folder / "venv" / "bin" / "python"
-    if not python.exists():
+    python, last = folder / "venv" / "bin" / "python", folder / "venv" / "bin" / "sqlite_web"
+    if not last.exists():
         _call([sys.executable, "-m", "venv", str(folder / "venv")])
         _call([str(python), "-m", "pip", "install", "-q", *PYTHON_PACKAGES])
-    if not (folder / "node_modules").exists():
+    if not shutil.which("npm"):
+        sys.stderr.write("npm is missing: the applications of its registry are left out\n")
+    elif not (folder / "node_modules").exists():
         _call(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *NODE_PACKAGES])
     for name, html in _PAGES.items():
         (folder / name).write_text(f"<!doctype html><meta charset=utf-8><title>{name}</title>{html}", encoding="utf-8")
     (folder / "api.json").write_text(json.dumps(_API), encoding="utf-8")
     (folder / "admin.py").write_text(_ADMIN, encoding="utf-8")
-    (folder / "note.ipynb").write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    (folder / "note.ipynb").write_text(json.dumps(_NOTE))
     _call([str(python), "-c", _DATA, str(folder / "data.db")])
 
 

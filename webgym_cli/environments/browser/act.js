@@ -2,6 +2,7 @@
 //   settle()      wait until the page stands still and has drawn, bounded in time;
 //   calm()        the same for pages of the open web, which load and change when they like;
 //   prepare()     get a field ready for text, or put the text into a field that takes no keys;
+//   paste()       put a text in place of what a code editor has chosen;
 //   typed()       say whether the field took what was typed since;
 //   select()      choose the option of the list at a point;
 //   scrollable()  say where the wheel has to turn;
@@ -12,8 +13,7 @@
   const KEY = Symbol.for("webgym.hands");
   if (window[KEY]) return;
 
-  const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200;
-
+  const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
   // A page that is not drawn gets no frames: then time has to do.
@@ -161,7 +161,6 @@
   };
 
   const editorOf = (field) => field?.closest?.(EDITORS) || null;
-
   const held = (field) => {
     const editor = editorOf(field), top = (line) => line.getBoundingClientRect().top;
     if (!editor) return field.value ?? field.innerText;
@@ -203,15 +202,28 @@
     if (!isField && !field?.isContentEditable && !editor) return { typing: true, empty: true };
     target = field;
     before = append ? "" : bare(held(field));
+    if (editor) return { typing: true, editor: true, empty: append };
     if (append) return { typing: true, empty: true };
-    if (editor) return { typing: true, editor: true, empty: false };
     if (isField) field.select();
     else field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
     return { typing: true, empty: (isField ? field.value : field.textContent) === "" };
   };
+  // Give an editor a text as a whole: of typed lines it would close each bracket and indent each once more.
+  const paste = (text) => {
+    const data = new DataTransfer();
+    data.setData("text/plain", text);
+    const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true, composed: true });
+    return { done: !focused().dispatchEvent(event) };
+  };
 
   // Whether the field that was made ready holds what was typed. A field that handed the focus on is not asked.
-  const typed = (text) => {
+  const typed = async (text) => {
+    const end = performance.now() + TAKE_MS;
+    while (check(text).error && performance.now() < end) await frame(); // editors draw it in the next frames
+    return check(text);
+  };
+
+  const check = (text) => {
     const focus = focused();
     if (!prepared) return {}; // the page was replaced
     if (!target) {
@@ -281,6 +293,6 @@
     return { moved: !seen || seen.moved };
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, calm, prepare, typed, select, scrollable,
+  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, calm, prepare, paste, typed, select, scrollable,
     watch, moved }) });
 })();

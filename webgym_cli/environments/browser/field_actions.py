@@ -45,6 +45,9 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
     is_typed = not only_enter and "done" not in ready
     if is_typed:
         await _type_keys(session, action, ready, text, at_end=point is not None)
+        if ready.get("editor") and text and not (await script.call("paste", text)).get("done"):
+            async with session.guard("typing"):
+                await session.keyboard.insert_text(text)
     error = (await script.call("typed", text)).get("error") if is_typed else None
     if enter:
         async with session.guard("typing"):
@@ -60,12 +63,13 @@ async def _type_keys(
         keyboard = session.keyboard
         if action.append and at_end:
             await keyboard.press("Control+End")
-        if ready.get("editor"):
+        if ready.get("editor") and not action.append:
             await keyboard.press("Control+A")
         if not text and not ready.get("empty", True):
             await keyboard.press("Delete")
-        elif ready.get("editor") or len(text) > _MAX_TYPED_KEYS or ("\n" in text and not action.append):
-            # at once: an editor would close each bracket and indent each line once more
+        elif ready.get("editor"):
+            return
+        elif len(text) > _MAX_TYPED_KEYS or ("\n" in text and not action.append):
             await keyboard.insert_text(text)
         else:
             await keyboard.type(text)

@@ -64,6 +64,8 @@
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0 || listens(element)) return 1;
     if (!element.matches(PARTS)) return 0;
+    // The listener is there for the controls within.
+    if (!element.draggable && element.querySelector(NATIVE)) return 0;
     for (let above = parent, steps = 0; above && steps < 5; above = parentOf(above), steps++) {
       if (above === above.ownerDocument.body) return 0;
       if (listens(above)) return 2;

@@ -1,0 +1,192 @@
+"""Tasks on applications that nobody here wrote, in both modes; what came of them is read on the server's side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.marks_apps import APPS, serve
+from tests.environments.apps.install import apps_folder
+from webgym_cli.config.load import load
+from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.browser.actions import normalise_point
+from webgym_cli.environments.browser.observe import list_elements
+from webgym_cli.environments.web.environment import WebEnvironment
+from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.task import Task
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.timeout(300)]
+
+# So often, half a second apart, an element or an effect is looked for.
+TRIES = 60
+CODE = """def squares(n):
+    return [x * x for x in range(n)]
+
+open("made.txt", "w").write(str(squares(4)))"""
+SCRIPT = 'function add(a, b) {\n  return [a + b];\n}\nadd(1, "x");'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """What the applications serve and change; a copy, beside what was installed."""
+    installed = apps_folder()
+    if not (installed / "venv/bin/sqlite_web").exists():
+        pytest.skip("the applications are not installed: python -m tests.environments.apps.install")
+    made = tmp_path_factory.mktemp("apps")
+    for name in ("venv", "node_modules"):
+        (made / name).symlink_to(installed / name)
+    for file in installed.iterdir():
+        if file.is_file():
+            shutil.copy(file, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[Callable[[str], str]]:
+    """Starts an application once and returns its address."""
+    with ExitStack() as stack:
+        known: dict[str, str] = {}
+
+        def start(name: str) -> str:
+            if name not in known:
+                known[name] = stack.enter_context(serve(next(app for app in APPS if app.name == name), folder))
+            return known[name]
+
+        yield start
+
+
+@dataclass
+class Agent:
+    """Who acts: by numbers of marks, or at points; named elements stand for what a policy sees."""
+
+    environment: WebEnvironment
+    mode: InteractionMode
+    view: RawObservation | None = None
+    error: str | None = None
+
+    async def open(self, url: str) -> None:
+        _, self.view = await self.environment.reset(Task(id="t", environment="web", start_url=url), 0)
+
+    async def act(self, name: ActionName, target: str | None = None, role: str | None = None, **fields) -> None:
+        if target is not None:
+            seen = await self._find(target, role)
+            options = self.environment.session.options
+            if self.mode is InteractionMode.SET_OF_MARKS:
+                fields["element_id"] = seen.element.id
+            else:
+                fields["coordinate"] = normalise_point(seen.point, (options.width, options.height))
+        result = await self.environment.step(Action(name=name, **fields))
+        self.view, self.error = result.view, result.action_error
+        assert self.error is None, f"{name} {target}: {self.error}"
+
+    async def _find(self, target: str, role: str | None):
+        for _ in range(TRIES):
+            seen = await list_elements(self.environment.session)
+            for one in seen:
+                if one.element.name.startswith(target) and role in (None, one.element.role):
+                    return one
+            await self.act(ActionName.WAIT, seconds=0.5)
+        raise AssertionError(f"no {role} {target!r} among {[(one.element.role, one.element.name) for one in seen]}")
+
+    async def scroll_to_end(self) -> None:
+        for _ in range(TRIES):
+            result = await self.environment.step(Action(name=ActionName.SCROLL, direction="down"))
+            if result.action_error is not None:
+                break
+        assert "nothing moved" in result.action_error
+
+    async def wait_for(self, effect: Callable[[], bool]) -> bool:
+        for _ in range(TRIES):
+            if effect():
+                return True
+            await self.act(ActionName.WAIT, seconds=0.5)
+        return False
+
+
+@pytest.fixture(params=InteractionMode)
+async def agent(request, chromium, folder) -> AsyncIterator[Agent]:
+    async with WebPool(load(overrides=["browser.private_hosts=[127.0.0.1]"]), request.param) as pool:
+        made = Agent(pool.new(), request.param)
+        yield made
+        await made.environment.close()
+
+
+def rows(database: Path, query: str) -> list[tuple]:
+    with sqlite3.connect(database) as base:
+        return base.execute(query).fetchall()
+
+
+async def test_an_admin_s_users_are_added_changed_and_deleted(agent: Agent, address, folder: Path):
+    users, name = folder / "admin.py.db", f"eve_{agent.mode}"
+    await agent.open(f"{address('django-admin')}/admin/")
+    await agent.act(ActionName.CLICK, "Users", "link")
+    await agent.act(ActionName.CLICK, "Add user")
+    await agent.act(ActionName.TYPE, "Username", text=name)
+    await agent.act(ActionName.TYPE, "Password:", text="long-Enough-4711")
+    await agent.act(ActionName.TYPE, "Password confirmation", text="long-Enough-4711\n")
+    who = f"from auth_user where username = '{name}'"
+    assert rows(users, f"select is_staff {who}") == [(0,)]
+    await agent.act(ActionName.TYPE, "First name", text="Eve")
+    await agent.act(ActionName.TYPE, "Email address", text="eve@example.com")
+    await agent.act(ActionName.SCROLL, direction="down")
+    await agent.act(ActionName.CLICK, "Staff status", "checkbox")
+    await agent.scroll_to_end()
+    await agent.act(ActionName.CLICK, "Save and continue editing")
+    assert rows(users, f"select first_name, email, is_staff {who}") == [("Eve", "eve@example.com", 1)]
+    await agent.act(ActionName.NAVIGATE, url=f"{address('django-admin')}/admin/auth/user/?q={name}")
+    await agent.act(ActionName.CLICK, "Select this object", "checkbox")
+    await agent.act(ActionName.SELECT_OPTION, "Action", "combobox", text="Delete selected users")
+    await agent.act(ActionName.CLICK, "Go", "button")
+    await agent.act(ActionName.CLICK, "Yes, I")
+    assert rows(users, f"select * {who}") == []
+
+
+async def test_a_database_s_rows_are_written_and_queried(agent: Agent, address, folder: Path):
+    base, name = folder / "data.db", f"Zoe {agent.mode}"
+    await agent.open(f"{address('sqlite-web')}/")
+    await agent.act(ActionName.CLICK, "people", "link")
+    await agent.act(ActionName.CLICK, "Insert", "link")
+    for field, text in (("name", name), ("city", "Bergen"), ("age", "33")):
+        await agent.act(ActionName.TYPE, field, "textbox", text=text)
+    await agent.act(ActionName.CLICK, "Insert", "button")
+    assert rows(base, f"select city, age from people where name = '{name}'") == [("Bergen", 33)]
+    await agent.act(ActionName.CLICK, "Query", "link")
+    await agent.act(ActionName.TYPE, "sql", "textbox", text=f"update people set age = age + 1\nwhere name = '{name}'")
+    await agent.act(ActionName.CLICK, "Execute", "button")
+    assert rows(base, f"select age from people where name = '{name}'") == [(34,)]
+
+
+async def test_a_notebook_s_cell_is_replaced_run_and_saved(agent: Agent, address, folder: Path):
+    made, note = folder / "made.txt", folder / f"note-{agent.mode}.ipynb"
+    made.unlink(missing_ok=True)
+    shutil.copy(folder / "note.ipynb", note)
+    await agent.open(f"{address('jupyterlab')}/lab/tree/{note.name}?reset")
+    await agent.act(ActionName.TYPE, "", "textbox", text="wrong = (")
+    await agent.act(ActionName.TYPE, "", "textbox", text=CODE)
+    await agent.act(ActionName.KEY, keys=("Shift", "Enter"))
+    assert await agent.wait_for(made.is_file)
+    assert made.read_text() == "[0, 1, 4, 9]"
+    await agent.act(ActionName.KEY, keys=("Control", "s"))
+    assert await agent.wait_for(lambda: len(json.loads(note.read_text())["cells"]) == 2)
+    assert "".join(json.loads(note.read_text())["cells"][0]["source"]) == CODE
+
+
+async def test_a_code_editor_s_text_is_replaced(agent: Agent, address, folder: Path):
+    if not (folder / "node_modules/monaco-editor").exists():
+        pytest.skip("without npm there is no editor: python -m tests.environments.apps.install")
+    await agent.open(f"{address('monaco')}/monaco.html")
+    held = "() => monaco.editor.getModels()[0].getValue()"
+    await agent.act(ActionName.TYPE, "Editor content", text=SCRIPT)
+    assert await agent.environment.session.evaluate(held) == SCRIPT
+    await agent.act(ActionName.TYPE, "Editor content", text="\nmore((", append=True)
+    assert await agent.environment.session.evaluate(held) == SCRIPT + "\nmore(("
+    await agent.act(ActionName.TYPE, here=True, text="")
+    assert await agent.environment.session.evaluate(held) == ""
