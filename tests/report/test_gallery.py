@@ -15,7 +15,8 @@ from tests.report.runs import did
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.report.gallery import LARGEST, TEXT, choose_cards, make_thumbnail
+from webgym_cli.report.changes import read_changes
+from webgym_cli.report.gallery import LARGEST, TEXT, choose_cards, make_thumbnail, read_examples
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -96,3 +97,20 @@ def test_long_texts_are_cut(tmp_path):
     run = made(tmp_path / "run", did(0, "a", solved=True, instruction="x" * 5000))
     (card,) = chosen(run, 1)
     assert card.facts["instruction"] == "x" * TEXT + "…"
+
+
+def test_examples_are_pairs_in_the_order_of_the_changes(tmp_path):
+    episodes = [
+        did(n, "a", solved=n < 2 or iteration > 0, iteration=iteration) for iteration in range(2) for n in range(4)
+    ]
+    run = made(tmp_path / "run", *episodes)
+    with open_index(run) as index:
+        pairs = read_examples(index, ScreenshotStore(run.screenshots), read_changes(index))
+    assert [(of["change"], before.facts["iteration"], after.facts["iteration"]) for of, before, after in pairs] == [
+        ("gained", 0, 1)
+    ] * 2
+    assert [(before.facts["id"], after.facts["id"]) for _, before, after in pairs] == [
+        (of["before"], of["after"]) for of, _, _ in pairs
+    ]
+    assert {card.facts["outcome"] for _, card, _ in pairs} == {"not solved"}
+    assert {card.facts["outcome"] for _, _, card in pairs} == {"solved"}

@@ -10,6 +10,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
 from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
+from webgym_cli.report.changes import VersionChange, read_changes
+from webgym_cli.report.repetition import read_repetition, warn_repetition
 from webgym_cli.report.success import (
     DEMONSTRATIONS,
     SERIES_SQL,
@@ -65,6 +67,8 @@ class ReportFacts(RunIdentity):
     means: list[dict[str, Any]]
     """Of rewards, extras, steps and calls by tool: `key` is the series."""
     pass_at_k: dict[str, dict[str, Any]]
+    changes: list[VersionChange]
+    """What the newest version gained and lost, against the one before and the first."""
     failures: FailureFacts
     verdicts: list[VerdictFacts]
     timing: Timing
@@ -97,6 +101,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "points": points,
         "means": list(read_means(index, SERIES_SQL)),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
+        "changes": read_changes(index),
         "failures": read_failures(index),
         "verdicts": read_verdicts(index),
         "timing": times,
@@ -104,7 +109,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "datasets": [event.model_dump() for event in read_records(run, DatasetEvent)],
         "samples_by_iteration": _samples(run),
         "trainings": trainings,
-        "warnings": find_warnings(trainings, points),
+        "warnings": [*find_warnings(trainings, points), *warn_repetition(read_repetition(index))],
         "phases": [event.model_dump() for event in read_records(run, PhaseEvent)],
         "settings": list_changed_settings(settings),
     }

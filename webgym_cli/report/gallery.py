@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
 
 from webgym_cli.errors import StoreError
+from webgym_cli.report.changes import ChangeExample, VersionChange
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
@@ -20,19 +21,19 @@ QUALITY = 60
 # Characters of an instruction or an answer that are shown.
 TEXT = 600
 
+# What became of an episode.
+OUTCOME = """CASE WHEN failure IS NOT NULL THEN 'failure' WHEN success THEN 'solved'
+            WHEN success IS NULL THEN 'not judged' ELSE 'not solved' END"""
 # First one of each kind in each iteration, the newest iterations first; then a second one of each, and so on.
-_CHOSEN = """
-WITH kinds AS (
-    SELECT file, start, split, iteration, id, band,
-        CASE WHEN failure IS NOT NULL THEN 'failure' WHEN success THEN 'solved'
-            WHEN success IS NULL THEN 'not judged' ELSE 'not solved' END AS outcome
-    FROM trajectories
-), placed AS (
+_OF_EACH_KIND = f"""
+SELECT file, start FROM (
     SELECT *, row_number() OVER (PARTITION BY split, iteration, outcome, band ORDER BY md5(id), file, start) AS place
-    FROM kinds
-), chosen AS (
-    SELECT file, start, outcome FROM placed ORDER BY place, iteration DESC, split, outcome, band LIMIT ?
-), told AS (SELECT * FROM trajectories JOIN chosen USING (file, start)
+    FROM (SELECT file, start, split, iteration, id, band, {OUTCOME} AS outcome FROM trajectories)
+) ORDER BY place, iteration DESC, split, outcome, band LIMIT ?
+"""
+_NAMED = "SELECT file, start FROM trajectories WHERE split = 'test' AND list_contains(?, concat(iteration, '/', id))"
+_CARDS = f"""
+WITH chosen AS ({{chosen}}), told AS (SELECT *, {OUTCOME} AS outcome FROM trajectories JOIN chosen USING (file, start)
 ), seen AS (
     SELECT trajectory AS id, split, iteration, arg_max(screenshot, step) AS screenshot FROM steps
     WHERE trajectory IN (SELECT id FROM told) GROUP BY trajectory, split, iteration
@@ -62,7 +63,28 @@ class Card:
 
 def choose_cards(index: Index, store: ScreenshotStore, count: int) -> Iterator[Card]:
     """Yield at most so many trajectories, of every outcome and difficulty, the newest first. Raises `StoreError`."""
-    for row in index.rows(_CHOSEN, [count]):
+    return _read_cards(index, store, _OF_EACH_KIND, count)
+
+
+def read_examples(
+    index: Index, store: ScreenshotStore, changes: Sequence[VersionChange]
+) -> list[tuple[ChangeExample, Card, Card]]:
+    """Return the examples of what changed, each with the card of the earlier and of the later version's episode.
+
+    Raises `StoreError`.
+    """
+    pairs = [
+        (one, f"{of['before']}/{one['before']}", f"{of['after']}/{one['after']}")
+        for of in changes
+        for one in of["examples"]
+    ]
+    named = [name for _, *names in pairs for name in names]
+    cards = {f"{one.facts['iteration']}/{one.facts['id']}": one for one in _read_cards(index, store, _NAMED, named)}
+    return [(one, cards[before], cards[after]) for one, before, after in pairs]
+
+
+def _read_cards(index: Index, store: ScreenshotStore, chosen: str, value: Any) -> Iterator[Card]:
+    for row in index.rows(_CARDS.format(chosen=chosen), [value]):
         digest = row.pop("screenshot")
         for name in ("instruction", "answer", "failure_detail"):
             row[name] = _cut(row[name] or "")

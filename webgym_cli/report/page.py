@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.report.changes import ChangeExample
 from webgym_cli.report.charts import draw_swatch, format_percent
 from webgym_cli.report.facts import ReportFacts, find_newest_test
 from webgym_cli.report.figures import NONE, ReportSection, format_interval
@@ -22,7 +23,9 @@ _FILTERS = ("outcome", "iteration", "split", "band")
 _LONGEST = 400
 
 
-def render_report(facts: ReportFacts, cards: Sequence[Card]) -> bytes:
+def render_report(
+    facts: ReportFacts, cards: Sequence[Card], examples: Sequence[tuple[ChangeExample, Card, Card]] = ()
+) -> bytes:
     """Return a report's page in UTF-8."""
     values = {name: sorted({card.facts[name] for card in cards}) for name in _FILTERS}
     return _render(
@@ -31,6 +34,7 @@ def render_report(facts: ReportFacts, cards: Sequence[Card]) -> bytes:
         tiles=_tiles(facts),
         sections=[*build_sections(facts), *build_phase_sections(facts)],
         cards=cards,
+        examples=examples,
         filters={name: options for name, options in values.items() if len(options) > 1},
         settings=[(key, _json(of["value"]), _json(of["default"])) for key, of in facts["settings"].items()],
     )

@@ -41,9 +41,10 @@ def report(
 ) -> None:
     """Write what the run came to as one HTML page.
 
-    It works from a file, without network, and can be mailed: learning curves with intervals, pass@k, steps, failures,
-    the judge, time, idle time and cost, data and losses, and episodes to filter. Writes RUN/report.html or --html
-    FILE. It may be made while the run is at work. --json prints the numbers too.
+    It works from a file, without network, and can be mailed: learning curves with intervals, what was gained and lost
+    by task family, pass@k, steps, failures, the judge, time, idle time and cost, data and losses, and episodes to
+    filter. Writes RUN/report.html or --html FILE. It may be made while the run is at work. --json prints the numbers
+    too.
 
     Examples:
       webgym report runs/a --open
@@ -55,7 +56,7 @@ def report(
     See also: webgym compare, webgym inspect-buffer, webgym show.
     """
     from webgym_cli.report.facts import gather_facts
-    from webgym_cli.report.gallery import choose_cards
+    from webgym_cli.report.gallery import choose_cards, read_examples
     from webgym_cli.report.page import render_report
     from webgym_cli.store.run import open_run
     from webgym_cli.store.screenshots import ScreenshotStore
@@ -72,8 +73,10 @@ def report(
             plan = {"event": "plan", "stage": "report", "page": str(path), "trajectories": facts["trajectories"]}
             output.show({**plan, "replaces": path.exists()})
             return
-        shown = list(choose_cards(index, ScreenshotStore(directory.screenshots), episodes))
-    content = render_report(facts, shown)
+        store = ScreenshotStore(directory.screenshots)
+        shown = list(choose_cards(index, store, episodes))
+        examples = read_examples(index, store, facts["changes"])
+    content = render_report(facts, shown, examples)
     write_atomic(path, content)
     _show_summary(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
     if open_:

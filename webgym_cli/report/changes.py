@@ -1,0 +1,169 @@
+"""What policy versions gained and lost on the same test episodes, by task family, with examples of both sides."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypedDict
+
+from webgym_cli.report.charts import format_percent
+from webgym_cli.report.figures import NONE, Figure, ReportSection, Table
+from webgym_cli.store.index.paired import (
+    Change,
+    Pair,
+    PairedCase,
+    compute_p_value,
+    count_changes,
+    find_change,
+    join_cases,
+    read_cases,
+)
+from webgym_cli.store.index.query import Index
+
+# Rows of a table at most; with more families the ones that changed most are shown.
+FAMILIES = 30
+# Examples of what was gained, and of what was lost.
+EXAMPLES = 4
+
+_ITERATIONS = """
+SELECT DISTINCT iteration FROM trajectories
+WHERE split = 'test' AND policy <> 'oracle' AND success IS NOT NULL ORDER BY iteration
+"""
+_SCORED = "split = 'test' AND policy <> 'oracle' AND iteration = ? AND success IS NOT NULL"
+_NUMBER = re.compile(r"[-_.]?\d+$")
+
+
+class FamilyChange(TypedDict):
+    """What changed in a family."""
+
+    family: str
+    pairs: int
+    before: int
+    """Pairs that the first version solved."""
+    after: int
+    gained: int
+    lost: int
+
+
+class ChangeExample(TypedDict):
+    """One test episode by two versions."""
+
+    family: str
+    change: str
+    """`gained` or `lost`."""
+    before: str
+    """The trajectory's id."""
+    after: str
+
+
+class VersionChange(TypedDict):
+    """Two evaluated policy versions on what both were asked."""
+
+    before: int
+    """The iteration of the evaluation, which is the policy's version."""
+    after: int
+    pairs: int
+    gained: int
+    lost: int
+    p_value: float
+    families: list[FamilyChange]
+    """Those that changed most first."""
+    examples: list[ChangeExample]
+    """The trajectories to look at."""
+
+
+def read_changes(index: Index) -> list[VersionChange]:
+    """Return what the newest version changed against the one before, and against the first. Raises `StoreError`."""
+    versions = [row["iteration"] for row in index.rows(_ITERATIONS)]
+    earlier = dict.fromkeys([*versions[-2:-1], *versions[:-1][:1]])
+    found = [_compare(index, before, versions[-1]) for before in earlier]
+    return [change for change in found if change["pairs"]]
+
+
+def _compare(index: Index, before: int, after: int) -> VersionChange:
+    sides = (read_cases(index, _SCORED, [iteration]) for iteration in (before, after))
+    pairs = [(first, second) for first, second in join_cases(*sides) if first and second]
+    counts = count_changes(pairs)
+    name = name_family([first for first, _ in pairs])
+    return {
+        "before": before,
+        "after": after,
+        "pairs": len(pairs),
+        "gained": counts[Change.GAINED],
+        "lost": counts[Change.LOST],
+        "p_value": float(f"{compute_p_value(counts):.4g}"),
+        "families": list(_count_families(pairs, name)),
+        "examples": [*_examples(pairs, name, Change.GAINED), *_examples(pairs, name, Change.LOST)],
+    }
+
+
+def name_family(cases: Sequence[PairedCase]) -> Callable[[PairedCase], str]:
+    """Return what names a case's family: its task, its task without the number at the end, or its site.
+
+    The first of them by which there are few enough families to read.
+    """
+    names: tuple[Callable[[PairedCase], str], ...] = (
+        lambda case: case.task,
+        lambda case: _NUMBER.sub("", case.task) or case.task,
+        lambda case: case.site,
+    )
+    return next((name for name in names if len({name(case) for case in cases}) <= FAMILIES), names[-1])
+
+
+def _count_families(pairs: Sequence[Pair], name: Callable[[PairedCase], str]) -> Iterator[FamilyChange]:
+    counts: Counter[tuple[str, Change]] = Counter((name(pair[0]), find_change(pair)) for pair in pairs)
+    families: list[FamilyChange] = []
+    for family in sorted({family for family, _ in counts}):
+        gained, lost, kept, failed = (counts[family, change] for change in Change)
+        families.append(
+            {
+                "family": family,
+                "pairs": gained + lost + kept + failed,
+                "before": kept + lost,
+                "after": kept + gained,
+                "gained": gained,
+                "lost": lost,
+            }
+        )
+    families.sort(key=lambda of: (-abs(of["gained"] - of["lost"]), -of["gained"] - of["lost"], of["family"]))
+    yield from families[:FAMILIES]
+
+
+def _examples(pairs: Sequence[Pair], name: Callable[[PairedCase], str], change: Change) -> Iterator[ChangeExample]:
+    """Yield examples of a change, of as many families as there are."""
+    changed = [pair for pair in pairs if find_change(pair) is change]
+    by_family: dict[str, Pair] = {name(pair[0]): pair for pair in reversed(changed)}
+    rest = [pair for pair in changed if by_family[name(pair[0])] is not pair]
+    for before, after in [*by_family.values(), *rest][:EXAMPLES]:
+        yield {"family": name(before), "change": change.value, "before": before.id, "after": after.id}
+
+
+def build_change_section(changes: Sequence[VersionChange]) -> ReportSection:
+    """Return a table of the families for each two versions."""
+    figures = tuple(_table(change) for change in changes)
+    note = (
+        "The same test episodes (task and seed) by two policy versions: gained are those that only the later one "
+        "solved, lost those that only the earlier one did."
+    )
+    return ReportSection("changes", "Gained and lost", figures, note)
+
+
+def _table(change: VersionChange) -> Figure:
+    rows = tuple(
+        (
+            of["family"],
+            str(of["pairs"]),
+            format_percent(of["before"] / of["pairs"]),
+            format_percent(of["after"] / of["pairs"]),
+            str(of["gained"] or NONE),
+            str(of["lost"] or NONE),
+        )
+        for of in change["families"]
+    )
+    columns = ("", "pairs", f"version {change['before']}", f"version {change['after']}", "gained", "lost")
+    note = (
+        f"{change['gained']} gained, {change['lost']} lost of {change['pairs']}; McNemar's p = {change['p_value']:.3g}."
+    )
+    title = f"Version {change['before']} to {change['after']}"
+    return Figure(title, "", (), False, Table(columns, rows), note)

@@ -1,0 +1,65 @@
+"""How much a policy repeats itself: its responses in the newest training iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypedDict, cast
+
+from webgym_cli.report.charts import format_percent
+from webgym_cli.store.index.query import Index
+
+# Fewer steps say nothing.
+_FEWEST = 50
+_REPEATED = 0.5
+_SAME = 0.9
+
+_NEWEST = """
+WITH newest AS (SELECT id, iteration, task_key FROM trajectories WHERE split = 'train' AND policy <> 'oracle'
+    AND iteration = (SELECT max(iteration) FROM trajectories WHERE split = 'train' AND policy <> 'oracle')
+), said AS (
+    SELECT newest.iteration, task_key, response_digest,
+        lag(response_digest) OVER (PARTITION BY trajectory ORDER BY step) AS before
+    FROM steps JOIN newest ON steps.trajectory = newest.id AND steps.iteration = newest.iteration
+    WHERE steps.split = 'train'
+)
+SELECT max(iteration) AS iteration, count(*) AS steps, count(DISTINCT task_key) AS tasks,
+    count(before) AS later, count(*) FILTER (WHERE response_digest = before) AS repeated,
+    (SELECT max(n) FROM (SELECT count(*) AS n FROM said GROUP BY response_digest)) AS commonest
+FROM said
+"""
+
+
+class Repetition(TypedDict):
+    """The responses of an iteration."""
+
+    iteration: int | None
+    """None without any."""
+    steps: int
+    tasks: int
+    later: int
+    """Steps that are not the first of their episode."""
+    repeated: int
+    """Of these: the response is that of the step before."""
+    commonest: int | None
+    """Steps with the most frequent response."""
+
+
+def read_repetition(index: Index) -> Repetition:
+    """Return how often the policy of the newest training iteration repeats itself. Raises `StoreError`."""
+    return cast("Repetition", index.one(_NEWEST))
+
+
+def warn_repetition(found: Repetition) -> Iterator[str]:
+    """Yield in words what shows that a policy has only one thing to say."""
+    if found["steps"] < _FEWEST:
+        return
+    if found["later"] >= _FEWEST and (share := found["repeated"] / found["later"]) > _REPEATED:
+        yield (
+            f"In iteration {found['iteration']} {format_percent(share)} of the responses repeat that of the step "
+            "before: the policy is stuck; rollout.max_repeated_actions ends such episodes."
+        )
+    if found["tasks"] > 1 and found["commonest"] and (share := found["commonest"] / found["steps"]) > _SAME:
+        yield (
+            f"In iteration {found['iteration']} {format_percent(share)} of the responses, over {found['tasks']} tasks, "
+            "are one and the same: the policy does not look at its page any more."
+        )
