@@ -7,7 +7,6 @@ import pytest
 from tests.cli.runs import model
 from tests.curriculum.generating import episode
 from webgym_cli.config.load import load
-from webgym_cli.errors import WebGymError
 from webgym_cli.loop import generation
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion
@@ -33,7 +32,7 @@ def critic(monkeypatch, tmp_path):
     """A critic of the policy that finds the first task too hard; the prompts that it was asked about."""
     asked = []
 
-    async def values(folder, prompts, settings, log):
+    async def values(folder, policy, prompts, settings, log):
         asked.append((folder, prompts, log.name))
         return [[0.01], *[[0.5]] * (len(prompts) - 1)]
 
@@ -55,13 +54,16 @@ async def test_the_critic_values_the_prompt_of_the_first_step(run, critic, tmp_p
     ((folder, prompts, log),) = critic
     assert (folder, log, summary["critic"]) == (tmp_path / "critic", "critic.log", "critic")
     assert (len(prompts), summary["rejected"]["too_hard"], summary["kept"]) == (2, 1, 1)
-    assert len(prompts[0]) == len(prompts[1]) > 10
+    assert len(prompts[0].ids) == len(prompts[1].ids) > 10
     rejected = [json.loads(line) for line in (tmp_path / "new.jsonl.rejected.jsonl").read_text().splitlines()]
     assert [one["reason"] for one in rejected] == ["known_task", "too_hard"]
 
 
-async def test_a_policy_that_is_shown_pictures_has_no_such_critic(run, critic, tmp_path):
+async def test_a_policy_that_is_shown_pictures_has_its_first_screenshot_valued(run, critic, tmp_path):
     append(run, episode(0, "Find 3 hats"))
-    with pytest.raises(WebGymError, match="reads pages as text"):
-        await made(run, tmp_path / "new.jsonl")
-    assert critic == []
+    await made(run, tmp_path / "new.jsonl")
+    ((_, prompts, _),) = critic
+    (picture,) = episode(0, "Find 3 hats").steps[0].observation.pictures
+    assert [(one.images[0].stem, one.sizes) for one in prompts] == [
+        (picture.sha256, [(picture.width, picture.height)])
+    ] * 2

@@ -129,7 +129,6 @@ async def test_a_run_that_solves_everything_says_that_nothing_is_left(run, tmp_p
         (["curriculum.score=environment"], SettingsError, "no environment can tell"),
         (["judge.base_url="], SettingsError, "there is no judge to ask"),
         (["tasks.train=miniwob:click-test"], SettingsError, "its tasks are of miniwob"),
-        (["train.algorithm=webrl"], SettingsError, "would be shown pictures"),
         (["tasks.train=nowhere.jsonl"], UsageError, "nowhere.jsonl"),
     ],
     ids=lambda part: part[0] if isinstance(part, list) else "",

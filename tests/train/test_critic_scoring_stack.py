@@ -12,7 +12,7 @@ import pytest
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError
-from webgym_cli.train.critic_scoring import HEADS, success_probabilities
+from webgym_cli.train.critic_scoring import HEADS, CriticState, success_probabilities
 
 pytestmark = pytest.mark.stack
 
@@ -45,10 +45,11 @@ def critic(tiny_model_dir, tmp_path):
     return folder
 
 
-async def test_each_head_is_told_and_a_torn_critic_is_named(critic, tmp_path):
-    found = await success_probabilities(critic, [[1, 2, 3], [4]], load(), tmp_path / "critic.log")
+async def test_each_head_is_told_and_a_torn_critic_is_named(critic, tiny_model_dir, tmp_path):
+    states = [CriticState([1, 2, 3]), CriticState([4])]
+    found = await success_probabilities(critic, tiny_model_dir, states, load(), tmp_path / "critic.log")
     assert [value for heads in found for value in heads] == pytest.approx([0.75, 0.9] * 2)
     (critic / HEADS).write_bytes(b"torn")
     with pytest.raises(JobError, match="can't be asked"):
-        await success_probabilities(critic, [[1]], load(), tmp_path / "critic.log")
+        await success_probabilities(critic, tiny_model_dir, states[:1], load(), tmp_path / "critic.log")
     assert f"{HEADS}: can't be read" in (tmp_path / "critic.log").read_text()

@@ -9,20 +9,17 @@ from typing import Any
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.seeds import has_new_tasks
-from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.loop.generation import require_generator, resolve_settings
 from webgym_cli.loop.loop import LoopPlan, plan_loop
 from webgym_cli.loop.phases import last_iteration, phase_episodes, phase_of, survey_episodes
 from webgym_cli.loop.scoring import resolve_orm_model
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import is_webrl
 from webgym_cli.rewards.judge.client import require_judge
 from webgym_cli.rewards.orm.scorer import require_orm
 from webgym_cli.rollout.plan import plan_rollout
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import open_tasks
-from webgym_cli.train.registry import find_backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +122,6 @@ def _require(run: RunDir, settings: Settings) -> None:
         require_orm(settings.orm)
     elif how.score == "judge" and settings.judge.base_url != SCRIPTED:
         require_judge(settings.judge)
-    as_text = is_webrl(settings.context_config.prompt_version)
-    has_pictures = not as_text and find_environment(environment).has_pages
-    if has_pictures and find_backend(settings.train.algorithm).reads_text_only:
-        raise SettingsError(
-            f"train.algorithm: {settings.train.algorithm} learns from text, the policy would be shown pictures",
-            hint="-s context_config.prompt_version=webrl with tasks of webarena, or another algorithm",
-        )
     _refuse_begun(run, settings)
 
 

@@ -23,12 +23,12 @@ from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
 from webgym_cli.records.events import GenerationSummary, make_event
-from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index
-from webgym_cli.train.critic_scoring import outcome_critic, success_probabilities
+from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.train.critic_scoring import CriticState, outcome_critic, success_probabilities
 from webgym_cli.util.files import write_atomic
 
 
@@ -85,22 +85,20 @@ async def _values(pipeline: Pipeline, candidates: Sequence[TaskCandidate]) -> li
         raise MissingStageError(
             f"{run.root}: the critic of the current policy is gone", hint=f"webgym train {run.root}"
         )
-    tokens = ModelTokens(str(policy_path(run, settings)))
-    prompts = [tokens.prompt_ids(_first_prompt(candidate), []) for candidate in candidates]
-    return await success_probabilities(critic, prompts, settings, pipeline.logs / "critic.log")
+    policy = Path(policy_path(run, settings))
+    tokens, store = ModelTokens(str(policy)), ScreenshotStore(run.screenshots)
+    states = [_first_state(candidate, tokens, store) for candidate in candidates]
+    return await success_probabilities(critic, policy, states, settings, pipeline.logs / "critic.log")
 
 
-def _first_prompt(candidate: TaskCandidate) -> tuple[Message, ...]:
-    """Return what the policy would be asked at first. Raises `WebGymError` where that has a picture."""
+def _first_state(candidate: TaskCandidate, tokens: ModelTokens, store: ScreenshotStore) -> CriticState:
+    """Return what the policy would be asked at first."""
     start, task = candidate.request.group.start, candidate.task
     page = start.page or Observation(url=task.start_url)
     prompt = render(start.prompt, task.instruction, task.start_url, (), page)
-    if prompt.images:
-        raise WebGymError(
-            "generate.critic: the critic reads pages as text, and the policy is shown pictures",
-            hint="-s generate.critic=orm, or none",
-        )
-    return prompt.messages
+    sizes = {picture.sha256: (picture.width, picture.height) for picture in page.pictures}
+    seen = [sizes[sha256] for sha256 in prompt.images]
+    return CriticState(tokens.prompt_ids(prompt.messages, seen), [store.path(one) for one in prompt.images], seen)
 
 
 def sibling_path(out: Path, what: str) -> Path:

@@ -80,8 +80,6 @@ class TrainingBackend:
     """Raises `SettingsError` for settings that it can't train with, before anything is rolled out."""
     group_relative: bool = False
     """Whether a group of equal rewards has no gradient (`rl.data.filter_groups`)."""
-    reads_text_only: bool = False
-    """Whether prompts with pictures are refused."""
     check_data: DataCheck = accept_data
     """Is asked where data was prepared, and before it is trained on."""
     build_start: PlanStep = keep_plan

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
@@ -28,18 +30,34 @@ def outcome_critic(run: RunDir) -> Path | None:
     return folder if folder is not None and (folder / HEADS).is_file() else None
 
 
+@dataclass(frozen=True, slots=True)
+class CriticState:
+    """A prompt to be valued."""
+
+    ids: Sequence[int]
+    """Its token ids."""
+    images: Sequence[Path] = ()
+    """Its pictures, in the order of their places among the tokens."""
+    sizes: Sequence[tuple[int, int]] = ()
+    """Their width and height in pixels."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line that the critic reads."""
+        return {"ids": list(self.ids), "images": [str(path.absolute()) for path in self.images], "sizes": self.sizes}
+
+
 async def success_probabilities(
-    critic: Path, prompts: Sequence[Sequence[int]], settings: Settings, log: Path
+    critic: Path, policy: Path, prompts: Sequence[CriticState], settings: Settings, log: Path
 ) -> list[list[float]]:
-    """Return the probability by each head for each prompt, given as token ids; V is the least.
+    """Return the probability by each head for each prompt of a policy; V is the least.
 
     Raises `VenvError` without the role, `JobError` where it fails.
     """
     python = role_python(settings, "train")
     with tempfile.TemporaryDirectory(prefix="webgym-values-") as folder:
         states, values = Path(folder) / "states.jsonl", Path(folder) / "values"
-        states.write_text("".join(f"{json.dumps(list(ids))}\n" for ids in prompts), encoding="utf-8")
-        argv = [str(python), str(START), _MODULE, str(critic), str(states), str(values)]
+        states.write_text("".join(f"{json.dumps(one.to_json())}\n" for one in prompts), encoding="utf-8")
+        argv = [str(python), str(START), _MODULE, str(critic), str(policy), str(states), str(values)]
         env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
         job = Job.spawn(argv, env=env, log=log, cwd=Path(folder), grace=settings.train.stop_grace)
         try:

@@ -283,4 +283,4 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan:
 
 # Serves every advantage estimator; `find_backend` adapts it to what the estimator needs.
 POLICY_GRADIENT = TrainingBackend(plan_rl, rl_command, "batch", check=check_greedy_chain)
-WEBRL = TrainingBackend(functools.partial(plan_rl, webrl=True), rl_command, "transitions", reads_text_only=True)
+WEBRL = TrainingBackend(functools.partial(plan_rl, webrl=True), rl_command, "transitions")

@@ -59,7 +59,6 @@ def test_a_dry_run_tells_the_whole_plan_and_writes_nothing(tmp_path, settings):
             ("-s", "tasks.train=arithmetic:train"),
             "its tasks are of tools; new ones can be made of tasks on the web",
         ),
-        (("-s", "context_config.prompt_version=complete"), "would be shown pictures"),
     ],
     ids=lambda part: part[-1] if isinstance(part, tuple) else "",
 )

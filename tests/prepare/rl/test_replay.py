@@ -268,24 +268,28 @@ async def test_a_server_that_takes_nothing_is_told(run, shown, with_):
         await prepared(run, with_, Refusing())
 
 
-async def test_experience_of_pictures_alone_is_refused(tmp_path, run, model):
+async def test_experience_of_pictures_alone_is_not_replayed_and_said(tmp_path, run, model):
     seen = RunDir(tmp_path / "seen")
     demonstrations(seen, model)
     seen.part("train", 0).unlink()
     store(seen, talk(1, CALL, ANSWER, pictures=(96,)))
     with_ = second_phase(run, model, experience(seen))
     run.part("train", 0).unlink()
-    with pytest.raises(SettingsError, match="all 1 trajectories of the experience have pictures"):
-        await prepared(run, with_, Scorer())
+    data = await prepared(run, with_, Scorer())
+    assert (data.replayed_rows, dropped(run)["dropped_trajectories"]["pictures"]) == (0, 1)
 
 
-async def test_pictures_of_the_iteration_itself_are_refused(run, model, tokens):
+async def test_states_have_the_pictures_that_they_are_served_with(run, model, tokens):
     with_ = second_phase(run, model)
     at_first = served(talk(5, CALL, ANSWER, pictures=(96,)), tokens)
     run.part("train", 1).unlink()
     store(run, at(at_first, 1))
-    with pytest.raises(SettingsError, match=r"train\.algorithm=webrl: the prompts of train-0001-00005 have pictures"):
-        await prepared(run, with_, Scorer())
+    await prepared(run, with_, Scorer())
+    first, second = [row for row in lines(run, "rows.jsonl") if not row["replayed"]]
+    assert (first["images"], first["next_images"], first["next_sizes"]) == ([], second["images"], [[96, 32]])
+    assert first["next_prompt"] == second["input_ids"][: second["mask"].index(1)]
+    assert (second["last"], second["next_images"]) == (True, second["images"] * 2)
+    assert len(second["next_prompt"]) > len(second["input_ids"])
 
 
 def on_pages(number, version):
@@ -309,15 +313,6 @@ async def test_web_pages_are_read_as_text_whatever_pictures_are_stored(run, show
     assert after.endswith(
         "# 1<|im_end|>\n<|im_start|>user\nRound 2\n\n<p> Page 1 </p><|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-def test_screenshots_of_the_iteration_itself_are_refused_before_anything_is_scored(run, shown, model, tokens):
-    with_ = second_phase(run, model, experience(shown))
-    run.part("train", 1).unlink()
-    store(run, at(served(on_pages(5, PromptVersion.VANILLA), tokens), 1))
-    with pytest.raises(SettingsError, match=r"the prompts of train-0001-00005 have pictures") as caught:
-        planned(run, with_)
-    assert "context_config.prompt_version=webrl" in caught.value.hint
 
 
 async def test_failures_of_the_policy_may_be_replayed_too(run, shown, model):

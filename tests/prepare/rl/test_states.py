@@ -36,7 +36,7 @@ def test_the_state_after_is_the_next_prompt_and_the_last_page_once_more(tokens):
     assert text.startswith(tokens.tokenizer.decode([*last.prompt, *last.response], skip_special_tokens=False))
     assert text.endswith("<|im_start|>assistant\n")
     once_more = render(made.prompt, made.instruction, "", made.steps, made.steps[-1].observation)
-    assert last.after == render_last_state(made, tokens) == tokens.prompt_ids(once_more.messages, [])
+    assert last.after == render_last_state(made, tokens).ids == tokens.prompt_ids(once_more.messages, [])
     assert last.longest == len(last.after)
 
 

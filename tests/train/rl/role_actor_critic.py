@@ -330,7 +330,7 @@ def test_a_batch_that_is_not_webrl_s_is_refused_by_name():
         ("next_prompt", None, r"line 1: doesn't say which state it led to .*webgym prepare and train.algorithm=webrl"),
         ("next_prompt", [], "line 1: the prompt after it has no tokens"),
         ("mask", [0, 1, 0, 1], r"line 1: holds several steps"),
-        ("images", ["a.png"], "line 1: has pictures: .* pages as text"),
+        ("next_images", ["a.png"], "line 1: 1 pictures after it, 0 sizes"),
         ("last", None, "line 1: not a sequence"),
     ]
     with scratch() as place:
@@ -342,8 +342,6 @@ def test_a_batch_that_is_not_webrl_s_is_refused_by_name():
                 rows[0][key] = value
             if key == "mask":
                 rows[0]["input_ids"] = [1, 2, 3, 4]
-            if key == "images":
-                rows[0]["sizes"] = [[1, 1]]
             phase(place, rows)
             with check.assertRaisesRegex(TrainingError, wanted):
                 train(place, **webrl())

@@ -1,8 +1,10 @@
 """The trainer with pictures: a tiny Qwen3-VL, as webgym builds it."""
 
+import json
 import unittest
 
 import torch
+from episodes import plain_critic, prompt, webrl
 from tiny import (
     ALONE,
     SHIPPED,
@@ -18,8 +20,11 @@ from tiny import (
 )
 
 from webgym_cli.testing import tiny_model_build
+from webgym_cli.train.rl.batch_targets import load_tensors
+from webgym_cli.train.rl.data import read_batch
 from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
+from webgym_cli.train.rl.webrl_states import collect_states
 
 check = unittest.TestCase()
 SIZES = {"small": (64, 32), "large": (96, 64)}
@@ -160,3 +165,83 @@ def test_two_processes_equal_one_whoever_of_them_has_a_picture():
             alone[name] = train(place, **given, trainer={"output_dir": str(place / f"{name} alone")})
         for name, made in alone.items():
             assert_same(made, place / name / made.name, atol=5e-5, rtol=1e-3)
+
+
+def phase_seen(place):
+    """Write a model and three episodes of two steps each for WebRL, all but one step with pictures; return the rows."""
+    model = vision_model(place / "model")
+    pictures(place)
+    shown, rows = [["small"], ["large"], ["small", "large"], [], ["large"], ["small"]], []
+    for at, names in enumerate(shown):
+        rows.append(
+            row(at, names, model) | {"number": at // 2, "step": at % 2, "replayed": False, "last": bool(at % 2)}
+        )
+    for at, found in enumerate(rows):
+        after = rows[at] if found["last"] else rows[at + 1]
+        ids = after["input_ids"][: after["mask"].index(1)]
+        given = {"next_prompt": ids, "next_images": after["images"], "next_sizes": after["sizes"]}
+        found |= given
+    write_batch(place / "data", rows, rewards=[1.0, 0.0, 1.0], groups=[0, 1, 2])
+    return model, rows
+
+
+def plain_values(model, critic, place, rows):
+    """Return V of the prompts by transformers and the critic's heads."""
+    from PIL import Image
+    from transformers import AutoImageProcessor
+
+    (body, heads), processor, found = plain_critic(critic), AutoImageProcessor.from_pretrained(model), []
+    for entry in rows:
+        ids, given = torch.tensor(prompt(entry)), {}
+        if entry["images"]:
+            images = [Image.open(place / "data" / name) for name in entry["images"]]
+            given = dict(processor(images=images, return_tensors="pt"))
+            given["mm_token_type_ids"] = (ids == body.config.image_token_id).int()[None]
+        with torch.no_grad():
+            state = body(input_ids=ids[None], **given).last_hidden_state[0, -1]
+            found.append(min(float(head(state).softmax(-1)[1]) for head in heads))
+    return torch.tensor(found)
+
+
+def test_critic_and_actor_of_webrl_learn_from_pictures():
+    with scratch() as place:
+        model, rows = phase_seen(place)
+        cut = {"ppo_max_token_len_per_gpu": 60}
+        first = train(place, **webrl(actor=cut, trainer={"output_dir": str(place / "first")}))
+        told = {"lam": 0.0}  # the advantage is then the outcome less the value
+        made = train(place, **webrl(webrl=told, actor=cut, critic={"path": str(first / "critic")}))
+        held = load_tensors(
+            made.parent, json.loads(next(made.parent.glob("*/trainer_state.json")).read_text())["digest"]
+        )
+        lengths = [sum(entry["mask"]) for entry in rows]
+        sums = torch.stack([part.sum() for part in plain(model, place, rows).split(lengths)])
+        torch.testing.assert_close(held[0]["reference"], sums, atol=1e-4, rtol=1e-4)
+        outcome = torch.tensor([1.0, 1, 0, 0, 1, 1])
+        value = plain_values(model, made / "critic", place, rows)
+        torch.testing.assert_close(held[0]["advantages"], outcome - value, atol=1e-4, rtol=1e-3)
+
+
+def test_the_same_words_beside_another_picture_are_another_state():
+    with scratch() as place:
+        _, rows = phase_seen(place)
+        from PIL import Image
+
+        Image.new("RGB", SIZES["small"]).save(place / "other.png")
+        twin = rows[0] | {"number": 1, "images": ["../other.png"]}
+        write_batch(place / "data", [rows[0], twin, rows[0] | {"number": 2}], rewards=[1.0, 0.0, 1.0], groups=[0, 1, 2])
+        states = collect_states(read_batch(place / "data"), ends=False)
+        check.assertEqual(states.before.tolist(), [0, 2, 0])
+        check.assertEqual([found.images[0].name for found in states.rows], ["small.png", "large.png", "other.png"])
+
+
+def test_two_processes_of_webrl_equal_one_whoever_of_them_has_a_picture():
+    with scratch() as place:
+        phase_seen(place)
+        given = webrl(actor={"ppo_mini_batch_size": 3, "ppo_max_token_len_per_gpu": 60})
+        made = train(place, **given)
+        kinds = {"plain": {}, "zero2": {"deepspeed": str(SHIPPED / "ds_config_cpu_zero2.json")}}
+        several(*(written(place, name, **given, trainer=trainer) for name, trainer in kinds.items()))
+        for name in kinds:
+            found = place / name / made.name
+            assert_same(made, found, atol=5e-5, rtol=1e-3)
+            assert_same(made / "critic", found / "critic", atol=5e-5, rtol=1e-3)

@@ -26,11 +26,10 @@ from webgym_cli.prepare.rl.rows import (
     build_rows,
     digest_observation,
     oldest_version,
-    pictures_error,
     read_turns,
 )
 from webgym_cli.prepare.rl.score import ScoringResult
-from webgym_cli.prepare.rl.states import ActionTokenizer, render_last_state
+from webgym_cli.prepare.rl.states import ActionTokenizer, PromptState, render_last_state
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.trajectory import Trajectory
@@ -215,10 +214,12 @@ class _BatchWriter:
         found = list(build_rows(told, merge=self._plan.how.merge_turns))
         states = self._states(trajectory, told)
         limit = self._plan.how.max_row_tokens
-        if limit is not None and any(len(ids) > limit for ids in (*(row.input_ids for row in found), *states)):
+        sequences = (*(row.input_ids for row in found), *(state.ids for state in states))
+        if limit is not None and any(len(ids) > limit for ids in sequences):
             return MaskReason.TOO_LONG
         try:
-            lines = [_row(member, row, [self._located(sha256) for sha256 in row.images]) for row in found]
+            lines = [_row(member, row, self._locate_all(row.images)) for row in found]
+            after = [self._locate_all(state.images) for state in states]
         except StoreError:
             return MaskReason.IMAGE_MISSING
         for line in lines:
@@ -227,16 +228,20 @@ class _BatchWriter:
                 line["anchor"] = digest_observation(trajectory.steps[line["step"]].observation)
         # Without merging a row is a step, so rows and states have the same numbers.
         for number, state in enumerate(states):
-            lines[number] |= {"next_prompt": state, "last": number == len(states) - 1, "replayed": False}
+            lines[number] |= {"next_prompt": state.ids, "last": number == len(states) - 1, "replayed": False}
+            if state.images:
+                lines[number] |= {"next_images": after[number], "next_sizes": [list(size) for size in state.sizes]}
         return lines
 
-    def _states(self, trajectory: Trajectory, told: Sequence[ServedTurn]) -> list[list[int]]:
-        """Return the state after each step, for `webrl`; for others none. Raises `SettingsError` for pictures."""
+    def _states(self, trajectory: Trajectory, told: Sequence[ServedTurn]) -> list[PromptState]:
+        """Return the state after each step, for `webrl`; for others none."""
         if self._plan.replay is None:
             return []
-        if any(turn.images for turn in told):
-            raise pictures_error(trajectory.id)
-        return [*(turn.prompt for turn in told[1:]), render_last_state(trajectory, self._tokens)]
+        later = [PromptState(turn.prompt, turn.images, turn.sizes) for turn in told[1:]]
+        return [*later, render_last_state(trajectory, self._tokens)]
+
+    def _locate_all(self, images: Sequence[str]) -> list[str]:
+        return [self._located(sha256) for sha256 in images]
 
     def _locate(self, sha256: str) -> str:
         """Return the path, from the batch, of a picture that is what its name says. Raises `StoreError`."""

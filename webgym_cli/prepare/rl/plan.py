@@ -16,7 +16,7 @@ from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.filter_groups import filters_groups, mask_groups
 from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
-from webgym_cli.prepare.rl.rows import missing_tokens_error, pictures_error
+from webgym_cli.prepare.rl.rows import missing_tokens_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling
 from webgym_cli.prepare.sft.plan import damaged_lines
 from webgym_cli.records.sampling import Sampling
@@ -45,12 +45,6 @@ FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch
 WHERE reason IS NULL AND NOT greedy AND response_tokens IS NULL
 """
 _STEPS = "SELECT coalesce(sum(steps), 0)::BIGINT AS steps FROM rl_batch WHERE reason IS NULL AND NOT greedy"
-_PICTURES = """
-SELECT rl_batch.id FROM rl_batch JOIN trajectories USING (id, iteration) JOIN steps ON steps.trajectory = rl_batch.id
-    AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
-WHERE reason IS NULL AND NOT rl_batch.greedy AND trajectories.prompt_version <> 'webrl' AND screenshot IS NOT NULL
-ORDER BY rl_batch.id LIMIT 1
-"""
 _KINDS = """
 SELECT reason, failure, greedy, policy, count(*) AS count, sum(steps)::BIGINT AS steps FROM rl_batch GROUP BY ALL
 """
@@ -213,7 +207,6 @@ def plan_batch(
     if transitions or anchors:  # a critic, or an anchor, is of single states: each action needs a row of its own
         how = how.model_copy(update={"merge_turns": False})
     if transitions:
-        _refuse_pictures(index)
         replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)
     return RlPlan(iteration, tuple(read), how, anchors, by, sampling, counts, damaged, replay, index)
 
@@ -252,11 +245,6 @@ def _refuse_untold(index: Index) -> None:
     if found["count"]:
         others = f" (and {found['count'] - 1} more)" if found["count"] > 1 else ""
         raise missing_tokens_error(f"{found['first']}{others}", "token ids", found["policy"])
-
-
-def _refuse_pictures(index: Index) -> None:
-    for row in index.rows(_PICTURES):
-        raise pictures_error(row["id"])
 
 
 def _refuse_unplanned(index: Index, run: RunDir) -> None:

@@ -147,15 +147,6 @@ def missing_tokens_error(where: str, what: str, policy: str) -> SettingsError:
     )
 
 
-def pictures_error(where: str) -> SettingsError:
-    """Return the error for `webrl` on episodes whose prompts have pictures."""
-    return SettingsError(
-        f"train.algorithm=webrl: the prompts of {where} have pictures: it reads states as text alone",
-        hint="roll out in another run with -s context_config.prompt_version=webrl, or train otherwise: "
-        "-s train.algorithm=grpo",
-    )
-
-
 def _turn(
     trajectory: Trajectory, index: int, step: Step, shots: Mapping[str, Screenshot], tokens: PromptTokenizer
 ) -> ServedTurn | MaskReason:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from webgym_cli.errors import SettingsError, StoreError, WebGymError
+from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.jobs.workers import run_workers
 from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
 from webgym_cli.prepare.rl.logprob_cache import LogprobCache, digest_action
@@ -86,8 +86,7 @@ class LogprobScoring:
     async def execute(self) -> ScoringResult:
         """Score all that is not known and return it.
 
-        Raises `SettingsError` where all experience has pictures, and `WebGymError` when the server is down or takes
-        nothing: what was scored before is kept.
+        Raises `WebGymError` when the server is down or takes nothing: what was scored before is kept.
         """
         waiting = iter(enumerate(self._plan.candidates))
         if self._plan.candidates:
@@ -155,14 +154,14 @@ class LogprobScoring:
         self._sink(make_event("replay_progress", **progress))
 
     def _refuse_empty_result(self) -> None:
-        """Raise where a single cause leaves nothing to take over."""
+        """Raise, or say it, where a single cause leaves nothing to take over."""
         pictures = self._found.dropped_trajectories[ReplayDropReason.PICTURES.value]
         if pictures == len(self._plan.candidates):
-            raise SettingsError(
-                f"rl.replay: the prompts of all {pictures} trajectories of the experience have pictures: a server "
-                "tells log-probabilities of token ids for text alone",
-                hint="roll out with -s context_config.prompt_version=webrl, or -s rl.replay.ratio=0 replays nothing",
+            words = (
+                f"nothing is replayed: the prompts of all {pictures} trajectories of the experience have pictures, and "
+                "a server tells log-probabilities of token ids for text alone"
             )
+            self._sink({"event": "note", "message": words})
         refused = self._found.dropped[ReplayDropReason.REFUSED.value]
         if refused and not self._found.scored:
             raise WebGymError(

@@ -49,13 +49,26 @@ class TokenizedAction:
         return max(len(self.prompt) + len(self.response), len(self.after))
 
 
-def render_last_state(trajectory: Trajectory, tokens: rows.PromptTokenizer) -> list[int]:
-    """Return the token ids of the state after the last action: the same page, with that action in the history."""
+@dataclass(frozen=True, slots=True)
+class PromptState:
+    """A state as it is served."""
+
+    ids: list[int]
+    images: tuple[str, ...]
+    """SHA-256 of its pictures, in the order of their placeholders."""
+    sizes: tuple[rows.Size, ...]
+    """Of each of them."""
+
+
+def render_last_state(trajectory: Trajectory, tokens: rows.PromptTokenizer) -> PromptState:
+    """Return the state after the last action: the same page, with that action in the history."""
     # The episode ended there: no observation was taken after the last action.
     steps = trajectory.steps
     spec, url = trajectory.prompt, trajectory.task.start_url
     prompt = render(spec, trajectory.instruction, url, steps, steps[-1].observation)
-    return tokens.prompt_ids(prompt.messages, [])
+    shots = {shot.sha256: (shot.width, shot.height) for step in steps for shot in step.observation.pictures}
+    sizes = [shots[sha256] for sha256 in prompt.images]
+    return PromptState(tokens.prompt_ids(prompt.messages, sizes), prompt.images, tuple(sizes))
 
 
 def tokenize_actions(trajectory: Trajectory, tokens: ActionTokenizer) -> list[TokenizedAction] | ReplayDropReason:
@@ -69,7 +82,7 @@ def tokenize_actions(trajectory: Trajectory, tokens: ActionTokenizer) -> list[To
     said = [_response(step, tokens) for step in trajectory.steps]
     if any(tokens.placeholder in response for response, _ in said):
         return ReplayDropReason.PLACEHOLDER
-    after = [*prompts[1:], render_last_state(trajectory, tokens)]
+    after = [*prompts[1:], render_last_state(trajectory, tokens).ids]
     return [
         TokenizedAction(index, prompts[index], response, _said(step, response, tokens.stop), tokenized, after[index])
         for index, (step, (response, tokenized)) in enumerate(zip(trajectory.steps, said, strict=True))

@@ -1,31 +1,33 @@
 """Success probabilities of states (prompts) by the critic of an actor-critic training.
 
-    python launch.py webgym_cli.train.rl.critic_inference CRITIC STATES VALUES
+    python launch.py webgym_cli.train.rl.critic_inference CRITIC POLICY STATES VALUES
 
-CRITIC is the critic's folder; STATES has a JSON array of token ids a line, and VALUES gets one of probabilities, a head
-each, a line. Exit status: 0 when all are told, 1 with one line on stderr when they can't be.
+CRITIC is the critic's folder and POLICY that of the policy, whose image processor is used. STATES has a JSON object a
+line: `ids`, the paths of its `images` and their `sizes`. VALUES gets an array of probabilities, a head each, a line.
+Exit status: 0 when all are told, 1 with one line on stderr when they can't be.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.critics import OutcomeCritic, load_head
-from webgym_cli.train.rl.data import TrainRow
 from webgym_cli.train.rl.inputs import Collator
-from webgym_cli.train.rl.model import attention_implementation, load_network
+from webgym_cli.train.rl.model import attention_implementation, image_processor, load_network
 from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.webrl_losses import success_probability
+from webgym_cli.train.rl.webrl_states import state_row
 
 
-def predict_success(folder: Path, prompts: list[list[int]]) -> Iterator[list[float]]:
-    """Yield the probability of success by each of the critic's heads, for each prompt. Raises `TrainingError`."""
+def predict_success(folder: Path, policy: Path, states: Sequence[dict[str, Any]]) -> Iterator[list[float]]:
+    """Yield the probability of success by each of the critic's heads, for each state. Raises `TrainingError`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     attention = attention_implementation(RlModelSettings(use_remove_padding=False), device)
@@ -33,10 +35,13 @@ def predict_success(folder: Path, prompts: list[list[int]]) -> Iterator[list[flo
     critic = OutcomeCritic(network, _heads(folder))
     load_head(critic, folder)
     critic = critic.to(device).eval()
-    collator = Collator(network.base_model, processor=None, packed=False, attention=attention, dtype=dtype)
+    processor = image_processor(policy, network) if any(state["images"] for state in states) else None
+    collator = Collator(network.base_model, processor=processor, packed=False, attention=attention, dtype=dtype)
     with torch.inference_mode():
-        for number, prompt in enumerate(prompts):
-            logits = critic(collator([_state(prompt, number)]).to(device))
+        for number, state in enumerate(states, 1):
+            images, sizes = tuple(map(Path, state["images"])), tuple((w, h) for w, h in state["sizes"])
+            row = state_row(torch.tensor(state["ids"], dtype=torch.long), f"state {number}", images, sizes)
+            logits = critic(collator([row]).to(device))
             yield [float(success_probability(head)[0]) for head in logits.unbind(1)]
 
 
@@ -52,25 +57,15 @@ def _heads(folder: Path) -> int:
         raise TrainingError(f"{path}: can't be read: {error}") from error
 
 
-def _state(prompt: list[int], number: int) -> TrainRow:
-    """Return a prompt and one token more, before which the state is; nothing sees that token."""
-    ids = torch.tensor([*prompt, prompt[-1]])
-    mask = torch.zeros(len(ids), dtype=torch.bool)
-    mask[-1] = True
-    return TrainRow(
-        ids, mask, torch.zeros(1), trajectory=number, step=0, images=(), sizes=(), place=f"state {number + 1}"
-    )
-
-
 def main(arguments: list[str]) -> int:
     """Score the states of the request file; return the exit status."""
-    if len(arguments) != 3:
-        sys.stderr.write("webgym: usage: launch.py webgym_cli.train.rl.critic_inference CRITIC STATES VALUES\n")
+    if len(arguments) != 4:
+        sys.stderr.write("webgym: usage: launch.py webgym_cli.train.rl.critic_inference CRITIC POLICY STATES VALUES\n")
         return 1
-    critic, states, values = map(Path, arguments)
+    critic, policy, states, values = map(Path, arguments)
     try:
         prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
-        found = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, prompts)]
+        found = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts)]
         values.write_text("".join(found), encoding="utf-8")
     except (TrainingError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")

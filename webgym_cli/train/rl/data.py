@@ -26,6 +26,10 @@ class Transition:
 
     next_prompt: torch.Tensor
     """[m] long: the prompt of the state after the step; the last step has one, too."""
+    next_images: tuple[Path, ...]
+    """Its pictures, in the order of their places among the tokens."""
+    next_sizes: tuple[tuple[int, int], ...]
+    """Their width and height in pixels, as the policy saw them."""
     last: bool
     """Whether the episode ended with this step."""
     replayed: bool
@@ -218,12 +222,12 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
         log_probs=torch.tensor(value["logprobs"], dtype=torch.float32),
         trajectory=int(value["number"]),
         step=int(value["step"]),
-        images=tuple(folder / image for image in value.get("images") or ()),
-        sizes=tuple((int(width), int(height)) for width, height in value.get("sizes") or ()),
+        images=_images(value, "images", folder),
+        sizes=_sizes(value, "sizes"),
         place=place,
         anchor=str(value.get("anchor") or ""),
         version=None if value.get("version") is None else int(value["version"]),
-        transition=_transition(value) if "next_prompt" in value else None,
+        transition=_transition(value, folder) if "next_prompt" in value else None,
     )
     wrong = ""
     if row.input_ids.shape != mask.shape or mask.dim() != 1 or len(mask) == 0:
@@ -238,14 +242,26 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
         wrong = f"{len(row.images)} pictures, {len(row.sizes)} sizes"
     elif row.transition is not None and len(row.transition.next_prompt) == 0:
         wrong = "the prompt after it has no tokens"
+    elif row.transition is not None and len(row.transition.next_images) != len(row.transition.next_sizes):
+        wrong = f"{len(row.transition.next_images)} pictures after it, {len(row.transition.next_sizes)} sizes"
     if wrong:
         raise TrainingError(f"{place}: {wrong}: {AGAIN}")
     return row
 
 
-def _transition(value: dict[str, Any]) -> Transition:
+def _images(value: dict[str, Any], name: str, folder: Path) -> tuple[Path, ...]:
+    return tuple(folder / image for image in value.get(name) or ())
+
+
+def _sizes(value: dict[str, Any], name: str) -> tuple[tuple[int, int], ...]:
+    return tuple((int(width), int(height)) for width, height in value.get(name) or ())
+
+
+def _transition(value: dict[str, Any], folder: Path) -> Transition:
     return Transition(
         next_prompt=torch.tensor(value["next_prompt"], dtype=torch.long),
+        next_images=_images(value, "next_images", folder),
+        next_sizes=_sizes(value, "next_sizes"),
         last=bool(value["last"]),
         replayed=bool(value["replayed"]),
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
 from webgym_cli.train.rl.data import Batch, TrainRow, Transition
 from webgym_cli.train.rl.options import TrainingError
 
+# Width and height of a picture in pixels.
+Size = tuple[int, int]
 AGAIN = "make the batch again with webgym prepare and train.algorithm=webrl"
 
 
@@ -42,8 +45,6 @@ def require_transition(row: TrainRow) -> Transition:
     """Return what a row led to. Raises `TrainingError` for a batch that was not prepared for `webrl`."""
     if row.transition is None:
         raise TrainingError(f"{row.place}: doesn't say which state it led to (next_prompt): {AGAIN}")
-    if row.images:
-        raise TrainingError(f"{row.place}: has pictures: WebRL's critic and actor learn from pages as text")
     first = int(row.mask.int().argmax())
     if not bool(row.mask[first:].all()):
         raise TrainingError(f"{row.place}: holds several steps, an action is wanted: {AGAIN}")
@@ -55,36 +56,38 @@ def collect_states(batch: Batch, *, ends: bool) -> States:
 
     Raises `TrainingError` for a batch that was not prepared for `webrl`.
     """
-    found: dict[bytes, int] = {}
+    found: dict[tuple[bytes, tuple[Path, ...]], int] = {}
     rows: list[TrainRow] = []
 
-    def number(row: TrainRow, prompt: torch.Tensor) -> int:
-        key = prompt.numpy().tobytes()
+    def number(row: TrainRow, prompt: torch.Tensor, images: tuple[Path, ...], sizes: tuple[Size, ...]) -> int:
+        key = prompt.numpy().tobytes(), images
         if key not in found:
             found[key] = len(rows)
-            rows.append(_state(row, prompt))
+            rows.append(replace(state_row(prompt, row.place, images, sizes), trajectory=row.trajectory, step=row.step))
         return found[key]
 
     before, after = [], []
     for row in batch.rows:
         transition = require_transition(row)
-        before.append(number(row, row.input_ids[: int(row.mask.int().argmax())]))
-        gone = transition.last and not ends
-        after.append(before[-1] if gone else number(row, transition.next_prompt))
+        before.append(number(row, row.input_ids[: int(row.mask.int().argmax())], row.images, row.sizes))
+        if transition.last and not ends:
+            after.append(before[-1])
+        else:
+            after.append(number(row, transition.next_prompt, transition.next_images, transition.next_sizes))
     return States(tuple(rows), torch.tensor(before), torch.tensor(after))
 
 
-def _state(row: TrainRow, prompt: torch.Tensor) -> TrainRow:
-    """Return a prompt as a row that marks the token after it."""
+def state_row(prompt: torch.Tensor, place: str, images: tuple[Path, ...], sizes: tuple[Size, ...]) -> TrainRow:
+    """Return a prompt as a row that marks one token after it: the state is before that, and nothing sees it."""
     mask = torch.zeros(len(prompt) + 1, dtype=torch.bool)
     mask[-1] = True
     return TrainRow(
         input_ids=torch.cat([prompt, prompt[-1:]]),
         mask=mask,
         log_probs=torch.zeros(1),
-        trajectory=row.trajectory,
-        step=row.step,
-        images=(),
-        sizes=(),
-        place=row.place,
+        trajectory=0,
+        step=0,
+        images=images,
+        sizes=sizes,
+        place=place,
     )
