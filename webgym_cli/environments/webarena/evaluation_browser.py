@@ -17,6 +17,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
 
+_ADDRESS = "() => document.location.href"
 _HTML = "() => document.documentElement?.outerHTML ?? ''"
 _ORDERS = "/sales/order/history/"
 # The customer's orders stand there with the newest first.
@@ -41,7 +42,8 @@ class EvaluationBrowser:
 
     async def address(self) -> str:
         """Return the address of the page that is open."""
-        return self._session.url
+        # Of the page itself: on a busy machine the driver hears of a navigation later than a look at the page shows it.
+        return str(await self._session.evaluate(_ADDRESS))
 
     async def open(self, url: str) -> None:
         """Open an address apart from the episode's last page. Raises `BoundaryError` where it can't be reached."""
