@@ -91,14 +91,16 @@ class ChatPolicy:
             answer = await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body)
             return _read_reply(answer, self._version)
         except openai.APIError as error:
-            raise self._failed(_classify_failure(error), error) from error
+            raise self._to_boundary_error(_classify_failure(error), error) from error
         except (
             AttributeError,
             TypeError,
             ValueError,
             RecursionError,
         ) as error:  # no chat server
-            raise self._failed(FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: ") from error
+            raise self._to_boundary_error(
+                FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: "
+            ) from error
 
     async def healthy(self) -> bool:
         """Ask whether the server is there: vLLM for its health, any other for its models."""
@@ -135,7 +137,7 @@ class ChatPolicy:
         """Close the connections."""
         await self._client.close()
 
-    def _failed(self, kind: FailureKind, error: Exception, what: str = "") -> BoundaryError:
+    def _to_boundary_error(self, kind: FailureKind, error: Exception, what: str = "") -> BoundaryError:
         reason = describe_error(error, self._secret)
         astray = isinstance(error, openai.APIStatusError) and error.status_code in _MISCONFIGURED_STATUSES
         return (ServerMisconfiguredError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
@@ -169,7 +171,7 @@ class ChatPolicy:
                     answer = await client.get(f"{root}/version")
                 self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
             except httpx.HTTPError as error:
-                raise self._failed(FailureKind.POLICY_UNAVAILABLE, error) from error
+                raise self._to_boundary_error(FailureKind.POLICY_UNAVAILABLE, error) from error
         return self._is_vllm
 
 

@@ -59,16 +59,16 @@ class PromptLogprobs:
         except openai.APIStatusError as error:
             if error.status_code in _REFUSED:
                 return None
-            raise self._failed(client, error) from error
+            raise self._to_error(client, error) from error
         except (openai.APIError, ValueError) as error:
-            raise self._failed(client, error) from error
+            raise self._to_error(client, error) from error
 
     async def close(self) -> None:
         """Close the connections."""
         for client in self._clients:
             await client.close()
 
-    def _failed(self, client: openai.AsyncOpenAI, error: Exception) -> WebGymError:
+    def _to_error(self, client: openai.AsyncOpenAI, error: Exception) -> WebGymError:
         where = hide_passwords(f"{client.base_url}").rstrip("/")
         return WebGymError(
             f"{where}: no log-probabilities of a prompt: {describe_error(error, self._secret)}", hint=HINT

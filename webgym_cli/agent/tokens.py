@@ -157,9 +157,9 @@ class ModelTokens:
         return self._ids(text)
 
     def _ids(self, text: str) -> list[int]:
-        return self._joined(text) if self._in_pieces else list(self._encode(text))
+        return self._join_ids(text) if self._in_pieces else list(self._encode(text))
 
-    def _joined(self, text: str) -> list[int]:
+    def _join_ids(self, text: str) -> list[int]:
         """Return the ids of the added tokens, and of the pieces between them, one after the other."""
         ids: list[int] = []
         for number, piece in enumerate(self._separator.split(text)):
@@ -193,7 +193,7 @@ class ModelTokens:
         """Whether a text has the ids of its pieces: some tokenizers treat the first piece in another way."""
         frame = [token for token in _FRAME if token in self._added]
         text = "".join(f"{token}{probe}" for probe in _PROBES for token in frame)
-        return bool(frame) and self._joined(text) == list(self._encode(text))
+        return bool(frame) and self._join_ids(text) == list(self._encode(text))
 
     def _render(self, messages: list[dict[str, Any]], *, prompt: bool = True) -> str:
         return self._template.render(

@@ -57,7 +57,7 @@ def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[Doct
         try:
             reports[role] = report_gpus(role_python(settings, role), 1, host.device)
         except WebGymError as error:
-            yield _failed(f"{role} torch", error, f"webgym setup --role {role} --device {host.device}")
+            yield _report_failure(f"{role} torch", error, f"webgym setup --role {role} --device {host.device}")
             continue
         yield _torch_check(role, reports[role], host.device)
     gpus = reports.get("train", {}).get("gpus", [])
@@ -103,7 +103,9 @@ def _check_nccl(settings: Settings, processes: int, device: Device) -> DoctorChe
     try:
         report = report_gpus(role_python(settings, "train"), processes, device)
     except WebGymError as error:
-        return _failed("nccl", error, "NCCL_DEBUG=INFO tells more; NCCL_P2P_DISABLE=1 or NCCL_SHM_DISABLE=1 may help")
+        return _report_failure(
+            "nccl", error, "NCCL_DEBUG=INFO tells more; NCCL_P2P_DISABLE=1 or NCCL_SHM_DISABLE=1 may help"
+        )
     return DoctorCheck("nccl", "ok", f"{processes} processes, all-reduce {report['all_reduce'] / GB:.3g} GB/s")
 
 
@@ -112,7 +114,7 @@ def _check_round(settings: Settings, device: Device) -> DoctorCheck:
         try:
             result = asyncio.run(run_round(settings, Path(folder), device))
         except WebGymError as error:
-            return _failed("serve, train, swap", error, "webgym serve RUN, and the newest log under RUN/logs/")
+            return _report_failure("serve, train, swap", error, "webgym serve RUN, and the newest log under RUN/logs/")
     status: Status
     status, fix = "ok", ""
     if result.how != "in_place":
@@ -174,5 +176,5 @@ def _value(settings: Settings, key: str) -> Any:
     return value
 
 
-def _failed(name: str, error: WebGymError, fix: str) -> DoctorCheck:
+def _report_failure(name: str, error: WebGymError, fix: str) -> DoctorCheck:
     return DoctorCheck(name, "missing", str(error), fix=error.hint or fix)

@@ -37,7 +37,7 @@ ROOM = "make room (df -h) or give access (ls -l), then the same command goes on 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
     # Before anything is imported: a signal during the imports is answered like any other.
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _raise_terminated)
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     open_streams()
     try:
@@ -47,9 +47,9 @@ def main() -> None:
         fail(str(error), error.hint or _default_hint(error))
         _leave(error.exit_code)
     except KeyboardInterrupt:
-        _leave(_interrupted())
+        _leave(_report_interrupt())
     except Terminated:
-        _leave(_stopped("terminated", 143))
+        _leave(_report_stop("terminated", 143))
     except OSError as error:
         _leave(_os_error(error))
     except SystemExit as error:
@@ -60,7 +60,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         _leave(_click_error(error))
     if code == 130:  # so typer tells of KeyboardInterrupt
-        _interrupted()
+        _report_interrupt()
     _leave(code if isinstance(code, int) else 0)
 
 
@@ -78,7 +78,7 @@ def _click_error(error: Exception) -> int:
     explain = getattr(error, "format_message", None)
     if explain is None:
         if type(error).__name__ == "Abort":
-            return _interrupted()
+            return _report_interrupt()
         raise error
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         error.show()  # type: ignore[attr-defined]
@@ -117,15 +117,15 @@ def _show_warning(usual: Callable[..., None], message: Warning | str, *where: An
         usual(message, *where, **more)
 
 
-def _terminated(*_: Any) -> NoReturn:
+def _raise_terminated(*_: Any) -> NoReturn:
     raise Terminated
 
 
-def _interrupted() -> int:
-    return _stopped("interrupted", 130)
+def _report_interrupt() -> int:
+    return _report_stop("interrupted", 130)
 
 
-def _stopped(how: str, code: int) -> int:
+def _report_stop(how: str, code: int) -> int:
     """Say that the command was stopped, and what that means for its work; return the code."""
     command = sys.argv[2:3] if sys.argv[1:2] == ["tasks"] else sys.argv[1:2]
     if set(command) & set(RESUMABLE):

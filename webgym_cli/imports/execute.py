@@ -109,7 +109,7 @@ class Importer:
     def execute(self) -> dict[str, Any]:
         """Import everything and return the summary event. Raises `StoreError`; what was stored before stays."""
         start = time.monotonic()
-        self._known = self._imported_before()
+        self._known = self._find_imported()
         if self.plan.first_version is not None and not self.dry:
             set_first_version(self.run, self.plan.first_version)
         for number, source in enumerate(self.plan.sources, 1):
@@ -128,7 +128,7 @@ class Importer:
         facts = {"format": self.plan.name, "iteration": self.plan.iteration, "sources": len(self.plan.sources)}
         return {"event": "import", "dry_run": self.dry, **facts, **self.report.to_json(), "seconds": seconds}
 
-    def _imported_before(self) -> set[str]:
+    def _find_imported(self) -> set[str]:
         """Return the digests in the ids of what was imported, whichever iteration it is in."""
         if not self.run.exists:
             return set()

@@ -104,7 +104,7 @@ def _find(run: RunDir, before: float, even_with_damage: bool, sink: EventSink | 
         named.add_name(sha256)
     store = ScreenshotStore(run.screenshots)
     for folder in store.folders():
-        yield from _unnamed(store, folder, named.names(folder), before)
+        yield from _find_unnamed(store, folder, named.names(folder), before)
     yield from _torn(run, before)
     yield from _old_index(run, before)
 
@@ -153,7 +153,7 @@ def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[
     return damage
 
 
-def _unnamed(store: ScreenshotStore, folder: str, named: set[str], before: float) -> Iterator[Waste]:
+def _find_unnamed(store: ScreenshotStore, folder: str, named: set[str], before: float) -> Iterator[Waste]:
     for sha256, entry in list(store.images(folder)):
         if sha256 not in named and (size := _old(Path(entry.path), before)) is not None:
             yield Waste(WasteKind.UNNAMED, Path(entry.path), size)

@@ -21,7 +21,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with asyncio.Runner() as runner:
-            return runner.run(_supervised(main))
+            return runner.run(_supervise(main))
     finally:
         for number, handler in before.items():  # asyncio would leave SIGTERM without one
             signal.signal(number, handler)
@@ -54,7 +54,7 @@ def interruptible() -> Iterator[None]:
             signal.siginterrupt(number, False)  # as the loop had it
 
 
-async def _supervised(main: Coroutine[Any, Any, T]) -> T:
+async def _supervise(main: Coroutine[Any, Any, T]) -> T:
     caught: list[signal.Signals] = []
     _CAUGHT.set(caught)
     task = asyncio.ensure_future(main)

@@ -19,13 +19,13 @@ def moment_of(text: str) -> datetime:
         raise ValueError(f"{text!r} is out of range") from error
 
 
-def _checked(text: str) -> str:
+def _check(text: str) -> str:
     moment_of(text)
     return text
 
 
 # A moment as ISO 8601 with its zone: kept as it was written, so a record goes back to the same bytes.
-Moment = Annotated[str, AfterValidator(_checked)]
+Moment = Annotated[str, AfterValidator(_check)]
 
 
 class Record(BaseModel):

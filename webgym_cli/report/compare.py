@@ -85,7 +85,7 @@ def _row(sides: _Runs, counted: list[Any], series: str, iterations: tuple[int, i
     # A rate of nothing is no rate: such a row has counts and no verdict.
     if len(tallies) < 2:
         return {**row, "method": None}
-    if series == "test" and (paired := _paired(sides, iterations)):
+    if series == "test" and (paired := _compare_pairs(sides, iterations)):
         return {**row, **paired}
     return {**row, "method": "independent", **_apart(tallies[0], tallies[1])}
 
@@ -95,7 +95,7 @@ def _told(point: SuccessPoint | None) -> dict[str, Any] | None:
     return None if point is None else {name: value for name, value in point.items() if name in names}
 
 
-def _paired(sides: _Runs, iterations: tuple[int, int]) -> dict[str, Any] | None:
+def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> dict[str, Any] | None:
     """Return what the second side gained and lost on the cases of both, by McNemar's exact test; None without any."""
     cases = (read_cases(side.index, _SCORED, [at]) for side, at in zip(sides, iterations, strict=True))
     counts = count_changes((before, after) for before, after in join_cases(*cases) if before and after)

@@ -32,7 +32,7 @@ def math_equal_reward(final_response: str, answer: Any) -> dict[str, float]:
 def math_equal_reward_tool(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
     """0 without a tool's result; else 1 where the answer is equal as a number or in LaTeX, and 0.1 otherwise."""
     right = _is_right(final_response, answer)
-    return {"reward": _graded(right, count_tool_results(trajectory) > 0), "acc": float(right)}
+    return {"reward": _grade(right, count_tool_results(trajectory) > 0), "acc": float(right)}
 
 
 @reward
@@ -40,7 +40,7 @@ def math_equal_reward_think(final_response: str, answer: Any, trajectory: Messag
     """`math_equal_reward_tool`, and 0 where a response has no `</think>`."""
     thought = all("</think>" in content for content in _responses(trajectory))
     right = thought and count_tool_results(trajectory) > 0 and _is_right(final_response, answer)
-    return {"reward": _graded(right, thought and count_tool_results(trajectory) > 0), "acc": float(right)}
+    return {"reward": _grade(right, thought and count_tool_results(trajectory) > 0), "acc": float(right)}
 
 
 @reward
@@ -48,10 +48,10 @@ def math_reward_thought_with_tool(final_response: str, answer: Any, trajectory: 
     """`math_equal_reward_tool`, and 0 where a response does not begin with `Thought`."""
     thought = all(content.strip().lower().startswith("thought") for content in _responses(trajectory))
     right = _is_right(final_response, answer)
-    return {"reward": _graded(right, thought and count_tool_results(trajectory) > 0), "acc": float(right)}
+    return {"reward": _grade(right, thought and count_tool_results(trajectory) > 0), "acc": float(right)}
 
 
-def _graded(right: bool, well_formed: bool) -> float:
+def _grade(right: bool, well_formed: bool) -> float:
     return (1.0 if right else 0.1) if well_formed else 0.0
 
 

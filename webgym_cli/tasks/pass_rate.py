@@ -35,7 +35,7 @@ class PassRateSampler(TaskSampler):
         generator, drawn, position = random.Random(self.name), dict.fromkeys(POOLS, 0), 0
         weights = {pool: self.shares.get(pool, 0.0) for pool in POOLS}
         while self.pools:
-            left = self._shuffled(generator)
+            left = self._shuffle(generator)
             while left:
                 # tasks of pools without a share come last
                 groups = sum(drawn.values()) + 1
@@ -47,7 +47,7 @@ class PassRateSampler(TaskSampler):
                 yield from self._group(index, position, generator)
                 position += self.group_size
 
-    def _shuffled(self, generator: random.Random) -> dict[TaskPool, list[int]]:
+    def _shuffle(self, generator: random.Random) -> dict[TaskPool, list[int]]:
         """Return the tasks of each pool that has any, in random order."""
         found: dict[TaskPool, list[int]] = {}
         for index, code in enumerate(self.pools):

@@ -205,7 +205,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
             return _in_memory(source, _in_array(path))
         file.seek(0)
         for number, offset, line in iter_numbered_lines(file):
-            if index.add(_checked(path, number, line)):
+            if index.add(_check(path, number, line)):
                 offsets.append(offset)
     if not offsets:
         raise UsageError(f"{path}: no task in the file", hint="put one task a line, as JSON")
@@ -213,7 +213,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     return TaskSet(source, index, _FileReader(path, offsets, version))
 
 
-def _checked(path: Path, number: int, line: bytes) -> Task:
+def _check(path: Path, number: int, line: bytes) -> Task:
     try:
         return parse_task(line)
     except BadTaskError as error:

@@ -48,7 +48,7 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
     """
     sizes = sizes or TinyModel()
     words = _words()
-    wanted = _wanted(sizes, words)
+    wanted = _marker_content(sizes, words)
     if _there(directory, wanted):
         return directory
     python = role_python(settings, "train")
@@ -66,7 +66,7 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
 
 def plan_tiny_model(directory: Path, sizes: TinyModel) -> dict[str, object]:
     """Return what building would do, as `--dry-run` prints it. Raises `UsageError` when something is in the way."""
-    state = "ready" if _there(directory, _wanted(sizes, _words())) else "make"
+    state = "ready" if _there(directory, _marker_content(sizes, _words())) else "make"
     return {"event": "plan", "stage": "init-model", "model": str(directory), "state": state, **asdict(sizes)}
 
 
@@ -74,7 +74,7 @@ def _words() -> dict[str, list[str]]:
     return {"texts": build_corpus(), "phrases": list_phrases()}
 
 
-def _wanted(sizes: TinyModel, words: dict[str, list[str]]) -> dict[str, object]:
+def _marker_content(sizes: TinyModel, words: dict[str, list[str]]) -> dict[str, object]:
     """Return what the marker of the model has to hold."""
     return {**asdict(sizes), "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
 

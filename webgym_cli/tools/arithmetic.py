@@ -110,27 +110,27 @@ class _Parser:
         value = self._product()
         while sign := self._takes("+", "-"):
             other = self._product()
-            value = _bounded(value + other if sign == "+" else value - other)
+            value = _check_size(value + other if sign == "+" else value - other)
         self._depth -= 1
         return value
 
     def _product(self) -> Number:
-        value = self._signed()
+        value = self._parse_signed()
         while sign := self._takes("*", "/", "//", "%"):
-            other = self._signed()
-            value = _bounded(_PRODUCTS[sign](value, other))
+            other = self._parse_signed()
+            value = _check_size(_PRODUCTS[sign](value, other))
         return value
 
-    def _signed(self) -> Number:
+    def _parse_signed(self) -> Number:
         self._deeper()
         sign = self._takes("+", "-")
-        value = self._signed() if sign else self._power()
+        value = self._parse_signed() if sign else self._power()
         self._depth -= 1
         return -value if sign == "-" else value
 
     def _power(self) -> Number:
         base = self._postfix()
-        return power(base, self._signed()) if self._takes("^", "**") else base
+        return power(base, self._parse_signed()) if self._takes("^", "**") else base
 
     def _postfix(self) -> Number:
         value = self._operand()
@@ -139,7 +139,7 @@ class _Parser:
                 value = _factorial(value)
             elif self._next.text == "%" and not self._begins_operand(self._tokens[self._at + 1]):
                 self._at += 1
-                value = _bounded(value / 100)
+                value = _check_size(value / 100)
             else:
                 return value
 
@@ -153,12 +153,12 @@ class _Parser:
         if token.kind == "number":
             return self._number(token)
         if token.kind == "name":
-            return self._named(token.text)
+            return self._parse_named(token.text)
         if token.text != "(":
             where = "at the end" if token.kind == "end" else f"where {token.text!r} stands"
             raise BadExpressionError(f"a number is missing {where}")
         value = self._sum()
-        self._closed()
+        self._expect_close()
         return value
 
     def _number(self, token: _Token) -> Number:
@@ -175,9 +175,9 @@ class _Parser:
         digits, _, exponent = text.replace(",", "").lower().partition("e")
         if len(exponent) > 4:
             raise BadExpressionError("the result is too large")
-        return _bounded(Fraction(digits) * Fraction(10) ** int(exponent or 0))
+        return _check_size(Fraction(digits) * Fraction(10) ** int(exponent or 0))
 
-    def _named(self, name: str) -> Number:
+    def _parse_named(self, name: str) -> Number:
         if name in _CONSTANTS:
             return _CONSTANTS[name]
         function = FUNCTIONS.get(name.lower())
@@ -191,15 +191,15 @@ class _Parser:
         while self._takes(","):
             arguments.append(self._sum())
         self._calls -= 1
-        self._closed()
+        self._expect_close()
         try:
-            return _bounded(function(*arguments))
+            return _check_size(function(*arguments))
         except (TypeError, ValueError) as error:
             if isinstance(error, BadExpressionError):
                 raise
             raise BadExpressionError(f"{name} has no value for these arguments") from None
 
-    def _closed(self) -> None:
+    def _expect_close(self) -> None:
         if not self._takes(")"):
             raise BadExpressionError("a bracket is not closed")
 
@@ -209,7 +209,7 @@ class _Parser:
             raise BadExpressionError("too many brackets and signs within each other")
 
 
-def _bounded(value: Number) -> Number:
+def _check_size(value: Number) -> Number:
     if isinstance(value, complex) or value != value:
         raise BadExpressionError("the result is no real number")
     if isinstance(value, float):
@@ -227,12 +227,12 @@ def power(base: Number, exponent: Number) -> Number:
             bits = max(base.numerator.bit_length(), base.denominator.bit_length())
             if bits > 1 and abs(exponent) * (bits - 1) > MAX_BITS:
                 raise BadExpressionError("the result is too large")
-            return _bounded(base ** int(exponent))
+            return _check_size(base ** int(exponent))
         if exponent == Fraction(1, 2):
             return root(base)
     if base < 0 and exponent != int(exponent):
         raise BadExpressionError("the result is no real number")
-    return _bounded(float(base) ** float(exponent))
+    return _check_size(float(base) ** float(exponent))
 
 
 def root(value: Number) -> Number:
@@ -249,10 +249,10 @@ def root(value: Number) -> Number:
 def _factorial(value: Number) -> Number:
     if value != int(value) or not 0 <= value <= MAX_FACTORIAL:
         raise BadExpressionError(f"a factorial needs a whole number from 0 to {MAX_FACTORIAL}")
-    return _bounded(Fraction(math.factorial(int(value))))
+    return _check_size(Fraction(math.factorial(int(value))))
 
 
-def _rounded(value: Number, digits: Number = Fraction(0)) -> Number:
+def _round(value: Number, digits: Number = Fraction(0)) -> Number:
     """Round halves away from zero, as people do."""
     if digits != int(digits) or not -100 <= digits <= 100:
         raise BadExpressionError("round needs a whole number of digits, 100 at most")
@@ -282,7 +282,7 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "abs": abs,
     "min": lambda *values: min(values),
     "max": lambda *values: max(values),
-    "round": _rounded,
+    "round": _round,
     "floor": lambda value: Fraction(math.floor(value)),
     "ceil": lambda value: Fraction(math.ceil(value)),
     "factorial": _factorial,

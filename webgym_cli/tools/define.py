@@ -120,7 +120,7 @@ def tool(
         text, parameters = read_docstring(given)
         return Tool(
             name=called,
-            description=_described(called, description or text),
+            description=_describe(called, description or text),
             arguments=argument_model(called, function, parameters | read_docstring(function)[1], hidden=context),
             make=given if stateful else lambda: given,
             context=context,
@@ -172,7 +172,7 @@ def _png(image: Any) -> bytes | None:
     return buffer.getvalue()
 
 
-def _described(name: str, text: str) -> str:
+def _describe(name: str, text: str) -> str:
     if not text:
         raise UsageError(f"tool {name}: the policy is not told what it does", hint="give it a docstring")
     return text

@@ -97,7 +97,7 @@ def _allow_argument(entry: str, column: int, index: int, values: tuple[int, ...]
     """Allow a call whose argument has one of some values. Its lower 32 bits are compared: the kernel reads an int."""
     check: list[Instruction] = [(_LOAD, 0, 0, _ARGUMENTS + 8 * index)]
     check += [(_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
-    return _checked(entry, column, [*check, (_RETURN, 0, 0, _ERRNO | _EPERM), (_RETURN, 0, 0, _ALLOW)])
+    return _check(entry, column, [*check, (_RETURN, 0, 0, _ERRNO | _EPERM), (_RETURN, 0, 0, _ALLOW)])
 
 
 def _allow_own_limits(column: int) -> list[Instruction]:
@@ -106,10 +106,10 @@ def _allow_own_limits(column: int) -> list[Instruction]:
     check: list[Instruction] = []
     for place, offset in enumerate(zeros, 1):
         check += [(_LOAD, 0, 0, offset), (_EQUAL, 0, 2 * (len(zeros) - place) + 1, 0)]
-    return _checked("prlimit64:302:261", column, [*check, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ERRNO | _EPERM)])
+    return _check("prlimit64:302:261", column, [*check, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ERRNO | _EPERM)])
 
 
-def _checked(entry: str, column: int, check: list[Instruction]) -> list[Instruction]:
+def _check(entry: str, column: int, check: list[Instruction]) -> list[Instruction]:
     # a check ends in a return on each path: what follows it still has the call's number in the accumulator
     return [(_EQUAL, 0, len(check), _number(entry, column)), *check]
 

@@ -74,7 +74,7 @@ class Toolbox:
         Raises `BoundaryError` where a tool fails as infrastructure, or returns what is no output.
         """
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._guarded(call)) for call in calls]
+            tasks = [group.create_task(self._call_guarded(call)) for call in calls]
         results = [task.result() for task in tasks]
         for result in results:
             if isinstance(result, BoundaryError):
@@ -88,7 +88,7 @@ class Toolbox:
         closers = [close for state in states if callable(close := getattr(state, "close", None))]
         await asyncio.gather(*(self._workers.call(close, CLOSE_SECONDS) for close in closers), return_exceptions=True)
 
-    async def _guarded(self, call: ToolCall) -> CallResult | BoundaryError:
+    async def _call_guarded(self, call: ToolCall) -> CallResult | BoundaryError:
         """Make one call; a failure of infrastructure is returned, so that the calls beside it come to their end."""
         try:
             return await self._call(call)
@@ -106,10 +106,10 @@ class Toolbox:
             return CallResult(tool.name, f"Error: {error}", error=True)
         if lock := self._locks.get(tool.name):
             async with lock:
-                return await self._made(tool, arguments)
-        return await self._made(tool, arguments)
+                return await self._make_call(tool, arguments)
+        return await self._make_call(tool, arguments)
 
-    async def _made(self, tool: Tool, arguments: Mapping[str, Any]) -> CallResult:
+    async def _make_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallResult:
         """Make a call with arguments that fit. Whatever the tool does, it becomes a result in time."""
         seconds = tool.timeout or self._limits.tool_timeout
         try:

@@ -88,7 +88,7 @@ def _run(function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: a
         except _Stopped:
             return
         except BaseException as error:  # noqa: BLE001  the boundary to other people's code: the caller decides
-            outcome = _failed(error)
+            outcome = _to_exception(error)
             _tell(loop, future, lambda: future.set_exception(outcome))
         else:
             _tell(loop, future, lambda: future.set_result(value))
@@ -102,10 +102,10 @@ async def _harmless(value: Awaitable[Any]) -> Any:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
-        raise _failed(error) from None
+        raise _to_exception(error) from None
 
 
-def _failed(error: BaseException) -> Exception:
+def _to_exception(error: BaseException) -> Exception:
     """Return an exception that a future can hold: one that would end the process or the loop becomes harmless."""
     return error if isinstance(error, Exception) and not isinstance(error, StopIteration) else RuntimeError(repr(error))
 

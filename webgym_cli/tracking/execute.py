@@ -62,7 +62,7 @@ class Tracker:
 
     def note(self) -> None:
         """Hand over what is new, in the background; what comes meanwhile is taken by the next call."""
-        if self.plan.enabled and self._ended() and has_pending(self.run, self.plan.destination):
+        if self.plan.enabled and self._has_ended() and has_pending(self.run, self.plan.destination):
             self._start()
 
     async def make_way(self) -> bool:
@@ -107,7 +107,7 @@ class Tracker:
         """Wait for the sender that is at work."""
         if self._job is not None:
             await self._job.wait()
-            self._ended()
+            self._has_ended()
 
     async def _give_up(self) -> None:
         if self._job is not None:
@@ -128,7 +128,7 @@ class Tracker:
         except (JobError, OSError) as error:
             self._fail(str(error))
 
-    def _ended(self) -> bool:
+    def _has_ended(self) -> bool:
         """Whether no sender is at work; tells of one that failed."""
         if self._job is None:
             return True

@@ -27,14 +27,14 @@ def has_pending(run: RunDir, destination: str) -> bool:
     """Return whether there is anything to hand over."""
     # By lengths only: it is asked after every event.
     size = run.metrics.stat().st_size if run.metrics.is_file() else 0
-    return size != _sent(run, destination, size)
+    return size != _count_sent(run, destination, size)
 
 
 def read_pending(run: RunDir, destination: str) -> PendingEvents:
     """Return what the destination does not have yet. A torn last line waits until it is closed."""
     content = run.metrics.read_bytes() if run.metrics.is_file() else b""
     whole = content[: content.rfind(b"\n") + 1]
-    start = _sent(run, destination, len(whole))
+    start = _count_sent(run, destination, len(whole))
     before = [event["iteration"] for event in _events(whole[:start]) if isinstance(event.get("iteration"), int)]
     return PendingEvents(tuple(_events(whole[start:])), before[-1] if before else 0, len(whole))
 
@@ -44,7 +44,7 @@ def mark_sent(run: RunDir, destination: str, end: int) -> None:
     write_json(run.tracking, {**_marks(run), destination: end})
 
 
-def _sent(run: RunDir, destination: str, size: int) -> int:
+def _count_sent(run: RunDir, destination: str, size: int) -> int:
     """Return how many bytes the destination has; 0 where that is not known, or was of a longer file."""
     end = _marks(run).get(destination)
     return end if isinstance(end, int) and 0 <= end <= size else 0

@@ -57,7 +57,7 @@ def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Pic
         "failure" if outcome.failure else {True: "solved", False: "not solved", None: "not judged"}[outcome.success]
     )
     shown = [steps[0], steps[len(steps) // 2], steps[-1]] if len(steps) > len(PICTURES) else list(steps)
-    cells = [_shown(step, store, picture) for step in shown]
+    cells = [_show(step, store, picture) for step in shown]
     return [
         trajectory.iteration,
         trajectory.id,
@@ -74,7 +74,7 @@ def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Pic
     ]
 
 
-def _shown(step: Step, store: ScreenshotStore, picture: Picture) -> Any:
+def _show(step: Step, store: ScreenshotStore, picture: Picture) -> Any:
     if (shot := step.observation.screenshot) is None:
         return None
     try:

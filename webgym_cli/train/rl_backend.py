@@ -50,8 +50,8 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     batch = read_batch(run, settings, webrl=webrl)
     newest = checkpoints.current(run)
     plan = _fresh(run, settings, batch, inputs.environ, webrl=webrl)
-    plan = _carried(run, settings, plan, newest)
-    return _continued(run, plan)
+    plan = _carry(run, settings, plan, newest)
+    return _continue(run, plan)
 
 
 def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
     return hashlib.sha256(json.dumps([kept, deepspeed], sort_keys=True).encode()).hexdigest()
 
 
-def _carried(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint | None) -> TrainPlan:
+def _carry(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint | None) -> TrainPlan:
     """Return the plan that starts with the parent's weights and moments as they were, or the fresh one with why not."""
     if newest is None:
         return plan
@@ -264,7 +264,7 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
     return ""
 
 
-def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan:
+def _continue(run: RunDir, plan: TrainPlan) -> TrainPlan:
     """Return the plan that takes up an interrupted training of just this batch, where there is one."""
     for folder, before in working_dir.find_interrupted(run, plan.training):
         if before.carried != plan.training.carried:

@@ -50,7 +50,7 @@ def script_backend(script: str | Path, data: PreparedData, python: str | Path = 
 
 def _plan_script(inputs: PlanInputs, *, data: PreparedData, file: Path, python: Path) -> TrainPlan:
     run, settings = inputs.run, inputs.settings
-    prepared = _prepared(inputs, data)
+    prepared = _read_prepared(inputs, data)
     folder = working_dir.partial_folder(run, prepared.name)
     learned: dict[str, Any] = {
         "model": prepared.model,
@@ -84,10 +84,10 @@ def _plan_script(inputs: PlanInputs, *, data: PreparedData, file: Path, python: 
         total_steps=1,
         time_limit=settings.train.time_limit_minutes * 60,
     )
-    return _continued(inputs, plan)
+    return _continue(inputs, plan)
 
 
-def _prepared(inputs: PlanInputs, data: PreparedData) -> _Data:
+def _read_prepared(inputs: PlanInputs, data: PreparedData) -> _Data:
     """Return what `webgym prepare` wrote. Raises `MissingStageError` unless it is the current policy's."""
     run, settings = inputs.run, inputs.settings
     if data == "dataset":
@@ -98,7 +98,7 @@ def _prepared(inputs: PlanInputs, data: PreparedData) -> _Data:
     return _Data(batch.model_name, batch.iteration, batch.policy, batch.model, run.rl_data, batch.digest)
 
 
-def _continued(inputs: PlanInputs, plan: TrainPlan) -> TrainPlan:
+def _continue(inputs: PlanInputs, plan: TrainPlan) -> TrainPlan:
     """Return the plan that goes on from the newest whole checkpoint of an interrupted training, where there is one."""
     for folder, _ in working_dir.find_interrupted(inputs.run, plan.training):
         adopted = folder if folder != plan.folder else None

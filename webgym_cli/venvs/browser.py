@@ -46,7 +46,7 @@ class BrowserPlan:
 def plan_browser(find: Finder) -> BrowserPlan:
     """Return what to try; nothing when there is a browser."""
     log = role_home() / "logs" / "setup-browser.log"
-    if program := _found(find):
+    if program := _find(find):
         return BrowserPlan(program, (), log)
     download: tuple[str, ...] = (sys.executable, "-m", "playwright", "install", "chromium-headless-shell")
     if limit := shutil.which("timeout"):
@@ -62,7 +62,7 @@ def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder
     plan.log.unlink(missing_ok=True)
     for attempt in plan.attempts:
         report(f"browser: {' '.join(attempt[-1])} (log: {plan.log})")
-        if all(run(command, plan.log) == 0 for command in attempt) and (program := _found(find)):
+        if all(run(command, plan.log) == 0 for command in attempt) and (program := _find(find)):
             report(f"browser: ready ({program})")
             return program
     raise VenvError(f"no Chromium could be installed; see {plan.log}", hint=by_hand())
@@ -79,7 +79,7 @@ def by_hand() -> str:
     return "install Chromium with your system's package manager, then set browser.executable to its path"
 
 
-def _found(find: Finder) -> Path | None:
+def _find(find: Finder) -> Path | None:
     try:
         return find()
     except VenvError:

@@ -61,7 +61,7 @@ def curriculum(
     from webgym_cli.loop.phases import Phases
     from webgym_cli.tracking.plan import plan_tracking
 
-    directory, settings = resolve(run, config, [*(set_ or ()), *_named(phases, tasks_per_phase)])
+    directory, settings = resolve(run, config, [*(set_ or ()), *_list_settings(phases, tasks_per_phase)])
     output = Output.for_events(json)
     options: dict[str, Any] = {"until": until, "min_success": min_success, "keep_going": keep_going}
     plan = plan_curriculum(directory, settings, **options)
@@ -78,7 +78,7 @@ def curriculum(
     output.next_step(f"webgym report {run}   or   webgym curriculum {run} --phases {settings.curriculum.phases + 1}")
 
 
-def _named(phases: int | None, tasks: int | None) -> list[str]:
+def _list_settings(phases: int | None, tasks: int | None) -> list[str]:
     """Return the settings that the options stand for: kept in the run, so that it goes on by them."""
     values = {"curriculum.phases": phases, "curriculum.tasks_per_phase": tasks}
     return [f"{name}={value}" for name, value in values.items() if value is not None]

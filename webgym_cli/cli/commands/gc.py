@@ -78,7 +78,7 @@ def gc(
         freed = remove_waste(pieces, dry_run=dry_run)
         rows = [{"kind": kind.value, "files": it.files, "bytes_freed": it.bytes} for kind, it in freed.items()]
         if recode:
-            rows += _recoded(directory, workers, board, output, dry_run=dry_run)
+            rows += _recode(directory, workers, board, output, dry_run=dry_run)
     if json:
         for row in rows:
             output.data({**row, "dry_run": dry_run})
@@ -94,7 +94,7 @@ def _bytes(row: dict[str, Any]) -> str:
     return f"some of {row['bytes_before']}" if freed is None else str(freed)
 
 
-def _recoded(
+def _recode(
     run: RunDir, workers: int | None, sink: EventSink, output: Output, *, dry_run: bool
 ) -> list[dict[str, Any]]:
     """Re-encode, or tell how much there is to do: how much that frees is only known afterwards."""

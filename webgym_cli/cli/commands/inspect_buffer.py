@@ -102,9 +102,9 @@ def inspect_buffer(
         elif sql is not None:
             _ask(directory, index, sql, output)
         elif quiet:
-            _say_ids(directory, index, _narrowed(query, index, where), output)
+            _say_ids(directory, index, _narrow(query, index, where), output)
         else:
-            _show_summary(directory, settings, index, _narrowed(query, index, where), top, output)
+            _show_summary(directory, settings, index, _narrow(query, index, where), top, output)
 
 
 def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
@@ -114,7 +114,7 @@ def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
         raise UsageError(f"{given[0]} and {given[1]} exclude each other")
 
 
-def _narrowed(query: TrajectoryQuery, index: Index, where: str | None) -> TrajectoryQuery:
+def _narrow(query: TrajectoryQuery, index: Index, where: str | None) -> TrajectoryQuery:
     return query if where is None else replace(query, expression=index.check_where(where))
 
 

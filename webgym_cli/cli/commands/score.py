@@ -68,7 +68,7 @@ def score(
     options: dict[str, Any] = {"ids": read_ids(ids), "split": split and split.value, "iteration": iteration}
     options |= {"unscored": unscored, "all_": all_}
     query = query_of({**options, "unjudged": unscored, "failed": False})
-    directory, settings = resolve(run, config, [*(set_ or ()), *_named(orm)])
+    directory, settings = resolve(run, config, [*(set_ or ()), *_list_settings(orm)])
     settings = resolve_orm_model(settings)
     output = Output.for_events(json)
     plan = plan_scoring(directory, OrmScorer(settings.orm), query)
@@ -80,7 +80,7 @@ def score(
     output.next_step(f"webgym score {run}" if summary["unreadable"] else f"webgym inspect-buffer {run}")
 
 
-def _named(orm: str | None) -> list[str]:
+def _list_settings(orm: str | None) -> list[str]:
     """Return the settings that `--orm` stands for."""
     if orm is None:
         return []

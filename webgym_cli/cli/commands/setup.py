@@ -71,7 +71,7 @@ def setup(
     from webgym_cli.venvs.setup import execute_setup, plan_setup
 
     settings = load(config or (), set_ or ())
-    wanted = _wanted(role)
+    wanted = _select_parts(role)
     output = Output.for_events(json)
     flavour = resolve_device(device or settings.venvs.device)
     plan = plan_setup(settings, [part for part in wanted if part != SetupPart.BROWSER], flavour)
@@ -123,7 +123,7 @@ async def _run(command: Sequence[str], log: Path, report: Callable[[str], None])
     return 124 if code is None else code
 
 
-def _wanted(roles: list[SetupPart] | None) -> list[SetupPart]:
+def _select_parts(roles: list[SetupPart] | None) -> list[SetupPart]:
     every = [SetupPart.BROWSER, SetupPart.SERVE, SetupPart.TRAIN]
     return every if not roles or SetupPart.ALL in roles else list(dict.fromkeys(roles))
 

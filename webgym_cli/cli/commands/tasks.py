@@ -92,7 +92,7 @@ def check(files: FilesArg, json: JsonOpt = False) -> None:
     output, checker, reports = Output(as_json=json), Checker(), []
     for file in files:
         report = FileReport("stdin" if file == "-" else file)
-        with _opened(file) as lines:
+        with _open_output(file) as lines:
             for bad in checker.check(report.file, lines, report):
                 if json:
                     output.data(bad.to_json())
@@ -213,7 +213,7 @@ app.command(cls=Manual)(generate)
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def _open_output(file: str) -> Iterator[IO[bytes]]:
     if file == "-":
         yield sys.stdin.buffer
         return
@@ -241,7 +241,7 @@ def _weights(settings: Settings, sampler: str | None, ratio: str | None) -> dict
     if ratio is not None:
         if sampler == "uniform":
             raise UsageError("--ratio: the sampler uniform has no ratio", hint="leave one of the two out")
-        return _parsed(ratio)
+        return _parse_ratio(ratio)
     if (sampler or settings.tasks.sampler) == "uniform":
         return None
     if not any(settings.tasks.difficulty_ratio.values()):
@@ -249,7 +249,7 @@ def _weights(settings: Settings, sampler: str | None, ratio: str | None) -> dict
     return settings.tasks.difficulty_ratio
 
 
-def _parsed(ratio: str) -> dict[DifficultyBand, float]:
+def _parse_ratio(ratio: str) -> dict[DifficultyBand, float]:
     weights: dict[DifficultyBand, float] = {}
     for part in ratio.split(","):
         name, _, text = part.partition("=")

@@ -72,13 +72,13 @@ class AddressRules:
 
     def refuse_address(self, address: IPAddress) -> str | None:
         """Say why an IP address may not be reached; None when it may."""
-        real = _embedded(address)
+        real = _extract_ipv4(address)
         if any(real in network for network in self.networks) or _public(real):
             return None
         return f"{address} is a private address"
 
 
-def _embedded(address: IPAddress) -> IPAddress:
+def _extract_ipv4(address: IPAddress) -> IPAddress:
     """Return the IPv4 address that an IPv6 one carries (mapped, NAT64, 6to4), else the address itself."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:

@@ -83,8 +83,8 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
         open_.append(node)
         elements.append(node)
     for node in reversed(elements):  # children before their parents
-        node.children = _joined([kept for child in node.children for kept in _kept(child)])
-    return "".join(_written(root.children)).strip()
+        node.children = _join_texts([kept for child in node.children for kept in _keep_shown(child)])
+    return "".join(_write_pieces(root.children)).strip()
 
 
 def simplify_released(nodes: Sequence[Sequence[Any]]) -> str:
@@ -131,7 +131,7 @@ def _write_released(told: Sequence[Any], inner: str) -> str:
     return f"{opening}>{''.join(f' {part}' for part in (_plain(str(text)), inner) if part)} </{tag}>"
 
 
-def _kept(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
+def _keep_shown(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
     """Return what is shown of a child: itself, or what is in it."""
     if isinstance(child, str) or child.id is not None or child.tag == "option":
         return (child,)
@@ -140,7 +140,7 @@ def _kept(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
     return child.children if bare and (wraps or child.tag in _INLINE) else (child,)
 
 
-def _joined(children: Sequence[_HtmlNode | str]) -> list[_HtmlNode | str]:
+def _join_texts(children: Sequence[_HtmlNode | str]) -> list[_HtmlNode | str]:
     """Return children in which no two texts stand side by side."""
     joined: list[_HtmlNode | str] = []
     for child in children:
@@ -151,7 +151,7 @@ def _joined(children: Sequence[_HtmlNode | str]) -> list[_HtmlNode | str]:
     return joined
 
 
-def _written(children: Sequence[_HtmlNode | str]) -> Iterator[str]:
+def _write_pieces(children: Sequence[_HtmlNode | str]) -> Iterator[str]:
     """Yield the pieces of the HTML. Without recursion: a page nests as deep as it likes."""
     left: list[_HtmlNode | str | tuple[str]] = list(reversed(children))
     while left:

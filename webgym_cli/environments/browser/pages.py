@@ -38,7 +38,7 @@ class PageTracker:
         self._closing: set[asyncio.Task[None]] = set()
         self._may_leave = True
         self._watch(first)
-        context.on("page", self._opened)
+        context.on("page", self._on_open)
         context.on("dialog", self._answer_dialog)
 
     def __len__(self) -> int:
@@ -89,10 +89,10 @@ class PageTracker:
         known = has_sign(error, SESSION_GONE) or page.is_closed() or (link is not None and not link.is_open)
         gone = len(self._open) > 1 and known
         if gone:
-            self._closed(page)
+            self._on_close(page)
         return gone
 
-    def _opened(self, page: Page) -> None:
+    def _on_open(self, page: Page) -> None:
         if page in self._open:
             return
         if self.is_full:
@@ -105,7 +105,7 @@ class PageTracker:
         self._watch(page)
 
     def _watch(self, page: Page) -> None:
-        page.on("close", self._closed)
+        page.on("close", self._on_close)
         page.on("crash", self._page_crashed)
         page.on("download", self._refuse_download)
         # Listening from the start: to ask the browser for the request just before a click may come too late.
@@ -117,7 +117,7 @@ class PageTracker:
     def _page_crashed(self, page: Page) -> None:
         self.crashed.add(page)
 
-    def _closed(self, page: Page) -> None:
+    def _on_close(self, page: Page) -> None:
         self.links.pop(page, None)
         # The last page stays: asking it raises the browser's own error, which then gets its name.
         if len(self._open) > 1 and page in self._open:

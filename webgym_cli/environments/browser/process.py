@@ -204,7 +204,7 @@ class BrowserProcess:
             executable_path=name,
             args=self._arguments(),
             proxy={"server": self._proxy} if self._proxy else None,
-            chromium_sandbox=self._sandboxed(),
+            chromium_sandbox=self._is_sandboxed(),
             env={**_without_secrets(os.environ), self._family.variable: self._family.mark},
             handle_sigint=False,
             handle_sigterm=False,
@@ -234,7 +234,7 @@ class BrowserProcess:
             time.sleep(_ADDRESS_POLL)
         raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser did not tell its DevTools address")
 
-    def _sandboxed(self) -> bool:
+    def _is_sandboxed(self) -> bool:
         if self._settings.sandbox == "auto":
             return not (hasattr(os, "geteuid") and os.geteuid() == 0)
         return self._settings.sandbox == "on"

@@ -91,7 +91,7 @@ class SitesEnvironment(WebEnvironment):
             action = self._expert.next(session.url, [sighting.element for sighting in seen], text)
         except LookupError as error:
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert is lost: {error}") from error
-        return action if self._mode is InteractionMode.SET_OF_MARKS else self._pointed(action, seen)
+        return action if self._mode is InteractionMode.SET_OF_MARKS else self._to_point(action, seen)
 
     async def close(self) -> None:
         """Close the browser context and forget the episode's state."""
@@ -104,7 +104,7 @@ class SitesEnvironment(WebEnvironment):
         self._token = self._sites.start_episode(task, seed)
         await session.set_cookies(EPISODE_COOKIE, self._token, HOSTS)
 
-    def _pointed(self, action: AnyAction, seen: list[ElementSnapshot]) -> AnyAction:
+    def _to_point(self, action: AnyAction, seen: list[ElementSnapshot]) -> AnyAction:
         """Return an action on a marked element as one on the point where it can be clicked."""
         if isinstance(action, WebRLAction) or action.element_id is None:
             return action

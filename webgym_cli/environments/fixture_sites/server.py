@@ -160,7 +160,7 @@ class SiteServer:
         if host in faults.blocked_hosts and live.pages[host] > faults.blocked_after:
             return render_page("captcha.html", 403, host=host, reference=f"{host}-{live.requests}")
         if fault.error:
-            return _failed(visit)
+            return _render_error(visit)
         reply = find_site(host).answer(live.state(host), visit)
         if reply.location is not None:
             return reply
@@ -193,7 +193,7 @@ async def _read(request: web.Request) -> SiteRequest:
     return SiteRequest(method=method, path=request.path, query=dict(request.query), form=form)
 
 
-def _failed(visit: SiteRequest) -> SiteResponse:
+def _render_error(visit: SiteRequest) -> SiteResponse:
     """Return the page of an internal error, with a button that sends the same request again."""
     fields = [(name, value) for name, values in visit.form.items() for value in values]
     if visit.method == "GET":

@@ -68,7 +68,7 @@ def _search(state: ShopState, request: SiteRequest) -> SiteResponse:
 
 def _listing(state: ShopState, request: SiteRequest, title: str, products: Sequence[Product]) -> SiteResponse:
     sort = request.query.get("sort", "")
-    ordered = _sorted(products, sort)
+    ordered = _sort_products(products, sort)
     pages = max(1, -(-len(ordered) // _ON_A_PAGE))
     number = parse_whole(request.query.get("page", "1"), 1, pages) or 1
 
@@ -88,7 +88,7 @@ def _listing(state: ShopState, request: SiteRequest, title: str, products: Seque
     )
 
 
-def _sorted(products: Sequence[Product], sort: str) -> list[Product]:
+def _sort_products(products: Sequence[Product], sort: str) -> list[Product]:
     if sort == "rating":
         return sorted(products, key=lambda product: -product.tenths)
     if sort in ("price", "-price"):

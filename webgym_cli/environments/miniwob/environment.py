@@ -90,11 +90,11 @@ class MiniWobPool:
             session = self._idle.pop()
             try:
                 await session.move(*_AWAY)
-                return await self._loaded(session, url)
+                return await self._load_page(session, url)
             except BoundaryError:
                 # It waited in a browser that died meanwhile, or is broken otherwise: a new one tells.
                 continue
-        return await self._loaded(await self.browsers.session(self.options), url)
+        return await self._load_page(await self.browsers.session(self.options), url)
 
     async def give_back(self, session: BrowserSession) -> None:
         """Keep the session for another episode, or close it when something happened to it."""
@@ -104,7 +104,7 @@ class MiniWobPool:
         else:
             await session.close()
 
-    async def _loaded(self, session: BrowserSession, url: str) -> BrowserSession:
+    async def _load_page(self, session: BrowserSession, url: str) -> BrowserSession:
         try:
             await session.goto(url)
             if session.uses:

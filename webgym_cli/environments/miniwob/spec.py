@@ -27,14 +27,14 @@ def _list_tasks(names: str) -> list[Task]:
 
 
 @cache
-def _known_pages() -> frozenset[str]:
+def _list_pages() -> frozenset[str]:
     from webgym_cli.environments.miniwob.pages import list_pages
 
     return frozenset(list_pages())
 
 
 def _check_task(task: Task, record: TaskFields) -> None:
-    if page_of(task) not in _known_pages():
+    if page_of(task) not in _list_pages():
         page = task.start_url or task.id
         page = repr(page if len(page) <= 80 else f"{page[:79]}…")
         name = record.name("start_url")

@@ -161,25 +161,25 @@ class ToolsEnvironment(Environment):
             "question": self._task.instruction,
         }
         try:
-            value = await self._kit.workers.call(_bound(reward, offered), limits.reward_timeout)
+            value = await self._kit.workers.call(_bind(reward, offered), limits.reward_timeout)
             verdict = parse_reward(value)
             extras = json.dumps(verdict.extras, ensure_ascii=False, default=str) if verdict.extras else ""
         except BoundaryError:
             raise
         except TooLateError:
-            raise _failed(reward, f"it took more than {limits.reward_timeout:g} s") from None
+            raise _to_boundary_error(reward, f"it took more than {limits.reward_timeout:g} s") from None
         except Exception as error:
-            raise _failed(reward, f"{type(error).__name__}: {error}") from error
+            raise _to_boundary_error(reward, f"{type(error).__name__}: {error}") from error
         detail = f"{reward.name} {extras}".strip()
         detail = detail.encode(errors="replace").decode()
         return Score(source="environment", value=verdict.reward, detail=detail, extras=verdict.numbers())
 
 
-def _bound(reward: Reward, offered: dict[str, Any]) -> Callable[[], Any]:
+def _bind(reward: Reward, offered: dict[str, Any]) -> Callable[[], Any]:
     arguments = reward.bound(offered)
     return lambda: reward.function(**arguments)
 
 
-def _failed(reward: Reward, reason: str) -> BoundaryError:
+def _to_boundary_error(reward: Reward, reason: str) -> BoundaryError:
     words = " ".join(reason.split())[:_REASON]
     return BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the reward {reward.name} failed: {words}")

@@ -63,7 +63,7 @@ def calculations(task: Task) -> tuple[str, ...]:
     """Return the calculations of a task's record, in order. Raises `UsageError` where it has none, or a wrong one."""
     given = task.extra.get(EXPRESSION)
     if given is None:
-        return _annotated(task)
+        return _find_calculations(task)
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, list) or not listed or not all(isinstance(item, str) for item in listed):
         raise UsageError(
@@ -86,7 +86,7 @@ def _calculates(tool: Tool) -> bool:
     return tool.name == CALCULATOR and EXPRESSION in tool.schema["function"]["parameters"]["properties"]
 
 
-def _annotated(task: Task) -> tuple[str, ...]:
+def _find_calculations(task: Task) -> tuple[str, ...]:
     """Return the annotated calculations of a worked answer; those that are no arithmetic (`2x=10`) are passed over."""
     answer = str(task.extra.get("solution") or reward_fields(task).get("answer"))
     values = tuple(item.strip() for item in _ANNOTATION.findall(answer) if _has_value(item))

@@ -88,11 +88,11 @@ class WebArenaEnvironment(WebEnvironment):
 
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode by the task's evaluation; None for a generated task."""
-        return await self._scored(text)
+        return await self._score(text)
 
     async def out_of_steps(self) -> Score | None:
         """Score what there is: what pages hold may be right without an answer."""
-        return await self._scored(None)
+        return await self._score(None)
 
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action. Raises `UsageError` for a task that is not the fixture's."""
@@ -152,7 +152,7 @@ class WebArenaEnvironment(WebEnvironment):
         self._seen = view.elements
         return view
 
-    async def _scored(self, answer: str | None) -> Score | None:
+    async def _score(self, answer: str | None) -> Score | None:
         session, task = self.session, self._task
         pages = EvaluationBrowser(session, lambda url: self._look_up(session, url), self._arena.settings)
         grade_of_page = await grade(

@@ -106,7 +106,7 @@ async def _string_match(evaluation: Evaluation, episode: FinishedEpisode) -> boo
 async def _program_html(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
     """Look at the page on which the episode ended first: it holds what was typed and never sent."""
     last = await episode.pages.address()
-    for target, place in _ordered(evaluation.program_html):
+    for target, place in _sort_targets(evaluation.program_html):
         content = await _content(place, last, episode.pages)
         if content is None or not await matches_expected(content, target.required_contents, episode.asker):
             return False
@@ -120,7 +120,7 @@ _PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]]
 }
 
 
-def _ordered(targets: Sequence[HtmlTarget]) -> list[tuple[HtmlTarget, ContentLocation]]:
+def _sort_targets(targets: Sequence[HtmlTarget]) -> list[tuple[HtmlTarget, ContentLocation]]:
     places = [(target, parse_location(target)) for target in targets]
     return sorted(places, key=lambda pair: pair[1].url is not None)
 
@@ -139,7 +139,7 @@ async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) 
         return html.unescape(await pages.html())
     if isinstance(place.locator, HelperCall):
         return await _asked(place.locator, last, pages)
-    return await _evaluated(place.locator, pages)
+    return await _evaluate(place.locator, pages)
 
 
 async def _asked(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str | None:
@@ -149,7 +149,7 @@ async def _asked(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str
     return await pages.ask(helper.name, argument)
 
 
-async def _evaluated(script: PageScript, pages: EvaluationBrowser) -> str | None:
+async def _evaluate(script: PageScript, pages: EvaluationBrowser) -> str | None:
     """Return the value of a script as a text, as JavaScript writes it; None for nothing and where it fails."""
     try:
         value = await pages.run(script.function)

@@ -128,7 +128,7 @@ def _helper(text: str) -> HelperCall:
         raise BadLocationError(f"{_short(text)}: {reason}") from None
     signature = _SIGNATURES[name]
     if call.end != len(written) or call.named or not _fits(call, signature):
-        raise BadLocationError(f"{_short(text)}: it takes {_spelled(signature)}")
+        raise BadLocationError(f"{_short(text)}: it takes {_spell(signature)}")
     texts = [value for value in call.positional if isinstance(value, str)]
     return HelperCall(name, texts[0] if texts else None)
 
@@ -138,7 +138,7 @@ def _fits(call: Call, signature: tuple[object, ...]) -> bool:
     return given == list(signature)
 
 
-def _spelled(signature: tuple[object, ...]) -> str:
+def _spell(signature: tuple[object, ...]) -> str:
     return " and ".join(item.name if isinstance(item, Identifier) else "a text" for item in signature) or "nothing"
 
 

@@ -218,10 +218,10 @@ def _locator(page: Page, where: str) -> Locator:
         return page.get_by_role("button", name=words)
     if kind == "text":
         return page.get_by_text(words)
-    return page.locator(f"[name={_quoted(words)}]" if kind == "name" else where)
+    return page.locator(f"[name={_quote(words)}]" if kind == "name" else where)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

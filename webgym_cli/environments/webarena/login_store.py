@@ -82,7 +82,7 @@ def task_sites(task: Task) -> tuple[WebArenaSite, ...]:
     """
     if task.environment != "webarena" or is_fixture(task):
         return ()
-    return sort_sites(_known(task, "sites", task.extra.get("sites") or ()))
+    return sort_sites(_list_known(task, "sites", task.extra.get("sites") or ()))
 
 
 def login_sites(task: Task) -> tuple[WebArenaSite, ...]:
@@ -97,7 +97,7 @@ def login_sites(task: Task) -> tuple[WebArenaSite, ...]:
     name = Path(str(state)).name
     if not name.endswith(_END):
         raise UsageError(f"task {task.id}: storage_state: {name!r} is not named like shopping{_END}")
-    return _known(task, "storage_state", name.removesuffix(_END).split("."))
+    return _list_known(task, "storage_state", name.removesuffix(_END).split("."))
 
 
 def sort_sites(sites: Iterable[WebArenaSite]) -> tuple[WebArenaSite, ...]:
@@ -106,7 +106,7 @@ def sort_sites(sites: Iterable[WebArenaSite]) -> tuple[WebArenaSite, ...]:
     return tuple(site for site in WebArenaSite if site in wanted)
 
 
-def _known(task: Task, place: str, names: Iterable[object]) -> tuple[WebArenaSite, ...]:
+def _list_known(task: Task, place: str, names: Iterable[object]) -> tuple[WebArenaSite, ...]:
     logins = []
     for name in names:
         if name not in list(WebArenaSite):

@@ -38,7 +38,7 @@ async def reset_site(site: WebArenaSite, known: SiteSettings, seconds: float, lo
             await _answers(known.url)
     except TimeoutError:
         hint = f"raise webarena.reset_timeout, or fix webarena.{site}.reset"
-        raise _failed(site, f"took longer than {seconds:g} s", hint) from None
+        raise _to_boundary_error(site, f"took longer than {seconds:g} s", hint) from None
 
 
 async def _post(site: WebArenaSite, address: str, seconds: float) -> None:
@@ -46,9 +46,9 @@ async def _post(site: WebArenaSite, address: str, seconds: float) -> None:
         async with BoundedClient(timeout=seconds, trust_env=False) as client:
             response = await client.post(address)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise _failed(site, f"{address} can't be reached: {error or type(error).__name__}") from error
+        raise _to_boundary_error(site, f"{address} can't be reached: {error or type(error).__name__}") from error
     if response.status_code >= 400:
-        raise _failed(site, f"{address} answers with status {response.status_code}")
+        raise _to_boundary_error(site, f"{address} answers with status {response.status_code}")
 
 
 async def _run(site: WebArenaSite, command: str, log: Path) -> None:
@@ -56,14 +56,14 @@ async def _run(site: WebArenaSite, command: str, log: Path) -> None:
     try:
         job = Job.spawn(shlex.split(command), env=os.environ, log=log, grace=_GRACE)
     except (JobError, ValueError) as error:  # ValueError: a quotation mark without its other half
-        raise _failed(site, f"{command!r}: {error}") from error
+        raise _to_boundary_error(site, f"{command!r}: {error}") from error
     try:
         code = await job.wait()
     finally:
         await job.stop()
     if code:
         said = "".join(f": {line}" for line in last_lines(log, 1))
-        raise _failed(site, f"{command!r} ended with {code}{said}; log: {log}")
+        raise _to_boundary_error(site, f"{command!r} ended with {code}{said}; log: {log}")
 
 
 async def _answers(url: str) -> None:
@@ -76,6 +76,6 @@ async def _answers(url: str) -> None:
             await asyncio.sleep(_LOOK_AGAIN)  # nobody tells that a site is up
 
 
-def _failed(site: WebArenaSite, what: str, hint: str = "") -> BoundaryError:
+def _to_boundary_error(site: WebArenaSite, what: str, hint: str = "") -> BoundaryError:
     message = f"the reset of {site} failed: {what}"
     return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message, hint=hint or f"fix webarena.{site}.reset")

@@ -97,9 +97,9 @@ class SiteScheduler:
         async with self._turns[site]:
             # Who waits holds `next`, so that a process can't hand the site on within itself for ever.
             following, lock = (self._lock(f"{site}.{name}") for name in ("next", "lock"))
-            await _taken(following)
+            await _acquire_lock(following)
             try:
-                await _taken(lock)
+                await _acquire_lock(lock)
             finally:
                 following.release()
             try:
@@ -223,7 +223,7 @@ def _url(settings: Settings, site: WebArenaSite, whose: str = "") -> str:
     return url
 
 
-async def _taken(lock: FileLock) -> None:
+async def _acquire_lock(lock: FileLock) -> None:
     """Wait until a lock is ours; a cancelled wait holds nothing. Raises `StoreError` where there can be none."""
     while True:
         try:

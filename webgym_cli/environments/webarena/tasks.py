@@ -78,9 +78,9 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
     content. `extra` has all other fields, `start_urls` (each tab's) and `generated`: whether it has no score of its
     own.
     """
-    given = _generated(value) if "task" in value and "intent" not in value else dict(value)
+    given = _from_generated(value) if "task" in value and "intent" not in value else dict(value)
     digest = hashlib.sha256(_content(given)).hexdigest()[:16]
-    filled: dict[str, Any] = {name: _filled(item, sites, name) for name, item in given.items()}
+    filled: dict[str, Any] = {name: _fill_addresses(item, sites, name) for name, item in given.items()}
     _take_ssh_host(filled, sites)
     _take_url_rule(filled)
     try:
@@ -134,7 +134,7 @@ def evaluation_of(task: Task) -> Evaluation | None:
     return None if evaluation.is_dummy else evaluation
 
 
-def _generated(value: Mapping[str, Any]) -> dict[str, Any]:
+def _from_generated(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a generated instruction, a `task` on a `web`, as a configuration that starts on the site's first page."""
     site = GENERATED.get(str(value.get("web")))
     if site is None:
@@ -158,12 +158,12 @@ def _content(given: Mapping[str, Any]) -> bytes:
         raise BadTaskError(f"the record can't be stored: {error}") from None
 
 
-def _filled(value: Any, sites: Mapping[WebArenaSite, str], place: str) -> Any:
+def _fill_addresses(value: Any, sites: Mapping[WebArenaSite, str], place: str) -> Any:
     """Return a value with the sites' addresses in all of its texts."""
     if isinstance(value, dict):
-        return {name: _filled(item, sites, f"{place}.{name}") for name, item in value.items()}
+        return {name: _fill_addresses(item, sites, f"{place}.{name}") for name, item in value.items()}
     if isinstance(value, list):
-        return [_filled(item, sites, f"{place}.{at}") for at, item in enumerate(value)]
+        return [_fill_addresses(item, sites, f"{place}.{at}") for at, item in enumerate(value)]
     if not isinstance(value, str) or "__" not in value:
         return value
     return _PLACEHOLDER.sub(lambda match: _address(match[0], sites, place), value)
@@ -185,14 +185,17 @@ def _take_ssh_host(filled: dict[str, Any], sites: Mapping[WebArenaSite, str]) ->
     evaluation, gitlab = filled.get("eval"), sites.get(WebArenaSite.GITLAB)
     if isinstance(evaluation, dict) and gitlab and (host := urlsplit(gitlab).hostname):
         answers = evaluation.get("reference_answers")
-        filled["eval"] = {**evaluation, "reference_answers": _mapped(answers, lambda text: _SSH_HOST.sub(host, text))}
+        filled["eval"] = {
+            **evaluation,
+            "reference_answers": _map_texts(answers, lambda text: _SSH_HOST.sub(host, text)),
+        }
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
-        return {name: _mapped(item, change) for name, item in value.items()}
+        return {name: _map_texts(item, change) for name, item in value.items()}
     if isinstance(value, list):
-        return [_mapped(item, change) for item in value]
+        return [_map_texts(item, change) for item in value]
     return change(value) if isinstance(value, str) else value
 
 

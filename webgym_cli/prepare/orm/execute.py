@@ -37,7 +37,7 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
     asking = settings.orm.model_copy(update={"max_tokens": longest})
     samples: list[Sample] = []
     dropped, cut = Counter(plan.dropped), 0
-    for done, (labelled, trajectory) in enumerate(_chosen(plan, run), 1):
+    for done, (labelled, trajectory) in enumerate(_read_chosen(plan, run), 1):
         try:
             fitted = await fit_prompt(build_orm_prompt(trajectory), tokens, asking)
         except OrmError:
@@ -61,7 +61,7 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
     return prepared
 
 
-def _chosen(plan: OrmDataPlan, run: RunDir) -> Iterator[tuple[LabelledTrajectory, Trajectory]]:
+def _read_chosen(plan: OrmDataPlan, run: RunDir) -> Iterator[tuple[LabelledTrajectory, Trajectory]]:
     """Yield what was chosen with its trajectory, read one after the other."""
     wanted = {(one.iteration, one.id): one for one in plan.chosen}
     for iteration in plan.read:

@@ -112,12 +112,12 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     dropped: Counter[str] = Counter(dict.fromkeys((drop.value for drop in OrmDrop), 0))
     damage, labelled = CorruptLines(), []
-    for example in _labelled(run, read, settings.orm.labels, damage):
+    for example in _label(run, read, settings.orm.labels, damage):
         if isinstance(example, OrmDrop):
             dropped[example.value] += 1
         else:
             labelled.append(example)
-    chosen = _balanced(labelled, f"{resolve_seed(settings)}/orm") if settings.orm.balanced else labelled
+    chosen = _balance(labelled, f"{resolve_seed(settings)}/orm") if settings.orm.balanced else labelled
     dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)
     return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage.lines))
 
@@ -136,7 +136,7 @@ def require_labels(plan: OrmDataPlan, run: RunDir) -> None:
     )
 
 
-def _labelled(
+def _label(
     run: RunDir, read: Sequence[int], sources: Sequence[str], damage: CorruptLines
 ) -> Iterator[LabelledTrajectory | OrmDrop]:
     """Yield each trajectory's label, or why it has none."""
@@ -166,7 +166,7 @@ def find_label(
     return OrmDrop.NO_VERDICT
 
 
-def _balanced(labelled: Sequence[LabelledTrajectory], seed: str) -> list[LabelledTrajectory]:
+def _balance(labelled: Sequence[LabelledTrajectory], seed: str) -> list[LabelledTrajectory]:
     """Return as many of either kind, chosen by the seed and in their order."""
     kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
     count = min(map(len, kinds))

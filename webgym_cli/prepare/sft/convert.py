@@ -68,7 +68,7 @@ class Converter:
         if sampled is None or not self._settings.algorithm_config.filter_retokenized:
             return False
         if trajectory.prompt.thinking and list(sampled[: len(self._opening)]) != self._opening:
-            ids = ids[self._opened(trajectory, ids[: len(self._opening)]) :]  # the prompt had opened the thought
+            ids = ids[self._count_opened(trajectory, ids[: len(self._opening)]) :]  # the prompt had opened the thought
         return list(sampled[: len(ids)]) != ids or len(sampled) > len(ids) + 1
 
     def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | DropReason:
@@ -86,7 +86,7 @@ class Converter:
                 return problem
             sizes = [(picture.width, picture.height) for picture in pictures]
             ids = self._tokens.prompt_ids(prompt.messages, sizes)
-            length = len(ids) + response - self._opened(trajectory, ids)
+            length = len(ids) + response - self._count_opened(trajectory, ids)
             if length <= self._settings.algorithm_config.cutoff_len:
                 self.shortened += smaller < window
                 return prompt, length
@@ -99,7 +99,7 @@ class Converter:
     def _opening(self) -> list[int]:
         return self._tokens.response_ids(OPENING)
 
-    def _opened(self, trajectory: Trajectory, ids: list[int]) -> int:
+    def _count_opened(self, trajectory: Trajectory, ids: list[int]) -> int:
         """Return with how many tokens the chat template, at the end of these ids, opened a thought."""
         size = len(self._opening) if trajectory.prompt.thinking else 0
         return size if size and ids[-size:] == self._opening else 0

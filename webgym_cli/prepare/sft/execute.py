@@ -58,7 +58,7 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
     samples = shuffle_by_seed(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.held_out_ratio, f"{seed}/{plan.iteration}/split")
-    left_out = {**_left_out(plan, drawn), "over_cutoff_len": over_long}
+    left_out = {**_summarize_drops(plan, drawn), "over_cutoff_len": over_long}
     prepared = write_dataset(run, settings, train, validation, left_out, plan.digest(settings))
     sink(make_event("prepare", **prepared.model_dump(mode="json"), dropped_steps=drawn.dropped))
     return prepared
@@ -75,7 +75,7 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
 
     A `train_config.yaml` that a user edited stays as it is, with a note.
     """
-    prepared, file = _trained_next(run), run.dataset / TRAIN_CONFIG
+    prepared, file = _find_next_dataset(run), run.dataset / TRAIN_CONFIG
     if prepared is None:
         return
     if hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
@@ -87,14 +87,14 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
 
 def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
     """Return what `refresh_train_config` would write; None where the file stays. Writes nothing."""
-    prepared, file = _trained_next(run), run.dataset / TRAIN_CONFIG
+    prepared, file = _find_next_dataset(run), run.dataset / TRAIN_CONFIG
     if prepared is None or hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
         return None
     wanted = _train_config(run, settings, prepared)
     return None if hashlib.sha256(wanted.encode()).hexdigest() == prepared.config_digest else wanted
 
 
-def _trained_next(run: RunDir) -> Prepared | None:
+def _find_next_dataset(run: RunDir) -> Prepared | None:
     """Return the dataset's record where it is the current iteration's, and its configuration is there."""
     prepared, file = read_prepared(run), run.dataset / TRAIN_CONFIG
     if prepared is None or not prepared.config_digest or not file.is_file() or prepared.iteration != version(run):
@@ -181,7 +181,7 @@ def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
     return yaml.safe_dump(config, sort_keys=False)
 
 
-def _left_out(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:
+def _summarize_drops(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:
     """Return the content of `dropped.json`, as far as plan and draw know it: every filter in its order."""
     counts = plan.counts
     return {

@@ -56,7 +56,12 @@ def build_train_config(
     }
     if settings.policy_config.trust_remote_code:
         config["trust_remote_code"] = True
-    config |= _trained(algorithm) | _optimisation(algorithm) | _evaluation(algorithm, validation) | _saving(algorithm)
+    config |= (
+        _trainable_parameters(algorithm)
+        | _optimisation(algorithm)
+        | _evaluation(algorithm, validation)
+        | _saving(algorithm)
+    )
     config |= _loading(algorithm, device, samples)
     config |= {
         "seed": settings.seed,
@@ -90,7 +95,7 @@ def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
-def _trained(algorithm: AlgorithmSettings) -> dict[str, Any]:
+def _trainable_parameters(algorithm: AlgorithmSettings) -> dict[str, Any]:
     """Return which parameters learn."""
     frozen = {
         "freeze_vision_tower": algorithm.freeze_vision_tower,

@@ -62,20 +62,20 @@ _ASKED: dict[QuestionKind, tuple[str, ...]] = {
 def key_point(trajectory: Trajectory, index: int) -> JudgeQuestion:
     """Ask whether one step's screenshot matters."""
     data = {"task": trajectory.instruction, "page": _page(trajectory.steps[index])}
-    return _build(QuestionKind.KEY_POINT, data, _shown(trajectory, [index]))
+    return _build(QuestionKind.KEY_POINT, data, _caption_images(trajectory, [index]))
 
 
 def blocking(trajectory: Trajectory, indices: Sequence[int]) -> JudgeQuestion:
     """Ask whether the site shut the browser out, by the screenshots of these steps."""
     pages = [_page(trajectory.steps[index]) for index in indices]
     data = {"start_page": trajectory.task.start_url, "pages": pages}
-    return _build(QuestionKind.BLOCKING, data, _shown(trajectory, indices))
+    return _build(QuestionKind.BLOCKING, data, _caption_images(trajectory, indices))
 
 
 def claims(trajectory: Trajectory, indices: Sequence[int]) -> JudgeQuestion:
     """Ask whether all that the answer claims can be seen (criterion B)."""
     data = {"task": trajectory.instruction, "answer": trajectory.outcome.answer or ""}
-    return _build(QuestionKind.CLAIMS, data, _shown(trajectory, indices))
+    return _build(QuestionKind.CLAIMS, data, _caption_images(trajectory, indices))
 
 
 def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Sequence[int]) -> JudgeQuestion:
@@ -87,7 +87,7 @@ def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Seq
         "steps": [_told(step) for step in trajectory.steps],
         "answer": trajectory.outcome.answer or "",
     }
-    return _build(QuestionKind.FACT, data, _shown(trajectory, indices))
+    return _build(QuestionKind.FACT, data, _caption_images(trajectory, indices))
 
 
 def reference(trajectory: Trajectory, expected: str) -> JudgeQuestion:
@@ -104,7 +104,7 @@ def _build(kind: QuestionKind, data: Mapping[str, Any], images: tuple[CaptionedI
     return JudgeQuestion(kind, _ASKED[kind], data, images)
 
 
-def _shown(trajectory: Trajectory, indices: Sequence[int]) -> tuple[CaptionedImage, ...]:
+def _caption_images(trajectory: Trajectory, indices: Sequence[int]) -> tuple[CaptionedImage, ...]:
     last = len(trajectory.steps) - 1
     return tuple(
         CaptionedImage(

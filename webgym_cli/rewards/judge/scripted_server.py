@@ -141,7 +141,7 @@ class ScriptedJudgeServer:
             asked = _read(await request.json(), request.headers.get("Authorization", ""))
             usual = decide(asked.job, asked.data)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            return _refused(400, f"not a question of webgym's judge: {error!r}")
+            return _refuse(400, f"not a question of webgym's judge: {error!r}")
         async with self._arrived:
             self.asked.append(asked)
             self._arrived.notify_all()
@@ -153,7 +153,7 @@ class ScriptedJudgeServer:
         if scripted.body is not None:
             return web.Response(body=scripted.body, status=scripted.status, content_type="application/json")
         if scripted.status != 200:
-            return _refused(scripted.status, "scripted")
+            return _refuse(scripted.status, "scripted")
         return web.json_response(_completion(asked, scripted.content, scripted.finish_reason))
 
     def _scripted(self, job: str) -> ScriptedReply | None:
@@ -246,6 +246,6 @@ def _completion(asked: ReceivedQuestion, content: str | None, finish_reason: str
     }
 
 
-def _refused(status: int, message: str) -> web.Response:
+def _refuse(status: int, message: str) -> web.Response:
     # a test must not wait as long as a client would for a server under load
     return web.json_response({"error": {"message": message}}, status=status, headers={"retry-after-ms": "1"})

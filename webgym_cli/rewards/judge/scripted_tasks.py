@@ -24,7 +24,7 @@ def new_tasks(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to a request for new tasks: the first one is a given task said again, as models do it."""
     given, count = list(data["tasks"]), int(data["count"])
     names = [name for task in given for name in _QUOTED.findall(task)]
-    made = [_varied(given[number % len(given)], names, number // len(given) + 1) for number in range(count - 1)]
+    made = [_vary(given[number % len(given)], names, number // len(given) + 1) for number in range(count - 1)]
     return {"tasks": [given[0], *made]}
 
 
@@ -33,7 +33,7 @@ def feasible(data: Mapping[str, Any]) -> bool:
     return not IMPOSSIBLE.search(data["task"])
 
 
-def _varied(task: str, names: list[str], step: int) -> str:
+def _vary(task: str, names: list[str], step: int) -> str:
     """Return a task with other numbers and names; `step` counts how often it is made anew, from 1."""
     other = _NUMBER.sub(lambda found: str(int(found[0]) + step), task)
     other = _QUOTED.sub(lambda found: names[(names.index(found[0]) + step) % len(names)], other)

@@ -70,11 +70,11 @@ class OrmClient:
 
     async def ask(self, prompt: OrmPrompt) -> OrmReply:
         """Return the probability that a task was done. Raises `OrmError`, and `SettingsError` without a tokenizer."""
-        tokens = await self._prepared()
+        tokens = await self._prepare()
         fitted = await fit_prompt(prompt, tokens, self._settings)
-        listed = await self._listed(fitted.prompt.messages(self._settings.system_prompt))
+        listed = await self._list_tokens(fitted.prompt.messages(self._settings.system_prompt))
         try:
-            found = compute_probability(listed, self._named(YES), self._named(NO))
+            found = compute_probability(listed, self._name_tokens(YES), self._name_tokens(NO))
         except NoAnswerError as error:
             raise OrmError(str(error)) from error
         return OrmReply(found, fitted.count, fitted.cut)
@@ -87,7 +87,7 @@ class OrmClient:
         """Close the connections."""
         await self._client.close()
 
-    async def _prepared(self) -> OrmTokenizer:
+    async def _prepare(self) -> OrmTokenizer:
         """Find out, once, who counts tokens, and which of them begin the answers."""
         async with self._first:
             if self._tokens is None:
@@ -104,7 +104,7 @@ class OrmClient:
                 self._tokens = tokens
         return self._tokens
 
-    async def _listed(self, messages: Sequence[Message]) -> list[tuple[str, float]]:
+    async def _list_tokens(self, messages: Sequence[Message]) -> list[tuple[str, float]]:
         """Return tokens that the answer could begin with, with their log-probabilities."""
         body: dict[str, Any] = {
             "model": self._settings.model,
@@ -144,7 +144,7 @@ class OrmClient:
                 hint="serve the model with vLLM, or under the name of its folder or hub id",
             ) from error
 
-    def _named(self, answer: str) -> frozenset[str]:
+    def _name_tokens(self, answer: str) -> frozenset[str]:
         """Return what the tokens that begin an answer are called in the server's lists."""
         ids = self._begin.get(answer)
         return frozenset(SPELLINGS[answer] if ids is None else (f"token_id:{one}" for one in ids))

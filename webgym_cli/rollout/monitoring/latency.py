@@ -60,8 +60,8 @@ class Histogram:
         """Return count, p50, p95 and total, in seconds."""
         return {
             "count": self.count,
-            "p50": _rounded(self.quantile(0.5)),
-            "p95": _rounded(self.quantile(0.95)),
+            "p50": _round(self.quantile(0.5)),
+            "p95": _round(self.quantile(0.95)),
             "total": round(self.total, 3),
         }
 
@@ -133,5 +133,5 @@ class Rate:
         return counted / max(1.0, now - start)
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round(seconds: float | None) -> float | None:
     return None if seconds is None else float(f"{seconds:.4g}")

@@ -174,9 +174,9 @@ class Monitor:
         be called from another thread than the one that counts.
         """
         with self.stages.lock:
-            return complete(self._counted(self.clock()))
+            return complete(self._count(self.clock()))
 
-    def _counted(self, time_: float) -> dict[str, Any]:
+    def _count(self, time_: float) -> dict[str, Any]:
         return {
             "rank": self.rank,
             "ranks": max(1, len(self.worker_timings())),

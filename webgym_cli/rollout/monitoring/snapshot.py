@@ -56,11 +56,11 @@ def merge(snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "total": max(snapshot["total"] for snapshot in snapshots),
             "started_at": min(snapshot["started_at"] for snapshot in snapshots),
             "elapsed": max(snapshot["elapsed"] for snapshot in snapshots),
-            "queues": _added([snapshot["queues"] for snapshot in snapshots]),
+            "queues": _add([snapshot["queues"] for snapshot in snapshots]),
             "servers": merge_servers([snapshot["servers"] for snapshot in snapshots]),
-            "failures": _added([snapshot["failures"] for snapshot in snapshots]),
+            "failures": _add([snapshot["failures"] for snapshot in snapshots]),
             "failures_by_site": _sites([snapshot["failures_by_site"] for snapshot in snapshots]),
-            "skipped_by_site": _added([snapshot["skipped_by_site"] for snapshot in snapshots]),
+            "skipped_by_site": _add([snapshot["skipped_by_site"] for snapshot in snapshots]),
             **timings,
         }
     )
@@ -111,7 +111,7 @@ def top_sites(failures: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
     return {site: dict(kinds.most_common()) for site, kinds in order[:SITES]}
 
 
-def _added(counts: list[dict[str, int]]) -> dict[str, int]:
+def _add(counts: list[dict[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for found in counts:
         for key, count in found.items():

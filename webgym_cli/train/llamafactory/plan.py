@@ -45,7 +45,7 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     if base.training.data_digest != prepared.data_digest:
         edited = f"{run.dataset}: the samples were edited by hand: trained as they stand"
         base = replace(base, notes=(*base.notes, edited))
-    plan = _continued(run, base) or _carried(run, settings, base)
+    plan = _continue(run, base) or _carry(run, settings, base)
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
     model = disk.model_tensors(plan.model) if plan.device == "cuda" else []
     memory = sft_memory(model, config, plan.deepspeed, plan.training.world_size) if model else None
@@ -118,9 +118,9 @@ def _base(
     )
 
 
-def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
+def _continue(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
     """Return the plan that goes on where a training of this dataset was interrupted."""
-    for folder, before in _interrupted(run, plan):
+    for folder, before in _find_interrupted(run, plan):
         adopted = folder if folder != plan.folder else None
         if done := working_dir.finished_checkpoint(folder):
             note = "all steps of the interrupted training were made: only its publication is missing"
@@ -145,7 +145,7 @@ def _continued(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
     return None
 
 
-def _interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, working_dir.TrainingIdentity]]:
+def _find_interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, working_dir.TrainingIdentity]]:
     """Yield the working folders that hold a training of exactly this dataset with these settings."""
     yield from working_dir.find_interrupted(run, plan.training)
     by_hand = run.checkpoints / plan.name  # `llamafactory-cli train train_config.yaml`, typed by a person
@@ -159,7 +159,7 @@ def _interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, working_d
         yield by_hand, plan.training
 
 
-def _carried(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
+def _carry(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
     """Return the plan that starts with the optimizer states of the current policy, or the fresh one with the reason."""
     newest = checkpoints.current(run)
     if newest is None:

@@ -59,7 +59,7 @@ async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) ->
         return
     difference = await _compare(python, settings, question, logs)
     if difference is not None:
-        raise _refused(difference, str(config["template"]))
+        raise _to_refusal(difference, str(config["template"]))
     write_json(known, {"model": model, "template": config["template"]})
 
 
@@ -115,7 +115,7 @@ async def _compare(python: Path, settings: Settings, question: dict[str, Any], l
     return difference
 
 
-def _refused(difference: dict[str, Any], template: str) -> SettingsError:
+def _to_refusal(difference: dict[str, Any], template: str) -> SettingsError:
     return SettingsError(
         f"policy_config.template: LLaMA-Factory's {template} renders other prompts than the model was served; sample "
         f"{difference['sample']} of those compared, token {difference['token']}:\n"

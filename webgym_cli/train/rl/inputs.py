@@ -66,7 +66,7 @@ class Collator:
         if blank is not None:
             rows, pictures = [*rows, blank[0]], [*pictures, blank[1]]
         positions = [self._positions(row, found) for row, found in zip(rows, pictures, strict=True)]
-        arguments, before = self._packed(rows, positions) if self.packed else self._padded(rows, positions)
+        arguments, before = self._pack(rows, positions) if self.packed else self._pad(rows, positions)
         seen = [found for found in pictures if found is not None]
         if seen:
             arguments["pixel_values"] = torch.cat([pixels for pixels, _ in seen])
@@ -75,7 +75,7 @@ class Collator:
         last = None if blank is None else (0, -1) if self.packed else (-1, len(blank[0].input_ids) - 1)
         return Inputs(arguments, labels, before, last)
 
-    def _packed(
+    def _pack(
         self, rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]
     ) -> tuple[dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
         packed = pack([row.input_ids for row in rows], positions)
@@ -89,7 +89,7 @@ class Collator:
             arguments |= packed.flash_arguments()
         return arguments, (torch.zeros_like(place), place)
 
-    def _padded(
+    def _pad(
         self, rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]
     ) -> tuple[dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
         ids = pad_sequence([row.input_ids for row in rows], batch_first=True)
@@ -119,14 +119,16 @@ class Collator:
 
     def _pictures(self, row: TrainRow) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Return pixel values and grids of a row's pictures, or None."""
-        wanted = self._wanted(row)
+        wanted = self._count_wanted(row)
         if not row.images:
             if wanted:
                 raise TrainingError(f"{row.place}: {wanted} tokens are of pictures, but it lists none: {AGAIN}")
             return None
         if self.processor is None:
             raise TrainingError(f"{row.place}: has pictures, but the model reads text only: set model.path")
-        made = self.processor(images=[_opened(row, number) for number in range(len(row.images))], return_tensors="pt")
+        made = self.processor(
+            images=[_open_image(row, number) for number in range(len(row.images))], return_tensors="pt"
+        )
         pixels, grids = made["pixel_values"], made.get("image_grid_thw")
         if grids is None:
             raise TrainingError(f"{row.place}: pictures can be trained on with models of the Qwen-VL families only")
@@ -150,7 +152,7 @@ class Collator:
         )
         return row, (torch.zeros(side * side, width), torch.tensor([[1, side, side]]))
 
-    def _wanted(self, row: TrainRow) -> int:
+    def _count_wanted(self, row: TrainRow) -> int:
         if self.processor is None:
             return 0
         return int((row.input_ids == self.transformer.config.image_token_id).sum())
@@ -161,7 +163,7 @@ def _columns(row: TrainRow) -> torch.Tensor:
     return row.mask.nonzero()[:, 0]
 
 
-def _opened(row: TrainRow, number: int) -> Any:
+def _open_image(row: TrainRow, number: int) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     path = row.images[number]

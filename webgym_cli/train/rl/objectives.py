@@ -87,7 +87,7 @@ def policy_loss(
         losses, metrics = _weighted_log_probs(log_probs, torch.exp(difference.detach()), advantages, totals, options)
     else:
         of = _row_difference(difference, row) if options.loss_mode == "gspo" else difference
-        losses, metrics = _clipped(torch.exp(of), advantages, totals, options)
+        losses, metrics = _clip(torch.exp(of), advantages, totals, options)
     if weights is not None:
         losses = losses * weights
 
@@ -108,7 +108,7 @@ def policy_loss(
     return LossTerm(loss, metrics)
 
 
-def _clipped(
+def _clip(
     ratio: torch.Tensor, advantages: torch.Tensor, totals: BatchNormalizer, options: ActorSettings
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Return the losses [K], and which share of the mini-batch's tokens was clipped."""

@@ -38,16 +38,16 @@ class PolicyGradientTrainer(Trainer[TokenTargets]):
         options, actor = self.options, self.engines["actor"]
         old = self.batch.rollout_log_probs
         if options.actor.recompute_old_log_probs:
-            with self._timed("old_log_prob"):
+            with self._time("old_log_prob"):
                 old = runner.score(actor)
         if options.needs_reference and reference is None:
-            with self._timed("ref"):
+            with self._time("ref"):
                 reference = self._shared_reference(runner, old)
         values = None
         if options.needs_critic:
-            with self._timed("values"):
+            with self._time("values"):
                 values = runner.score(self.engines["critic"])
-        with self._timed("adv"):
+        with self._time("adv"):
             targets = batch_targets.compute_targets(
                 self.batch, options.algorithm, old, reference=reference, values=values
             )

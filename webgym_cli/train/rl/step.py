@@ -91,7 +91,7 @@ class BatchRunner:
                 engine.backward(part.loss * (0.0 if micro.idle else 1.0), last=count == len(micros))
                 if not micro.idle:
                     _add(sums, {f"{name}/loss": part.loss.detach(), **part.metrics})
-        made = self._gathered(sums, metrics)
+        made = self._gather(sums, metrics)
         for name, engine in learning.items():
             optim = self.options.actor.optim if name == "actor" else self.options.critic.optim
             made[f"{name}/lr"] = optim.rate(number)
@@ -135,7 +135,7 @@ class BatchRunner:
             reference=part.reference,
         )
 
-    def _gathered(self, sums: dict[str, torch.Tensor], metrics: set[str]) -> dict[str, float]:
+    def _gather(self, sums: dict[str, torch.Tensor], metrics: set[str]) -> dict[str, float]:
         """Return the metrics of all processes together. Those without a row of their own don't know the names."""
         names = sorted(metrics)
         values = torch.stack([torch.as_tensor(sums.get(name, 0.0)).double().cpu() for name in names])

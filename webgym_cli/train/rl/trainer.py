@@ -66,7 +66,7 @@ class Trainer(ABC, Generic[L]):
         if checkpoint.is_finished(self.output, len(self.steps), self.digest):
             return target
         self.output.mkdir(parents=True, exist_ok=True)
-        with self._timed("step"):
+        with self._time("step"):
             known = self.load_cached_targets()
             state = checkpoint.newest_state(self.output, self.digest)
             if state and known is None and state[1] > self.critic_only_steps:
@@ -89,7 +89,7 @@ class Trainer(ABC, Generic[L]):
         folder = model_folder(self.options.ref.path)
         reference = self.factory.reference(folder)
         collate = self.factory.collator(folder, reference.module.network)
-        with self._timed("ref"):
+        with self._time("ref"):
             return BatchRunner(self.options, self.world, self.batch, collate).score(reference)
 
     def _start(self, state: Path | None) -> BatchRunner:
@@ -110,12 +110,12 @@ class Trainer(ABC, Generic[L]):
         """Make some optimizer steps."""
         total, every = len(self.steps), self.options.trainer.save_freq
         for number in numbers:
-            with self._timed("update_actor" if number >= self.critic_only_steps else "update_critic"):
+            with self._time("update_actor" if number >= self.critic_only_steps else "update_critic"):
                 step = self.step(runner, targets, number)
             if log:
                 log.step(number + 1, step.loss, step.rate, step.metrics)
             if every and (number + 1) % every == 0 and number + 1 < total:
-                with self._timed("save_checkpoint"):
+                with self._time("save_checkpoint"):
                     checkpoint.write_state(self.output, self.engines, number + 1, self.digest, self.world)
 
     def _finish(self, targets: L, log: TrainerLog | None) -> None:
@@ -129,7 +129,7 @@ class Trainer(ABC, Generic[L]):
             "digest": self.digest,
             **self.state_facts(targets),
         }
-        with self._timed("save_checkpoint"):
+        with self._time("save_checkpoint"):
             state = checkpoint.write_state(self.output, self.engines, total, self.digest, self.world)
             checkpoint.write_model(
                 self.output, self.engines, self.options.model, self.sources, state, facts, self.world
@@ -151,7 +151,7 @@ class Trainer(ABC, Generic[L]):
         return found
 
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def _time(self, name: str) -> Iterator[None]:
         """Add up the seconds that something takes."""
         began = time.monotonic()
         yield

@@ -65,10 +65,10 @@ class WebRLTrainer(Trainer[ActionTargets]):
 
     def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> ActionTargets:
         """See `Trainer`. The reference is the actor itself, which hasn't targets yet, unless another is given."""
-        with self._timed("values"):
+        with self._time("values"):
             values = self._judging(runner).score(self.engines["critic"], _values)
         if reference is None:
-            with self._timed("ref"):
+            with self._time("ref"):
                 reference = runner.score(self.engines["actor"])
         count = len(self.batch.rows)
         action = torch.arange(count).repeat_interleave(self.batch.offsets.diff())
