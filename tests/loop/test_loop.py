@@ -7,7 +7,8 @@ import pytest
 from tests.records.made import published, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.errors import BelowThresholdError, JobError, UsageError
-from webgym_cli.loop.loop import Loop, Phase, plan_loop
+from webgym_cli.loop.loop import Loop
+from webgym_cli.loop.loop_plan import Phase, plan_loop
 from webgym_cli.store.buffer import append
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import append_event, read_events

@@ -8,7 +8,8 @@ import pytest
 
 from tests.stack.conftest import demo_settings
 from webgym_cli.errors import SettingsError
-from webgym_cli.loop.loop import Loop, plan_loop
+from webgym_cli.loop.loop import Loop
+from webgym_cli.loop.loop_plan import plan_loop
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan

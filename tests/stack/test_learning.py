@@ -6,7 +6,8 @@ import pytest
 
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
-from webgym_cli.loop.loop import Loop, plan_loop
+from webgym_cli.loop.loop import Loop
+from webgym_cli.loop.loop_plan import plan_loop
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan

@@ -18,7 +18,7 @@ from webgym_cli.config.policy_config import PolicySettings
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.sampling import Logprobs, PolicyVersion, Sampling
+from webgym_cli.records.sampling import Logprobs, Sampling
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.text import hide_passwords
@@ -53,9 +53,8 @@ class ChatPolicy:
         name: str = "",
         api_key: str = "",
         logprobs: Logprobs | None = None,
-        version: PolicyVersion | None = None,
     ) -> None:
-        """`logprobs`: what the server's log-probabilities are of; `version`: what it serves; where that is known."""
+        """`logprobs`: what the server's log-probabilities are of, where that is known."""
         try:
             url = httpx.URL(base_url)
         except httpx.InvalidURL as error:
@@ -66,7 +65,6 @@ class ChatPolicy:
         self._model = model
         self._settings = settings
         self._logprobs = logprobs
-        self._version = version
         self._images = images
         self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=limits.policy_retries)
         self._retries = limits.policy_retries
@@ -89,7 +87,7 @@ class ChatPolicy:
         try:
             # The client's typed method would walk through the whole request again, at several times the cost.
             answer = await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body)
-            return _read_reply(answer, self._version)
+            return _read_reply(answer)
         except openai.APIError as error:
             raise self._to_boundary_error(_classify_failure(error), error) from error
         except (
@@ -188,7 +186,7 @@ def _classify_failure(error: openai.APIError) -> FailureKind:
     return FailureKind.POLICY_REFUSED
 
 
-def _read_reply(answer: Any, version: PolicyVersion | None) -> PolicyReply:
+def _read_reply(answer: Any) -> PolicyReply:
     if not answer.choices:
         raise ValueError("no choice")
     choice = answer.choices[0]
@@ -201,7 +199,6 @@ def _read_reply(answer: Any, version: PolicyVersion | None) -> PolicyReply:
         token_ids=tuple(ids) if ids else None,
         logprobs=tuple(entry.logprob for entry in logprobs) if logprobs else None,
         finish_reason=choice.finish_reason,
-        policy_version=version,
     )
     text = _read_text(choice).encode(errors="replace").decode()  # half a character can't be stored
     return PolicyReply(text=text, generation=generation)

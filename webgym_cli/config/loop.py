@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
@@ -24,3 +26,13 @@ class LoopSettings(ConfigSection):
     version is always evaluated. 1: each version, 0: no evaluation."""
     val_before_train: bool = True
     """Evaluates version 0, the model before its first training."""
+    mode: Literal["sync", "async"] = "sync"
+    """Order of rollouts and trainings. `sync`: in turns; `async`: rollouts go on while the trainer works, with the
+    policy that is served at the moment. `demonstration_iterations` are always in turns."""
+    max_staleness: int = Field(default=1, ge=0)
+    """With `loop.mode=async`: number of trainings that may lie between the policy version that produced a step and the
+    version that is trained on it. 0: rollouts wait for the trainer."""
+    stale: Literal["wait", "drop"] = "wait"
+    """With `loop.mode=async`: what becomes of a group of episodes that is not finished when its steps are about to
+    become too old. `wait`: the trainer waits for it; `drop`: it is left out, and recorded as dropped: mostly long
+    episodes, so that the batch is biased towards short ones."""

@@ -11,7 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.seeds import has_new_tasks
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.loop.generation import require_generator, resolve_settings
-from webgym_cli.loop.loop import LoopPlan, plan_loop
+from webgym_cli.loop.loop_plan import LoopPlan, plan_loop
 from webgym_cli.loop.phases import last_iteration, phase_episodes, phase_of, survey_episodes
 from webgym_cli.loop.scoring import resolve_orm_model
 from webgym_cli.records.task import Split
@@ -105,6 +105,8 @@ def _steps(run: RunDir, settings: Settings, iteration: int, *, begun: bool) -> I
 def _require(run: RunDir, settings: Settings) -> None:
     """Check at the beginning what would fail only after hours. Raises `SettingsError`, `UsageError`."""
     how, source = settings.curriculum, settings.tasks.train
+    if settings.loop.mode != "sync":
+        raise SettingsError("loop.mode=async: the phases of a curriculum take turns", hint="-s loop.mode=sync")
     environment = open_tasks(source).task(0).environment
     if how.generate:
         require_generator(settings)

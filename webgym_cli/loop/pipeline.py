@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation
@@ -22,6 +24,7 @@ from webgym_cli.loop.rollout_setup import (
 )
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.sft.execute import refresh_train_config
+from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import Event, EventSink, JudgeSummary, RolloutSummary, make_event
 from webgym_cli.records.rl_data import RlData
@@ -33,8 +36,10 @@ from webgym_cli.rewards.judge.scripted import judge_settings
 from webgym_cli.rewards.selection import ScoringPlan, ScoringQuery, plan_scoring
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
+from webgym_cli.rollout.queue import EpisodeQueue
 from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, apply_test_sampling, policy_urls
 from webgym_cli.rollout.runner import EpisodeRunner, open_runner
+from webgym_cli.rollout.slots import SlotPool
 from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link, version
@@ -61,6 +66,11 @@ class Pipeline:
     sink: EventSink
     serving: Serving = field(init=False)
     """The server of the current policy."""
+    gate: PolicyGate | None = None
+    """Before the policy of an asynchronous loop, which alone changes what is served; None: each rollout serves the
+    current policy."""
+    slots: SlotPool | None = None
+    """The episodes that all rollouts of an asynchronous loop run at once."""
     tracker: Tracker = field(init=False)
     """Takes what is recorded to Weights & Biases."""
 
@@ -116,6 +126,21 @@ class Pipeline:
         refresh_index(self.run, self.sink)
         return summary
 
+    @asynccontextmanager
+    async def open_collection(
+        self, plan: RolloutPlan, queue: EpisodeQueue, on_outcome: Callable[[Trajectory, bool], None]
+    ) -> AsyncIterator[RolloutEngine]:
+        """Yield an engine for training episodes that a queue hands out. `plan`: of the first of them."""
+        (environment,) = {episode.task.environment for episode in plan.episodes}
+        settings = self.settings
+        async with (
+            open_runner(
+                self.run, settings, await self._acting(plan.policy), environment, self.gate, self.slots
+            ) as runner,
+            open_judge(self.run, settings) as judge,
+        ):
+            yield RolloutEngine(plan, self.run, settings, runner, self.sink, judge, queue, on_outcome)
+
     async def judge(self, query: ScoringQuery) -> JudgeSummary:
         """Judge the stored trajectories that the query selects and return the summary."""
         async with judge_settings(self.settings.judge) as settings:
@@ -145,11 +170,29 @@ class Pipeline:
         served = self.serving.current
         made, fresh = await preparation.prepare(self.run, self.settings, self.sink, served, again=again)
         if fresh:
-            facts = made.facts() if isinstance(made, RlData) else made.model_dump(mode="json", by_alias=True)
-            append_event(self.run, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
-            self.tracker.note()
-            await preparation.check_prepared(self.run, self.settings, self.logs, self.sink)
+            await self._note_prepared(made, began)
         return made
+
+    async def prepare_selection(self, selection: BatchSelection) -> Prepared | RlData:
+        """Write what a selection is trained on, unless just that is there, while the event loop goes on."""
+        began, loop = time.monotonic(), asyncio.get_running_loop()
+
+        def sink(event: Event) -> None:
+            loop.call_soon_threadsafe(self.sink, event)
+
+        # Not `asyncio.to_thread`: signals are this thread's, and its context says that they are handled here.
+        made, fresh = await loop.run_in_executor(
+            None, preparation.prepare_selection, self.run, self.settings, sink, selection
+        )
+        if fresh:
+            await self._note_prepared(made, began)
+        return made
+
+    async def _note_prepared(self, made: Prepared | RlData, began: float) -> None:
+        facts = made.facts() if isinstance(made, RlData) else made.model_dump(mode="json", by_alias=True)
+        append_event(self.run, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
+        self.tracker.note()
+        await preparation.check_prepared(self.run, self.settings, self.logs, self.sink)
 
     async def train(self, plan: TrainPlan | None = None) -> None:
         """Train as planned, by `plan_current_training` unless given; the new policy is served from then on."""
@@ -176,7 +219,7 @@ class Pipeline:
         environment, settings = require_one_environment(plan), apply_test_sampling(self.settings, plan.split)
         if not plan.owed or self.settings.rollout.executor != "ray":
             acting = await self._acting(policy)
-            async with open_runner(self.run, settings, acting, environment) as local:
+            async with open_runner(self.run, settings, acting, environment, self.gate, self.slots) as local:
                 yield local
             return
         from webgym_cli.jobs.ray_cluster import open_cluster
@@ -198,11 +241,18 @@ class Pipeline:
         if policy == ORACLE:
             return PolicyEndpoint()
         logprobs = logprobs_kind(self.settings) if policy == VLLM else None
+        if self.gate is not None:  # what is served changes with the gate closed, and not here
+            base_urls = self.serving.base_urls if policy == VLLM else policy_urls(policy)
+            return PolicyEndpoint(base_urls=base_urls, name=self.gate.name, logprobs=logprobs)
         base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
-        newest = current(self.run)
-        name = newest.name if newest else self.settings.policy_config.base_model
         served = self.serving.version if policy == VLLM else None
-        return PolicyEndpoint(base_urls=base_urls, name=name, logprobs=logprobs, version=served)
+        return PolicyEndpoint(base_urls=base_urls, name=self.policy_name, logprobs=logprobs, version=served)
+
+    @property
+    def policy_name(self) -> str:
+        """Name of the current policy: its checkpoint's, or the base model."""
+        newest = current(self.run)
+        return newest.name if newest else self.settings.policy_config.base_model
 
     def _watch(self, policy: str) -> Awaitable[None] | None:
         return self.serving.watch() if policy == VLLM else None

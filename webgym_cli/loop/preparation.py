@@ -12,6 +12,7 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible
+from webgym_cli.prepare.batch import describe_batch
 from webgym_cli.prepare.rl import execute as gradients
 from webgym_cli.prepare.rl import filter_groups
 from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
@@ -20,11 +21,13 @@ from webgym_cli.prepare.rl.score import ClientFactory, LogprobScoring, ScoringRe
 from webgym_cli.prepare.sft import execute as imitation
 from webgym_cli.prepare.sft.execute import renewed_train_config
 from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
+from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
+from webgym_cli.store.batches import append_batch, measure_ends, require_turns
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.run import RunDir
@@ -36,11 +39,18 @@ from webgym_cli.train.training_plan import TrainPlan
 Served = Callable[[], Awaitable[tuple[str, ...]]]
 
 
-def plan_preparation(run: RunDir, settings: Settings, index: Index) -> PreparePlan | RlPlan:
-    """Return what the current iteration would be trained on. Raises what `plan_dataset` and `plan_batch` raise."""
+def plan_preparation(
+    run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None = None
+) -> PreparePlan | RlPlan:
+    """Return what the current iteration, or a selection, would be trained on.
+
+    Raises what `plan_dataset` and `plan_batch` raise.
+    """
+    if selection is None:
+        require_turns(run)
     backend = current_backend(run, settings)
     if backend.data == "dataset":
-        return plan_dataset(run, settings, index)
+        return plan_dataset(run, settings, index, selection)
     return plan_batch(
         run,
         settings,
@@ -48,6 +58,7 @@ def plan_preparation(run: RunDir, settings: Settings, index: Index) -> PreparePl
         transitions=backend.data == "transitions",
         anchors=backend.data == "steps",
         group_relative=backend.group_relative,
+        selection=selection,
     )
 
 
@@ -78,26 +89,50 @@ async def prepare(
         with interruptible():
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
-        if isinstance(plan, RlPlan):
-            return await _prepare_batch(plan, run, settings, sink, served, again=again)
-        dataset = imitation.read_prepared(run)
-        if dataset is not None and dataset.plan_digest == plan.digest(settings) and not again:
-            return dataset, False
-        refuse_empty(plan, run)
+            if isinstance(plan, PreparePlan):
+                refuse_empty(plan, run)
+            append_batch(run, describe_batch(plan, run, settings, index, measure_ends(run, plan.read)))
+            if not again and (made := _find_made(plan, run, settings)):
+                return made, False
+        replay = plan.replay if isinstance(plan, RlPlan) else None
+        weights = None if replay is None else await _score_replay(replay, run, settings, sink, served)
         with interruptible():
-            return imitation.execute(plan, run, settings, sink), True
+            return _write(plan, run, settings, sink, weights), True
 
 
-async def _prepare_batch(
-    plan: RlPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served, *, again: bool
-) -> tuple[RlData, bool]:
-    with interruptible():
+def prepare_selection(
+    run: RunDir, settings: Settings, sink: EventSink, selection: BatchSelection
+) -> tuple[Prepared | RlData, bool]:
+    """Write what a selection is trained on, unless just that is there; return as `prepare` does. Uses no event loop."""
+    with open_index(run, progress=sink, as_of=selection.as_of) as index:
+        plan = plan_preparation(run, settings, index, selection)
+        if isinstance(plan, PreparePlan):
+            refuse_empty(plan, run)
+        append_batch(run, describe_batch(plan, run, settings, index, selection.as_of, selection))
+        if made := _find_made(plan, run, settings):
+            return made, False
+        return _write(plan, run, settings, sink), True
+
+
+def _find_made(plan: PreparePlan | RlPlan, run: RunDir, settings: Settings) -> Prepared | RlData | None:
+    """Return what is prepared already, where it is just what is planned."""
+    if isinstance(plan, RlPlan):
         batch = gradients.read_rl_data(run)
-        if batch is not None and batch.plan_digest == plan.digest() and not again:
-            return batch, False
-    weights = None if plan.replay is None else await _score_replay(plan.replay, run, settings, sink, served)
-    with interruptible():
-        return gradients.execute(plan, run, settings, sink, weights), True
+        return batch if batch is not None and batch.plan_digest == plan.digest() else None
+    dataset = imitation.read_prepared(run)
+    return dataset if dataset is not None and dataset.plan_digest == plan.digest(settings) else None
+
+
+def _write(
+    plan: PreparePlan | RlPlan,
+    run: RunDir,
+    settings: Settings,
+    sink: EventSink,
+    weights: ScoringResult | None = None,
+) -> Prepared | RlData:
+    if isinstance(plan, RlPlan):
+        return gradients.execute(plan, run, settings, sink, weights)
+    return imitation.execute(plan, run, settings, sink)
 
 
 async def _score_replay(

@@ -21,6 +21,7 @@ from webgym_cli.rollout.resources import (
     VLLM,
     policy_urls,
 )
+from webgym_cli.store.batches import require_turns
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
@@ -29,17 +30,27 @@ from webgym_cli.util.text import format_count
 
 
 def plan_current_rollout(
-    run: RunDir, settings: Settings, split: Split, policy: str, episodes: int | None = None
+    run: RunDir,
+    settings: Settings,
+    split: Split,
+    policy: str,
+    episodes: int | None = None,
+    *,
+    iteration: int | None = None,
 ) -> RolloutPlan:
-    """Return the plan of the current iteration, the sites on the run's blocklist left out.
+    """Return the plan of the current iteration, or of another one, the sites on the run's blocklist left out.
 
     Raises `UsageError` for a policy that can't act, and for tasks that it can't act on.
     """
     ACTION_SETS.find(str(settings.context_config.prompt_version))
     if policy not in (ORACLE, VLLM):
         policy_urls(policy)
+    if split is Split.TRAIN and iteration is None:
+        require_turns(run)
     blocked = Blocklist(run, settings.rollout.blocklist_hours).sites()
-    plan = plan_rollout(run, settings, split, version(run), episodes, policy, blocked)
+    plan = plan_rollout(
+        run, settings, split, version(run) if iteration is None else iteration, episodes, policy, blocked
+    )
     if policy == ORACLE:
         require_experts(settings, (owed.episode.task for owed in plan.owed))
     check_tasks(settings, (owed.episode.task for owed in plan.owed))

@@ -47,6 +47,16 @@ class Serving:
         self.version = PolicyVersion(number=version(self.run), digest=await self._fleet.digests.of(weights))
         return self._fleet.base_urls
 
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """OpenAI base URLs of the servers; none before they were first needed."""
+        return self._fleet.base_urls if self._fleet else ()
+
+    @property
+    def yields_gpus(self) -> bool:
+        """Whether a training takes the servers' GPUs."""
+        return self._fleet is not None and any(server.plan.sleep.action != "keep" for server in self._fleet.servers)
+
     def watch(self) -> Awaitable[None] | None:
         """Return what waits for as long as a server runs and raises when the last one dies; None where none runs."""
         return self._fleet.watch() if self._fleet else None

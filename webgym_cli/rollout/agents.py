@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from webgym_cli.agent.action_sets import ACTION_SETS
 from webgym_cli.agent.call_formats import CALL_FORMATS
+from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reply import PolicyClient, PolicyReply, ServerCounters
 from webgym_cli.environments.base import Environment
@@ -19,8 +21,10 @@ from webgym_cli.records.trajectory import Generation, PromptVersion
 class Agent(Protocol):
     """Produces the response to a prompt."""
 
-    name: str
-    """Stands in the trajectory as `policy`."""
+    @property
+    def name(self) -> str:
+        """Stands in the trajectory as `policy`."""
+        ...
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the response. Raises `BoundaryError`."""
@@ -34,13 +38,23 @@ class Agent(Protocol):
 class ModelAgent:
     """An agent whose responses come from a policy server."""
 
-    def __init__(self, policy: PolicyClient) -> None:
-        self.name = policy.name
+    def __init__(self, policy: PolicyClient, gate: PolicyGate | None = None) -> None:
+        """`gate`: tells the policy's version, and holds requests while it changes; None: no version is known."""
         self._policy = policy
+        self._gate = gate or PolicyGate()
+
+    @property
+    def name(self) -> str:
+        """Name of the policy that acts now."""
+        return self._gate.name or self._policy.name
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Query the policy."""
-        return await self._policy.reply(prompt)
+        async with self._gate.request() as version:
+            reply = await self._policy.reply(prompt)
+        if version is None:
+            return reply
+        return replace(reply, generation=reply.generation.model_copy(update={"policy_version": version}))
 
     def sampling(self, *, greedy: bool) -> Sampling:
         """Return what the policy samples from."""

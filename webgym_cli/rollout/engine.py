@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
@@ -47,6 +47,9 @@ class RolloutEngine:
     """Gives the rewards that the environment can't give; None: they stay unknown."""
     queue: EpisodeQueue | None = None
     """Source of the episodes; None: all that the plan owes."""
+    on_outcome: Callable[[Trajectory, bool], None] = lambda trajectory, judged: None
+    """Called with each trajectory once it is stored and again once its judgement is, which its outcome then has; the
+    second argument tells which."""
     monitor: Monitor = field(init=False)
     _queue: EpisodeQueue = field(init=False)
     _blocklist: Blocklist = field(init=False)
@@ -83,11 +86,12 @@ class RolloutEngine:
         `watch` raises when a shared resource (the policy server) has died, which ends the rollout. `unjudged`:
         stored trajectories that still need a judgement. Raises `WebGymError` when nothing could be collected.
         """
-        await self._run_all(watch, unjudged)
+        await self.run_all(watch, unjudged)
         summary = summarize(self.run, self.plan, self.runner.name, self.monitor, self.judge_down)
         return cast(RolloutSummary, {**summary, **self.runner.facts()})
 
-    async def _run_all(self, watch: Awaitable[None] | None, unjudged: Iterable[Trajectory]) -> None:
+    async def run_all(self, watch: Awaitable[None] | None = None, unjudged: Iterable[Trajectory] = ()) -> None:
+        """Run all pending episodes, without a summary; parameters and errors as those of `execute`."""
         self._watched = watch is not None
         heartbeat = Heartbeat(self.run, self.monitor, self.sink)
         try:
@@ -176,6 +180,7 @@ class RolloutEngine:
         with self.monitor.time_stage(trajectory.episode, EpisodeStage.STORE):
             append(self.run, trajectory)
         self.sink(self.monitor.record_stored(trajectory))
+        self.on_outcome(trajectory, False)
         if trajectory.outcome.failure is FailureKind.SITE_BLOCKED:
             self._block_site(trajectory)
         elif self._judge_queue and trajectory.awaits_judgement:
@@ -183,6 +188,7 @@ class RolloutEngine:
 
     def _on_judged(self, trajectory: Trajectory, judgement: Judgement) -> None:
         self.sink(self.monitor.record_judged(trajectory))
+        self.on_outcome(trajectory, True)
         if judgement.failure is FailureKind.SITE_BLOCKED:
             self._block_site(trajectory)
 

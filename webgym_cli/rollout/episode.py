@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from webgym_cli.agent.action_sets import find_action_set
+from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.reply import PolicyReply
@@ -57,10 +58,13 @@ class EpisodeRun:
     screenshots: ScreenshotStore
     settings: Settings
     timer: StageTimer
+    gate: PolicyGate = field(default_factory=PolicyGate)
+    """Holds the episode while the policy's weights are changed."""
     instruction: str = ""
     steps: list[Step] = field(default_factory=list)
     task: Task = field(init=False)
     """The planned task, with what the episode knows of it."""
+    _deadline: asyncio.Timeout | None = None
 
     def __post_init__(self) -> None:
         """Start from the task as planned."""
@@ -93,7 +97,7 @@ class EpisodeRun:
         """
         started_at, start = now(), time.monotonic()
         try:
-            async with asyncio.timeout(self.settings.rollout.episode_timeout):
+            async with asyncio.timeout(self.settings.rollout.episode_timeout) as self._deadline:
                 outcome = await self._play()
         except BoundaryError as error:
             outcome = Outcome(failure=error.kind, failure_detail=str(error))
@@ -178,6 +182,7 @@ class EpisodeRun:
                 greedy=self.owed.episode.greedy,
                 seed=derive_sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps)),
             )
+        await self._wait_for_policy()
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
             reply = await self.agent.act(prompt, self.environment)
@@ -197,6 +202,18 @@ class EpisodeRun:
             policy_seconds=round(seconds, 4),
         )
         return step.action, step
+
+    async def _wait_for_policy(self) -> None:
+        """Wait while the policy's weights are changed; the episode's clock stands meanwhile."""
+        if self.gate.is_open or self._deadline is None:
+            return
+        loop = asyncio.get_running_loop()
+        due, began = self._deadline.when(), loop.time()
+        self._deadline.reschedule(None)
+        with self._stage(EpisodeStage.HELD):
+            await self.gate.wait_open()
+        if due is not None:
+            self._deadline.reschedule(due + loop.time() - began)
 
     async def _store_observation(self, view: RawObservation) -> Observation:
         """Store the images of a raw observation and return its record."""

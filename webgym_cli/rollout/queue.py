@@ -48,10 +48,14 @@ class LocalQueue:
         """Exclusive resources of the running episodes, by episode id."""
         self._freed = asyncio.Event()
 
+    def put(self, owed: PendingEpisode) -> None:
+        """Queue an episode at the end."""
+        self._waiting.append(owed)
+
     async def take(self) -> PendingEpisode | None:
         """Return the next episode whose exclusive resources are free."""
         while self._waiting:
-            if owed := self._next():
+            if owed := self.take_now():
                 return owed
             # A worker that requeues an episode calls `take` again, so the last episode is never lost.
             self._freed.clear()
@@ -76,7 +80,8 @@ class LocalQueue:
         self._waiting.clear()
         self._freed.set()
 
-    def _next(self) -> PendingEpisode | None:
+    def take_now(self) -> PendingEpisode | None:
+        """Return the next episode whose exclusive resources are free at this moment; None: there is none."""
         taken = {name for names in self._claimed.values() for name in names}
         for place, owed in enumerate(self._waiting):
             wanted = self._claims(owed.episode.task)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import make_pool
@@ -87,15 +88,17 @@ def apply_test_sampling(settings: Settings, split: Split) -> Settings:
 
 
 @asynccontextmanager
-async def open_agent(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> AsyncIterator[Agent]:
-    """Yield the agent, connected to the policy's servers if it has any."""
+async def open_agent(
+    run: RunDir, settings: Settings, acting: PolicyEndpoint, gate: PolicyGate | None = None
+) -> AsyncIterator[Agent]:
+    """Yield the agent, connected to the policy's servers if it has any. `gate`: theirs; None: one that stays open."""
     if not acting.base_urls:
         context = settings.context_config
         yield OracleAgent(context.interaction_mode, context.prompt_version, settings.agent.call_format)
         return
     policy = _policy(run, settings, acting)
     try:
-        yield ModelAgent(policy)
+        yield ModelAgent(policy, gate or PolicyGate(acting.version))
     finally:
         await policy.close()
 
@@ -119,7 +122,6 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> ChatPoli
             name=acting.name,
             api_key=os.environ.get(POLICY_KEY, ""),
             logprobs=acting.logprobs,
-            version=acting.version,
         )
         for url in acting.base_urls
     ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
@@ -19,6 +20,7 @@ from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
 from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent, open_pool
+from webgym_cli.rollout.slots import SlotPool
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -26,12 +28,15 @@ from webgym_cli.store.screenshots import ScreenshotStore
 class EpisodeRunner(Protocol):
     """Runs attempts for a rollout engine, which stores what they return."""
 
-    name: str
-    """Name of the policy, as in the trajectories."""
     stages: StageTimer
     """Times the stages of this process."""
     on_slots_added: Callable[[int], None] | None
     """Called when more episodes can run at once: a node has joined."""
+
+    @property
+    def name(self) -> str:
+        """Name of the policy, as in the trajectories."""
+        ...
 
     @property
     def slots(self) -> int:
@@ -68,9 +73,12 @@ class LocalRunner:
     agent: Agent
     pool: EnvironmentPool | None
     """None: no episode is to run."""
+    gate: PolicyGate = field(default_factory=PolicyGate)
+    """Holds episodes while the policy's weights are changed."""
+    shared: SlotPool | None = None
+    """The slots of this process, where several rollouts share them."""
     stages: StageTimer = field(default_factory=lambda: StageTimer(time.monotonic))
     on_slots_added: Callable[[int], None] | None = None
-    name: str = field(init=False)
     slots: int = field(init=False)
     _memory: MemoryLimiter = field(init=False)
     _playing: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -78,19 +86,24 @@ class LocalRunner:
 
     def __post_init__(self) -> None:
         """Derive the limits of this machine."""
-        self.name = self.agent.name
         self.slots = default_concurrency(self.settings.rollout)
         self._memory = MemoryLimiter(self.settings.browser.memory_reserve_mb)
 
+    @property
+    def name(self) -> str:
+        """Name of the policy that acts now."""
+        return self.agent.name
+
     async def run(self, owed: PendingEpisode) -> Trajectory | None:
-        """Run one attempt once memory allows."""
-        # Timed apart from the episode: it has no browser yet, and its own deadline has not begun.
-        with self.stages.time(owed.episode.id, EpisodeStage.ADMISSION):
-            await self._memory.enter()
-        try:
-            return None if self._stopped else await self._play(owed)
-        finally:
-            self._memory.leave()
+        """Run one attempt once there is a slot and memory allows."""
+        async with nullcontext() if self.shared is None else self.shared.slot(owed.episode.split):
+            # Timed apart from the episode: it has no browser yet, and its own deadline has not begun.
+            with self.stages.time(owed.episode.id, EpisodeStage.ADMISSION):
+                await self._memory.enter()
+            try:
+                return None if self._stopped else await self._play(owed)
+            finally:
+                self._memory.leave()
 
     def stop(self) -> None:
         """Cancel the running attempts and start no more."""
@@ -116,7 +129,7 @@ class LocalRunner:
             raise RuntimeError("an episode without environments, or outside of a task")
         environment = self.pool.new()
         store = ScreenshotStore(self.directory.screenshots)
-        episode = EpisodeRun(owed, self.agent, environment, store, self.settings, self.stages)
+        episode = EpisodeRun(owed, self.agent, environment, store, self.settings, self.stages, self.gate)
         started_at, start = now(), time.monotonic()
         self.stages.begin(owed)
         self._playing.add(task)
@@ -133,8 +146,17 @@ class LocalRunner:
 
 @asynccontextmanager
 async def open_runner(
-    run: RunDir, settings: Settings, endpoint: PolicyEndpoint, environment: str
+    run: RunDir,
+    settings: Settings,
+    endpoint: PolicyEndpoint,
+    environment: str,
+    gate: PolicyGate | None = None,
+    shared: SlotPool | None = None,
 ) -> AsyncIterator[LocalRunner]:
-    """Yield a runner with its agent and environment pool. `environment`: its registered name; empty: no pool."""
-    async with open_agent(run, settings, endpoint) as agent, open_pool(settings, environment) as pool:
-        yield LocalRunner(run, settings, agent, pool)
+    """Yield a runner with its agent and environment pool.
+
+    `environment`: its registered name; empty: no pool. `gate`: of the endpoint's servers; None: one that stays open.
+    """
+    gate = gate or PolicyGate(endpoint.version)
+    async with open_agent(run, settings, endpoint, gate) as agent, open_pool(settings, environment) as pool:
+        yield LocalRunner(run, settings, agent, pool, gate, shared)

@@ -93,6 +93,11 @@ class RunDir:
         return self.root / "rl_data"
 
     @property
+    def batches(self) -> Path:
+        """The ledger: which trajectories each training is made of, one batch a line."""
+        return self.root / "batches.jsonl"
+
+    @property
     def action_logprobs(self) -> Path:
         """How probable policies found stored actions: one JSON object a line, an action each."""
         return self.root / "action_logprobs.jsonl"

@@ -73,7 +73,8 @@ def loop(
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.cli.worker_node import join_as_worker
-    from webgym_cli.loop.loop import Loop, Phase, plan_loop
+    from webgym_cli.loop.loop import Loop
+    from webgym_cli.loop.loop_plan import Phase, plan_loop
     from webgym_cli.tracking.plan import plan_tracking
 
     directory, settings = resolve(run, config, set_)

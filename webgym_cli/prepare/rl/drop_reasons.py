@@ -18,6 +18,8 @@ class MaskReason(StrEnum):
     """It waits for the judge."""
     NO_VARIANCE = "no_variance"
     """All rewards of its group are equal: without gradient, it is left out (`rl.data.filter_groups`)."""
+    STALE = "stale"
+    """Its group has steps of a policy that is older than `loop.max_staleness` allows (`loop.stale=drop`)."""
     DAMAGED = "damaged"
     """Its line, or its judgement's, was damaged after it had been indexed."""
     PROMPT_CHANGED = "prompt_changed"

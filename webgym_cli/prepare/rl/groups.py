@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
@@ -15,8 +15,8 @@ from webgym_cli.store.run import RunDir
 
 _PLANNED = """
 CREATE OR REPLACE TABLE rl_planned AS
-SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::BIGINT[]) AS team, unnest(?::BOOLEAN[]) AS baseline,
-    unnest(range(?)) AS turn
+SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::VARCHAR[]) AS group_id, unnest(?::BIGINT[]) AS team,
+    unnest(?::BOOLEAN[]) AS baseline, unnest(range(?)) AS turn
 """
 
 
@@ -26,6 +26,8 @@ class PlannedGroups:
 
     episodes: list[str] = field(default_factory=list)
     """Their ids."""
+    group_ids: list[str] = field(default_factory=list)
+    """The id of each one's group: that of its first planned episode."""
     groups: list[int] = field(default_factory=list)
     """The number of each one's group, counted from 0 by first appearance."""
     greedy: list[bool] = field(default_factory=list)
@@ -42,19 +44,26 @@ def read_planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, siz
 
     `size`: how many episodes of a task that was drawn are planned in a row.
     """
-    found, numbers = PlannedGroups(), dict[Hashable, int]()
+    planned, numbers = PlannedGroups(), dict[str, int]()
     for iteration in iterations:
-        for episode in read_planned_episodes(run, Split.TRAIN, iteration):
-            key = (iteration, *_key(episode, by, size))
-            found.episodes.append(episode.id)
-            found.groups.append(numbers.setdefault(key, len(numbers)))
-            found.greedy.append(episode.greedy)
-    return found
+        episodes = list(read_planned_episodes(run, Split.TRAIN, iteration))
+        for episode, group_id in zip(episodes, name_groups(episodes, by, size), strict=True):
+            planned.episodes.append(episode.id)
+            planned.group_ids.append(group_id)
+            planned.groups.append(numbers.setdefault(group_id, len(numbers)))
+            planned.greedy.append(episode.greedy)
+    return planned
+
+
+def name_groups(episodes: Iterable[Episode], by: GroupBy, size: int) -> list[str]:
+    """Return the id of each episode's group, that of the group's first one; all episodes are of one iteration."""
+    first: dict[Hashable, str] = {}
+    return [first.setdefault(_key(episode, by, size), episode.id) for episode in episodes]
 
 
 def load_planned_groups(index: Index, planned: PlannedGroups) -> None:
     """Write the groups into the index's table `rl_planned`."""
-    index.one(_PLANNED, [planned.episodes, planned.groups, planned.greedy, len(planned.episodes)])
+    index.one(_PLANNED, [planned.episodes, planned.group_ids, planned.groups, planned.greedy, len(planned.episodes)])
 
 
 def _key(episode: Episode, by: GroupBy, size: int) -> tuple[Hashable, ...]:

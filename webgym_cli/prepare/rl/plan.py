@@ -19,6 +19,7 @@ from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
 from webgym_cli.prepare.rl.rows import missing_tokens_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling
 from webgym_cli.prepare.sft.plan import damaged_lines
+from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef, list_iterations
@@ -30,11 +31,19 @@ _BATCH = """
 CREATE OR REPLACE TABLE rl_batch AS
 WITH {attempts}
 SELECT row_number() OVER (ORDER BY team, turn, id) - 1 AS number, dense_rank() OVER (ORDER BY team) - 1 AS team, turn,
-    id, episode, iteration, task, policy, reward, success, failure, steps, sampling,
+    group_id, id, episode, iteration, task, policy, reward, success, failure, steps, sampling,
     coalesce(baseline AND sampling.temperature = 0, false) AS greedy,
     file, start, size, verdict_file, verdict_start, verdict_size,
     {reason}
 FROM last_attempts LEFT JOIN rl_planned USING (episode)
+"""
+_SELECTED = """
+CREATE OR REPLACE TABLE rl_selected AS
+SELECT unnest(?::VARCHAR[]) AS id, list_contains(?::VARCHAR[], id) AS stale
+"""
+_MASK_STALE = f"""
+UPDATE rl_batch SET reason = '{MaskReason.STALE}'
+WHERE reason IS NULL AND id IN (SELECT id FROM rl_selected WHERE stale)
 """
 _MEMBERS = f"""
 SELECT number, team, task, policy, reward, success, greedy, reason, {LINE_REF_COLUMNS} FROM rl_batch ORDER BY number
@@ -171,8 +180,9 @@ def plan_batch(
     transitions: bool = False,
     anchors: bool = False,
     group_relative: bool = False,
+    selection: BatchSelection | None = None,
 ) -> RlPlan:
-    """Return the plan for the run's current iteration.
+    """Return the plan for the run's current iteration, or for a selection of stored trajectories.
 
     `transitions`: a row a step, with replayed steps; `anchors`: a row a step, with the digest of its observation.
     `group_relative`: groups of equal rewards have no gradient; they are left out unless the settings say otherwise.
@@ -181,19 +191,17 @@ def plan_batch(
     from, `StoreError` for an episode that no plan has, and `WebGymError` when nothing is left to train.
     """
     iteration, how = version(run), settings.rl.data
-    oldest = iteration - how.last_n_iterations
-    read = [
-        iteration_read for iteration_read in list_iterations(run, Split.TRAIN) if oldest < iteration_read <= iteration
-    ]
-    if not read:
-        raise MissingStageError(
-            f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"
-        )
+    read = _find_iterations(run, how.last_n_iterations, iteration) if selection is None else selection.iterations
     by = resolve_group_by(settings)
     planned = read_planned_groups(run, read, by, settings.agent.group_size)
     load_planned_groups(index, planned)
-    of_read = attempts_sql(f"iteration IN ({', '.join(map(str, read))})")
-    index.one(_BATCH.format(attempts=of_read, reason=REASON_COLUMN))
+    where = f"iteration IN ({', '.join(map(str, read))})"
+    if selection is not None:
+        index.one(_SELECTED, [sorted(selection.trajectories), sorted(selection.stale)])
+        where += " AND id IN (SELECT id FROM rl_selected)"
+    index.one(_BATCH.format(attempts=attempts_sql(where), reason=REASON_COLUMN))
+    if selection is not None:
+        index.one(_MASK_STALE)
     if filters_groups(settings, group_relative=group_relative):
         mask_groups(index)
     # Refusals in the order of their cost for the user: what no setting can mend comes first.
@@ -209,6 +217,16 @@ def plan_batch(
     if transitions:
         replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)
     return RlPlan(iteration, tuple(read), how, anchors, by, sampling, counts, damaged, replay, index)
+
+
+def _find_iterations(run: RunDir, last: int, iteration: int) -> list[int]:
+    """Return the last iterations up to the current one that have trajectories. Raises `MissingStageError`."""
+    stored = [number for number in list_iterations(run, Split.TRAIN) if iteration - last < number <= iteration]
+    if not stored:
+        raise MissingStageError(
+            f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"
+        )
+    return stored
 
 
 def _counts(index: Index) -> BatchCounts:

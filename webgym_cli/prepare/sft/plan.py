@@ -11,6 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, WebGymError
 from webgym_cli.prepare.sft.candidates import CandidateCounts, CandidateTable
 from webgym_cli.prepare.sft.sampling import compute_quotas
+from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import version
@@ -87,11 +88,14 @@ class PreparePlan:
         }
 
 
-def plan_dataset(run: RunDir, settings: Settings, index: Index) -> PreparePlan:
-    """Return the plan for the run's current iteration. Raises `MissingStageError` without any trajectory."""
+def plan_dataset(run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None = None) -> PreparePlan:
+    """Return the plan for the run's current iteration. Raises `MissingStageError` without any trajectory.
+
+    `selection`: what is new in the dataset; the iterations that are read are then those that it names.
+    """
     iteration = version(run)
-    read = [found for found in list_iterations(run, Split.TRAIN) if found <= iteration]
-    read = read[-settings.algorithm_config.last_n_iterations :]
+    stored = [number for number in list_iterations(run, Split.TRAIN) if number <= iteration]
+    read = stored[-settings.algorithm_config.last_n_iterations :] if selection is None else selection.iterations
     if not read:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     return build_plan(run, settings, index, iteration, read)

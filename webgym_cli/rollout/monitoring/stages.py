@@ -25,6 +25,8 @@ class EpisodeStage(StrEnum):
     """Opening its start page."""
     OBSERVE = "observe"
     """Taking its screenshot and its elements."""
+    HELD = "held"
+    """Waiting while the policy's weights are changed."""
     POLICY = "policy"
     """Waiting for the policy's answer."""
     ACT = "act"

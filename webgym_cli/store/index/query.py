@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,17 +69,18 @@ class Index:
         self._run = run
         self._connection = connection
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+    def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Iterator[dict[str, Any]]:
         """Yield the rows of a query, a few at a time. Raises `StoreError` when the index is damaged."""
         import duckdb
 
         try:
             cursor = self._connection.cursor()
-            result = cursor.execute(sql, list(parameters))
+            given = parameters if isinstance(parameters, Mapping) else list(parameters)
+            result = cursor.execute(sql, given)
             names = [column[0] for column in result.description or ()]
             types = [str(column[1]) for column in result.description or ()]
             if any(_ZONED in kind for kind in types):
-                result = cursor.execute(_cast_zoned(sql, types), list(parameters))
+                result = cursor.execute(_cast_zoned(sql, types), given)
             while batch := result.fetchmany(_ROWS):
                 yield from (dict(zip(names, values, strict=True)) for values in batch)
         except duckdb.Error as error:
@@ -123,8 +124,13 @@ class Index:
 
 
 @contextmanager
-def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[Index]:
-    """Catch up with the truth and yield the index. Its memory doesn't grow with the buffer. Raises `StoreError`."""
+def open_index(
+    run: RunDir, *, progress: EventSink | None = None, as_of: Mapping[str, int] | None = None
+) -> Iterator[Index]:
+    """Catch up with the truth and yield the index. Its memory doesn't grow with the buffer. Raises `StoreError`.
+
+    `as_of`: bytes of each file, relative to the run, that are seen; None: all of all files.
+    """
     import duckdb
 
     from webgym_cli.store.index.build import update
@@ -145,6 +151,8 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
             fragments = _files(run)
             for table, files in fragments.items():
                 _view(connection, table, files)
+            if as_of is not None:
+                _restrict(connection, as_of)
             connection.execute(_TRAJECTORIES)
             folders = {file.parent for files in fragments.values() for file in files}
             # A temporary index links to the run's own, and DuckDB asks where a link leads.
@@ -153,6 +161,16 @@ def open_index(run: RunDir, *, progress: EventSink | None = None) -> Iterator[In
             yield Index(run, connection)
         finally:
             connection.close()
+
+
+def _restrict(connection: DuckDBPyConnection, as_of: Mapping[str, int]) -> None:
+    """Hide the trajectories and judgements whose lines begin after the given bytes of their files."""
+    ends = "SELECT unnest(?::VARCHAR[]) AS file, unnest(?::BIGINT[]) AS bytes"
+    connection.execute(f"CREATE TABLE as_of AS {ends}", [list(as_of), list(as_of.values())])
+    for view in ("stored", "judgements"):
+        connection.execute(f"ALTER VIEW {view} RENAME TO all_{view}")
+        seen = f"all_{view}.file = as_of.file AND start < bytes"
+        connection.execute(f"CREATE VIEW {view} AS SELECT all_{view}.* FROM all_{view} JOIN as_of ON {seen}")
 
 
 def _lock(connection: DuckDBPyConnection, folders: Collection[Path]) -> None:
@@ -215,4 +233,5 @@ def _view(connection: DuckDBPyConnection, table: str, files: list[Path]) -> None
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listing}])")
     else:
         empty = TABLES[table].empty_table()  # noqa: F841  DuckDB finds it by its name
-        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM empty")
+        connection.execute(f"CREATE TABLE no_{name} AS SELECT * FROM empty")
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM no_{name}")

@@ -130,6 +130,7 @@ def _step(step: Step) -> Row:
         "prompt_tokens": said.prompt_tokens,
         "response_tokens": None if said.token_ids is None else len(said.token_ids),
         "finish_reason": said.finish_reason,
+        "policy_version": said.policy_version and said.policy_version.number,
         "policy_seconds": step.policy_seconds,
         "environment_seconds": step.environment_seconds,
     }

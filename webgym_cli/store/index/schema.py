@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 # Version of the tables; an index of another version is built anew.
-FORMAT = 4
+FORMAT = 5
 
 # UTC, without a zone: DuckDB's Python needs another library for the zone.
 MOMENT = pa.timestamp("us")
@@ -88,6 +88,7 @@ STEPS = pa.schema(
         ("prompt_tokens", pa.int32()),
         ("response_tokens", pa.int32()),  # null when the server gave no ids
         ("finish_reason", pa.string()),
+        ("policy_version", pa.int32()),  # trainings behind the weights that produced it; null where nobody told
         ("policy_seconds", pa.float32()),
         ("environment_seconds", pa.float32()),
     ]

@@ -1,0 +1,163 @@
+"""Which groups begin and which make a batch: no step of a batch is ever older than `loop.max_staleness`."""
+
+from __future__ import annotations
+
+import heapq
+import random
+
+import pytest
+
+from tests.records.made import trajectory
+from webgym_cli.loop.admission import Admission, EpisodeGroup
+from webgym_cli.records.sampling import PolicyVersion
+from webgym_cli.records.trajectory import Generation, Outcome
+
+
+def group(name: str, size: int = 2, *, version: int | None = None, rewards=(), greedy=()) -> EpisodeGroup:
+    """A group of so many episodes; those with rewards are stored."""
+    episodes = tuple(f"{name}.{number}" for number in range(size))
+    pending = {episode: None for episode in episodes}
+    made = EpisodeGroup(name, 0, episodes, frozenset(episodes[number] for number in greedy), pending)
+    if version is not None:
+        made.begin(version)
+    for episode, reward in zip(episodes, rewards, strict=False):
+        made.pending.pop(episode)
+        stored = trajectory(outcome=Outcome(reward=reward))
+        made.trajectories[episode] = stored.model_copy(update={"episode": episode, "id": episode})
+    return made
+
+
+def admission(*groups: EpisodeGroup, batch_size=4, max_staleness=1, served=0, used=0, **more) -> Admission:
+    made = Admission(batch_size, max_staleness, first=0, last=more.pop("last", 99), served=served, used=used, **more)
+    made.groups = {one.id: one for one in groups}
+    return made
+
+
+def test_as_many_groups_begin_as_the_served_version_and_the_bound_allow():
+    assert admission(group("a"), group("b"), group("c")).may_begin()  # 6 of (0 + 1 + 1) * 4
+    assert not admission(group("a"), group("b"), group("c"), group("d")).may_begin()
+    assert not admission(group("a"), group("b"), max_staleness=0).may_begin()
+    assert not admission(group("a"), group("b"), served=1, used=8).may_begin()  # 12 of (1 + 1 + 1) * 4
+    assert not admission(group("a"), group("b"), last=1).may_begin()  # the loop ends after one batch
+
+
+def test_a_batch_waits_for_the_groups_that_would_be_too_old_for_the_next():
+    late = group("late", version=0, rewards=[1.0])
+    quick = [group(name, version=1, rewards=[0.0, 1.0]) for name in "abc"]
+    waiting = admission(late, *quick, served=1, used=4)
+    assert waiting.choose(parent=1) is None
+    late.record(stored_step(late, 1, version=1), judged=False)
+    late.pending.clear()
+    chosen = waiting.choose(parent=1)
+    assert [one.id for one in chosen.groups] == ["late", "a"]
+    waiting.use_up(chosen)
+    assert (waiting.used, list(waiting.groups)) == (8, ["b", "c"])
+
+
+def test_where_late_groups_are_dropped_the_batch_goes_on_without_them():
+    late = group("late", version=0)
+    quick = [group(name, version=1, rewards=[0.0, 1.0]) for name in "ab"]
+    dropping = admission(late, *quick, served=1, used=4, waits=False)
+    assert [one.id for one in dropping.choose(parent=1).groups] == ["a", "b"]
+    dropping.use_up(dropping.choose(parent=1))
+    dropping.served = 2
+    assert dropping.may_begin()  # it takes no place any more
+    late.pending.clear()
+    late.trajectories["late.0"] = trajectory()
+    dropping.groups |= {name: group(name, version=2, rewards=[0.0, 1.0]) for name in "cd"}
+    chosen = dropping.choose(parent=2)
+    assert ([one.id for one in chosen.stale], [one.id for one in chosen.groups]) == (["late"], ["c", "d"])
+    assert chosen.select((0,), {}).episodes == 4
+
+
+def test_groups_of_equal_rewards_are_left_out_and_others_begin_in_their_place():
+    equal = group("equal", version=0, rewards=[1.0, 1.0])
+    other = group("other", version=0, rewards=[0.0, 1.0])
+    filtering = admission(equal, other, max_staleness=0, filters=True, max_batches=3)
+    assert filtering.choose(parent=0) is None
+    assert filtering.may_begin()
+    filtering.groups["more"] = group("more", version=0, rewards=[0.0, 1.0])
+    chosen = filtering.choose(parent=0)
+    assert ([one.id for one in chosen.groups], [one.id for one in chosen.equal]) == (["other", "more"], ["equal"])
+    assert admission(equal, other, max_staleness=0).choose(parent=0).equal == ()
+
+
+def test_so_many_equal_groups_that_the_limit_is_reached_make_a_smaller_batch():
+    equal = [group(f"equal{number}", version=0, rewards=[1.0, 1.0]) for number in range(3)]
+    few = group("few", version=0, rewards=[0.0, 1.0])
+    filtering = admission(few, *equal, max_staleness=0, filters=True, max_batches=2)
+    assert [one.id for one in filtering.choose(parent=0).groups] == ["few"]
+
+
+def test_the_greedy_episode_is_compared_with_nothing():
+    assert not group("a", 3, rewards=[1.0, 1.0, 0.0], greedy=[2]).has_gradient
+    assert group("a", 3, rewards=[1.0, 0.0, 0.0], greedy=[2]).has_gradient
+    assert group("a", 1, rewards=[1.0]).has_gradient
+
+
+def stored_step(of: EpisodeGroup, number: int, *, version: int, attempt: int = 0, reward: float | None = 1.0):
+    made = trajectory(outcome=Outcome(reward=reward))
+    step = made.steps[0].model_copy(
+        update={"generation": Generation(policy_version=PolicyVersion(number=version, digest="x"))}
+    )
+    facts = {"episode": of.episodes[number], "attempt": attempt, "steps": (step,), "id": f"{of.id}.{number}.{attempt}"}
+    return made.model_copy(update=facts)
+
+
+def test_a_group_is_as_old_as_its_oldest_step_and_has_the_newest_attempts():
+    made = group("a")
+    made.begin(3)
+    made.record(stored_step(made, 0, version=2), judged=False)
+    made.record(stored_step(made, 0, version=4, attempt=1), judged=False)
+    made.record(stored_step(made, 0, version=2), judged=False)
+    assert (made.oldest, made.trajectories["a.0"].attempt) == (2, 1)
+
+
+def test_a_group_is_closed_once_its_episodes_are_judged():
+    made = group("a", 1)
+    made.record(stored_step(made, 0, version=0, reward=None), judged=True)
+    made.pending.clear()
+    assert not made.closed
+    made.record(stored_step(made, 0, version=0), judged=True)
+    assert made.closed
+
+
+@pytest.mark.parametrize("bound", [0, 1, 2, 3])
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_step_of_a_batch_is_older_than_the_bound(bound, waits, seed):
+    """Episodes of very different lengths, on a few slots, beside a trainer of random speed: a simulation."""
+    clock, random_ = 0.0, random.Random(f"{bound}/{waits}/{seed}")
+    size, batches = 3, 12
+    rules = admission(batch_size=12, max_staleness=bound, last=batches, waits=waits)
+    events: list[tuple[float, int, str, object]] = []
+    queue: list[tuple[EpisodeGroup, str]] = []
+    free, number, parent, training, ages = 5, 0, 0, False, []
+    while parent < batches:
+        while free:
+            if not queue and rules.may_begin():
+                made = group(f"g{number}", size, version=rules.served)
+                rules.groups[made.id] = made
+                queue += [(made, episode) for episode in made.episodes]
+            if not queue:
+                break
+            free -= 1
+            number += 1
+            heapq.heappush(events, (clock + random_.paretovariate(0.9), number, "episode", queue.pop(0)))
+        if not training and (chosen := rules.choose(parent)):
+            ages += [parent - one.oldest for one in chosen.groups]
+            assert sum(len(one.episodes) for one in chosen.groups) == 12
+            rules.use_up(chosen)
+            training, number = True, number + 1
+            heapq.heappush(events, (clock + random_.uniform(0, 20), number, "training", None))
+        assert events, "nothing is under way: the two wait for each other"
+        clock, _, kind, subject = heapq.heappop(events)
+        if kind == "training":
+            training, parent = False, parent + 1
+            rules.served = parent
+        else:
+            free += 1
+            made, episode = subject
+            del made.pending[episode]
+    assert max(ages) <= bound
+    assert bound == 0 or max(ages) > 0

@@ -1,0 +1,255 @@
+"""The asynchronous order: a collector that never waits for the trainer, and an updater, in one event loop.
+
+Each batch is a line of the ledger before anything trains on it, and everything else follows from the disk: killed at
+any moment and run again, the loop makes the same batches from its newest line on and rolls out what is owed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.errors import JobError, WebGymError
+from webgym_cli.loop.admission import Admission, ChosenGroups
+from webgym_cli.loop.collector import Collector
+from webgym_cli.loop.evaluation import find_evaluation, reached
+from webgym_cli.loop.loop_plan import LoopPlan
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.rollout_setup import enter_sites, plan_current_rollout, summary_in_words
+from webgym_cli.loop.stream import EpisodeStream
+from webgym_cli.loop.window_metrics import WindowMetrics
+from webgym_cli.prepare.rl.filter_groups import filters_groups
+from webgym_cli.prepare.rl.groups import resolve_group_by
+from webgym_cli.records.batch import Batch
+from webgym_cli.records.events import rename_event
+from webgym_cli.records.sampling import PolicyVersion
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.memory_limiter import default_concurrency
+from webgym_cli.rollout.plan import RolloutPlan
+from webgym_cli.rollout.queue import LocalQueue
+from webgym_cli.rollout.resources import VLLM
+from webgym_cli.rollout.slots import SlotPool
+from webgym_cli.store.batches import measure_ends, read_async_batches, read_batches
+from webgym_cli.store.buffer import list_iterations
+from webgym_cli.store.checkpoints import version
+from webgym_cli.train.registry import current_backend
+
+# The digest of weights that a server which is not ours serves.
+UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class AsyncLoop:
+    """The asynchronous part of a planned loop at work on its run."""
+
+    plan: LoopPlan
+    pipeline: Pipeline
+    gate: PolicyGate = field(default_factory=PolicyGate)
+    collector: Collector = field(init=False)
+    windows: WindowMetrics = field(init=False)
+    _pending: dict[int, Batch] = field(default_factory=dict)
+    """Batches in the ledger by parent version."""
+    _engine: RolloutEngine | None = None
+    _evaluation: asyncio.Task[None] | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    def __post_init__(self) -> None:
+        """Take up what is stored."""
+        run, settings, start = self.pipeline.run, self.pipeline.settings, version(self.pipeline.run)
+        self._pending = read_async_batches(run, start)
+        first, backend, data = min(self._pending, default=start), current_backend(run, settings), settings.rl.data
+        used = frozenset(name for batch in self._pending.values() for name in batch.group_ids)
+        by = "chain" if backend.data == "dataset" else resolve_group_by(settings)
+        judged = bool(settings.judge.base_url)
+        self.windows = WindowMetrics(run, settings)
+        self.collector = Collector(
+            EpisodeStream(run, settings, by, judged=judged, used=used, window=first),
+            Admission(
+                batch_size=settings.rollout.episodes,
+                max_staleness=settings.loop.max_staleness,
+                first=first,
+                last=self.plan.iterations,
+                served=start,
+                used=sum(batch.episodes for batch in self._pending.values()),
+                waits=settings.loop.stale == "wait",
+                filters=backend.data != "dataset" and filters_groups(settings, group_relative=backend.group_relative),
+                max_batches=data.filter_groups.max_num_gen_batches,
+            ),
+            LocalQueue(()),
+            self._on_opened,
+            self._on_closed,
+        )
+
+    async def execute(self) -> None:
+        """Train as many policy versions as planned, and evaluate those that are due.
+
+        Raises the error of the half that fails; the other one ends with it.
+        """
+        try:
+            async with asyncio.TaskGroup() as group, self._acting():
+                collecting = group.create_task(self._collect())
+                await self._update(group)
+                self.collector.end()
+                if self._engine is not None:
+                    self._engine.stop_early()
+                await collecting
+        except* (WebGymError, OSError) as errors:
+            raise _first(errors) from None
+
+    async def _collect(self) -> None:
+        """Roll out what admission allows until the collector ends."""
+        collector, pipeline = self.collector, self.pipeline
+        if not collector.stream.plans:
+            await collector.open_window()
+        for plan in collector.stream.plans.values():
+            await self._on_opened(plan)
+        plan = collector.stream.merge_plans()
+        async with pipeline.open_collection(plan, collector, self._on_outcome) as engine:
+            self._engine = engine
+            self.windows.monitor = engine.monitor
+            await engine.run_all(self._watch_servers(), collector.stream.unjudged())
+
+    async def _update(self, group: asyncio.TaskGroup) -> None:
+        """Make one batch after the other and train on it."""
+        run = self.pipeline.run
+        for parent in range(version(run), self.plan.iterations):
+            self._start_evaluation(group)
+            await self._prepare(parent)
+            await self._train()
+            if reached(run, parent, self.plan.until):
+                return
+        self._start_evaluation(group)
+        await self._finish_evaluation()
+
+    async def _prepare(self, parent: int) -> None:
+        """Write a version's batch: the one of the ledger, else what is rolled out by now, once that is enough."""
+        run, pipeline = self.pipeline.run, self.pipeline
+        if parent in self._pending:
+            await pipeline.prepare_selection(self._pending[parent].selection)
+            return
+        began = time.monotonic()
+        while (chosen := self.collector.admission.choose(parent)) is None:
+            await self.collector.changed()
+        waited = time.monotonic() - began
+        iterations = self._find_iterations(chosen)
+        await pipeline.prepare_selection(chosen.select(iterations, measure_ends(run, iterations)))
+        self.collector.use_up(chosen)
+        batch = read_batches(run)[parent]
+        pipeline.record(*self.windows.describe_batch(batch, waited, self.gate, self.collector))
+
+    def _find_iterations(self, chosen: ChosenGroups) -> tuple[int, ...]:
+        """Return the windows that a batch reads: those of its groups; for imitation the last ones."""
+        run, settings = self.pipeline.run, self.pipeline.settings
+        if current_backend(run, settings).data != "dataset":
+            return chosen.iterations
+        stored = [window for window in list_iterations(run, Split.TRAIN) if window <= max(chosen.iterations)]
+        return tuple(sorted({*stored[-settings.algorithm_config.last_n_iterations :], *chosen.iterations}))
+
+    async def _train(self) -> None:
+        """Train the next version and have it served, beside the rollouts or, on the servers' GPUs, in their place."""
+        if self.pipeline.serving.yields_gpus:
+            await self._finish_evaluation()
+            async with self.gate.closed():
+                await self.pipeline.train()
+                await self._serve()
+            return
+        await self.pipeline.train()
+        await self._finish_evaluation()  # by one version from its first episode to its last
+        async with self.gate.closed():
+            await self._serve()
+
+    async def _serve(self) -> None:
+        """Have the current version served, from now on for all requests; the gate is closed."""
+        pipeline, before = self.pipeline, self.pipeline.serving.base_urls
+        number = version(pipeline.run)
+        if pipeline.settings.rollout.policy == VLLM:
+            urls = await pipeline.serving.current()
+            if before and urls != before:
+                raise JobError(
+                    f"the policy's servers came back at {', '.join(urls)} in place of {', '.join(before)}",
+                    hint=f"webgym resume {pipeline.run.root}",
+                )
+            self.gate.version = pipeline.serving.version
+        else:
+            self.gate.version = PolicyVersion(number=number, digest=UNKNOWN)
+        self.gate.name = pipeline.policy_name
+        self.collector.set_served(number)
+
+    @asynccontextmanager
+    async def _acting(self) -> AsyncIterator[None]:
+        """Have the policy served, and its gate and slots used by every rollout, for the time of the block."""
+        pipeline = self.pipeline
+        async with self.gate.closed():
+            await self._serve()
+        pipeline.gate, pipeline.slots = self.gate, SlotPool(default_concurrency(pipeline.settings.rollout))
+        try:
+            yield
+        finally:
+            pipeline.gate = pipeline.slots = None
+
+    async def _watch_servers(self) -> None:
+        """Raise `JobError` when the last server dies while the gate is open; closed, whoever closed it will tell."""
+        while True:
+            await self.gate.wait_open()
+            watching = asyncio.ensure_future(_wait(self.pipeline))
+            closing = asyncio.ensure_future(self.gate.wait_closed())
+            try:
+                await asyncio.wait({watching, closing}, return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
+                    await watching
+                    await closing
+            finally:
+                watching.cancel()
+                closing.cancel()
+
+    def _start_evaluation(self, group: asyncio.TaskGroup) -> None:
+        """Begin the evaluation of the version that is served, where it is due, beside the training rollouts."""
+        run, pipeline = self.pipeline.run, self.pipeline
+        number = version(run)
+        if number in self.plan.evaluations and find_evaluation(run, number) is None:
+            plan = plan_current_rollout(run, pipeline.settings, Split.TEST, pipeline.settings.rollout.policy)
+            self._evaluation = group.create_task(self._evaluate(plan))
+
+    async def _evaluate(self, plan: RolloutPlan) -> None:
+        summary = await self.pipeline.execute_rollout(plan)
+        self.pipeline.record(rename_event(summary, "evaluation"))
+
+    async def _finish_evaluation(self) -> None:
+        if self._evaluation is not None:
+            await self._evaluation
+            self._evaluation = None
+
+    async def _on_opened(self, plan: RolloutPlan) -> None:
+        self.windows.open(plan)
+        await enter_sites(plan, self.pipeline.settings, self.pipeline.sink)
+
+    def _on_outcome(self, trajectory: Trajectory, judged: bool) -> None:
+        self.windows.record(trajectory, judged)
+        self.collector.record(trajectory)
+        if self._engine is not None and self._engine.judge_down:
+            raise WebGymError(
+                f"the judge does not answer: {self._engine.judge_down}",
+                hint=f"webgym resume {self.pipeline.run.root} once it does: all is stored",
+            )
+
+    def _on_closed(self, window: int) -> None:
+        if summary := self.windows.close(window):
+            self.pipeline.record(summary, summary_in_words(summary))
+
+
+async def _wait(pipeline: Pipeline) -> None:
+    watch = pipeline.serving.watch()
+    if watch is not None:
+        await watch
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of a group, of which there may be groups in groups."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

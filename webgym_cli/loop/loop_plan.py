@@ -1,0 +1,174 @@
+"""What a loop will do: how many trainings, which evaluations, in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.loop.rollout_setup import plan_current_rollout
+from webgym_cli.records.batch import LoopMode
+from webgym_cli.records.stored_events import EvaluationEvent
+from webgym_cli.records.task import Split
+from webgym_cli.rollout.resources import ORACLE
+from webgym_cli.store.buffer import list_iterations as stored_iterations
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.metrics import read_valid_events
+from webgym_cli.store.run import RunDir
+from webgym_cli.train.registry import find_backend
+
+
+class Phase(StrEnum):
+    """The next half of an iteration: rollout or update."""
+
+    ROLLOUT = "rollout"
+    UPDATE = "update"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPlan:
+    """What a loop will do. Policies are numbered by the trainings behind them: version 0 is the base model."""
+
+    phase: Phase
+    start: int
+    """The version that acts now."""
+    iterations: int
+    """Trainings that the run shall have in all."""
+    evaluations: tuple[int, ...]
+    """The versions that are still to be evaluated, if all goes well."""
+    until: float | None = None
+    """Success rate of an evaluation at which the loop ends early."""
+    min_success: float | None = None
+    """Success rate of the last evaluation below which the loop ends with exit code 5."""
+    keep_going: bool = False
+    """Whether a failed stage leaves the loop going."""
+    mode: LoopMode = "sync"
+    """Whether rollouts and trainings take turns, once the demonstrations are trained on."""
+    demonstrations: int = 0
+    """Trainings on demonstrations still to be done, in turns in both modes."""
+
+    @property
+    def rounds(self) -> int:
+        """How often the stages are gone through: half an iteration needs the other half before it can be repeated."""
+        left = max(0, self.iterations - self.start)
+        return left if self.phase is Phase.BOTH else min(1, left)
+
+    @property
+    def trainings(self) -> int:
+        """Trainings still to be done by this loop."""
+        return 0 if self.phase is Phase.ROLLOUT else self.rounds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--dry-run` prints."""
+        return {
+            "event": "plan",
+            "stage": "loop",
+            "phase": self.phase,
+            "trainings_done": self.start,
+            "trainings_to_do": self.trainings,
+            "evaluations": list(self.evaluations),
+            "until": self.until,
+            "min_success": self.min_success,
+            "keep_going": self.keep_going,
+            "mode": self.mode,
+        }
+
+
+def plan_loop(
+    run: RunDir,
+    settings: Settings,
+    *,
+    phase: Phase = Phase.BOTH,
+    iterations: int | None = None,
+    eval_every: int | None = None,
+    until: float | None = None,
+    min_success: float | None = None,
+    keep_going: bool = False,
+) -> LoopPlan:
+    """Return what a loop has to do; None: as the settings say.
+
+    Raises `UsageError` where the tasks or the policy of the first rollouts can't be used, and where a success rate is
+    asked for that nothing measures.
+    """
+    every = settings.loop.eval_every if eval_every is None else eval_every
+    start, wanted = version(run), iterations or settings.loop.iterations
+    if (until is not None or min_success is not None) and (not every or phase is Phase.UPDATE):
+        raise UsageError(
+            "--until and --min-success look at evaluations, and this loop makes none",
+            hint="add --eval-every 1, without --phase update",
+        )
+    last = wanted if phase is Phase.BOTH else start
+    numbers = range(start if start or settings.loop.val_before_train else 1, max(start, last) + 1)
+    due = [number for number in numbers if _is_due(number, every, max(start, last))]
+    known = {event["iteration"] for event in read_valid_events(run, EvaluationEvent)}
+    evaluations = () if phase is Phase.UPDATE else tuple(number for number in due if number not in known)
+    demonstrations = max(0, min(settings.loop.demonstration_iterations, wanted) - start)
+    mode = settings.loop.mode
+    plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going, mode, demonstrations)
+    if mode == "async":
+        _check_async(plan, run, settings)
+    if evaluations:
+        plan_current_rollout(run, settings, Split.TEST, settings.rollout.policy)
+    in_turns = mode == "sync" or demonstrations
+    if in_turns and plan.rounds and phase is not Phase.UPDATE and not is_imported(run, settings, start):
+        plan_current_rollout(run, settings, Split.TRAIN, choose_policy(settings, start))
+    return plan
+
+
+def _is_due(number: int, every: int, last: int) -> bool:
+    """Whether a version is evaluated: each `every`-th one, and the last; none where `every` is 0."""
+    return every > 0 and (number % every == 0 or number == last)
+
+
+def choose_policy(settings: Settings, iteration: int) -> str:
+    """Return the policy of an iteration's training episodes: the expert or `rollout.policy`."""
+    return ORACLE if iteration < settings.loop.demonstration_iterations else settings.rollout.policy
+
+
+def is_imported(run: RunDir, settings: Settings, iteration: int) -> bool:
+    """Whether an iteration's demonstrations are there without an expert: they were imported, so no plan has them."""
+    imported = iteration in stored_iterations(run, Split.TRAIN) and not run.plan(Split.TRAIN, iteration).is_file()
+    return imported and choose_policy(settings, iteration) == ORACLE
+
+
+def _check_async(plan: LoopPlan, run: RunDir, settings: Settings) -> None:
+    """Raise `UsageError` or `SettingsError` for what an asynchronous loop can't do."""
+    if plan.phase is not Phase.BOTH or plan.keep_going:
+        option = "--keep-going" if plan.keep_going else f"--phase {plan.phase}"
+        raise UsageError(f"{option} is for rollouts and trainings in turns", hint="-s loop.mode=sync")
+    if settings.rollout.policy == ORACLE:
+        raise SettingsError(
+            "loop.mode=async: an expert's episodes don't depend on the training", hint="-s loop.mode=sync"
+        )
+    if settings.rollout.executor != "local" or settings.train.nodes > 1:
+        raise SettingsError("loop.mode=async works on one node", hint="-s loop.mode=sync")
+    if settings.rollout.completion_threshold < 1:
+        raise SettingsError(
+            "loop.mode=async: rollouts have no end that rollout.completion_threshold could cut off",
+            hint="-s rollout.completion_threshold=1",
+        )
+    _check_async_learning(settings)
+
+
+def _check_async_learning(settings: Settings) -> None:
+    backend = find_backend(settings.train.algorithm)
+    if backend.data == "transitions":
+        raise SettingsError(
+            f"train.algorithm={settings.train.algorithm} needs loop.mode=sync", hint="-s loop.mode=sync"
+        )
+    if backend.data == "dataset":
+        return
+    if settings.rl.data.last_n_iterations != 1:
+        raise SettingsError(
+            "loop.mode=async trains on each episode once: it needs rl.data.last_n_iterations=1",
+            hint="-s rl.data.last_n_iterations=1",
+        )
+    if settings.loop.max_staleness and not settings.rl.actor.recompute_old_log_probs:
+        raise SettingsError(
+            "loop.mode=async: the policy that acts may be older than the one that is trained, so that the trainer has "
+            "to compute the old log-probabilities itself",
+            hint="-s rl.actor.recompute_old_log_probs=true, or -s loop.max_staleness=0",
+        )

@@ -1,0 +1,121 @@
+"""The task stream of an asynchronous loop: its groups of episodes, window by window, as they stand on disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.rl_data import GroupBy
+from webgym_cli.loop.admission import EpisodeGroup
+from webgym_cli.loop.rollout_setup import plan_current_rollout
+from webgym_cli.prepare.rl.groups import name_groups
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rollout.plan import RolloutPlan, write_plan
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.plans import read_planned_episodes
+from webgym_cli.store.run import RunDir
+
+
+@dataclass(slots=True)
+class EpisodeStream:
+    """Plans one window after the other, as many episodes each as a batch has, and takes them apart into groups."""
+
+    run: RunDir
+    settings: Settings
+    group_by: GroupBy
+    judged: bool
+    """Whether a judge is asked."""
+    used: frozenset[str]
+    """Ids of the groups that batches used up before."""
+    window: int
+    """The next window: an iteration of the run's plans and trajectories."""
+    plans: dict[int, RolloutPlan] = field(default_factory=dict)
+    """The windows so far."""
+    _waiting: deque[EpisodeGroup] = field(default_factory=deque)
+
+    def open_stored(self) -> list[EpisodeGroup]:
+        """Plan the windows that an earlier command planned; return their groups that have begun and are not used up."""
+        while self.run.plan(Split.TRAIN, self.window).is_file():
+            if self._is_used_up(self.window):
+                self.window += 1
+            else:
+                self.add_window(*self.load_window())
+        begun = [group for group in self._waiting if group.trajectories]
+        self._waiting = deque(group for group in self._waiting if not group.trajectories)
+        return begun
+
+    @property
+    def has_next(self) -> bool:
+        """Whether a group is there that has not begun; else a window has to be opened first."""
+        return bool(self._waiting)
+
+    def next_group(self) -> EpisodeGroup:
+        """Return the group that begins next."""
+        return self._waiting.popleft()
+
+    def has_open(self, window: int) -> bool:
+        """Whether a window has groups that have not begun."""
+        return any(group.iteration == window for group in self._waiting)
+
+    def unjudged(self) -> list[Trajectory]:
+        """Return the stored trajectories of its windows that wait for the judge."""
+        waiting = {name for plan in self.plans.values() for name in plan.unjudged}
+        stored = (scan(self.run, Split.TRAIN, window) for window in self.plans)
+        return [trajectory for window in stored for trajectory in window if trajectory.id in waiting]
+
+    def merge_plans(self) -> RolloutPlan:
+        """Return one plan of all windows, under the newest one's number."""
+        plans = list(self.plans.values())
+        return replace(
+            plans[-1],
+            episodes=tuple(episode for plan in plans for episode in plan.episodes),
+            owed=tuple(owed for plan in plans for owed in plan.owed),
+            given_up=sum(plan.given_up for plan in plans),
+            blocked=sum(plan.blocked for plan in plans),
+            sites={site: how for plan in plans for site, how in plan.sites.items()},
+        )
+
+    def _name_groups(self, episodes: Sequence[Episode]) -> list[str]:
+        return name_groups(episodes, self.group_by, self.settings.agent.group_size)
+
+    def _is_used_up(self, window: int) -> bool:
+        return self.used.issuperset(self._name_groups(list(read_planned_episodes(self.run, Split.TRAIN, window))))
+
+    def load_window(self) -> tuple[RolloutPlan, list[EpisodeGroup]]:
+        """Plan the next window; return its plan and its groups. Raises what planning a rollout raises."""
+        plan = plan_current_rollout(
+            self.run, self.settings, Split.TRAIN, self.settings.rollout.policy, iteration=self.window
+        )
+        write_plan(self.run, plan)
+        groups = [group for group in self._take_apart(plan) if group.id not in self.used]
+        by_episode = {episode: group for group in groups for episode in group.episodes}
+        for trajectory in scan(self.run, Split.TRAIN, self.window):
+            if group := by_episode.get(trajectory.episode):
+                group.record(trajectory, judged=self.judged)
+        # Without anything to run all its sites are blocked: a later command plans it again.
+        return plan, [group for group in groups if group.pending or group.trajectories]
+
+    def add_window(self, plan: RolloutPlan, groups: Sequence[EpisodeGroup]) -> None:
+        """Append the groups of the window that was loaded."""
+        self.plans[self.window] = plan
+        self._waiting.extend(groups)
+        self.window += 1
+
+    def _take_apart(self, plan: RolloutPlan) -> Iterator[EpisodeGroup]:
+        """Yield the groups of a window, those first of which an episode was planned first."""
+        pending = {owed.episode.id: owed for owed in plan.owed}
+        members: dict[str, list[Episode]] = {}
+        for episode, name in zip(plan.episodes, self._name_groups(plan.episodes), strict=True):
+            members.setdefault(name, []).append(episode)
+        for name, episodes in members.items():
+            yield EpisodeGroup(
+                id=name,
+                iteration=plan.iteration,
+                episodes=tuple(episode.id for episode in episodes),
+                greedy=frozenset(episode.id for episode in episodes if episode.greedy),
+                pending={episode.id: pending[episode.id] for episode in episodes if episode.id in pending},
+            )

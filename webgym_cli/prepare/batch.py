@@ -1,0 +1,92 @@
+"""The ledger's line of a batch: what its plan takes, read from the plan's open index."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_groups
+from webgym_cli.prepare.rl.plan import RlPlan
+from webgym_cli.prepare.sft.plan import PreparePlan
+from webgym_cli.records.batch import STALE, Batch, BatchGroup, BatchSelection, DroppedGroup
+from webgym_cli.store.checkpoints import current
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.run import RunDir, now
+
+_RL_MEMBERS = "SELECT group_id, id, episode, reward, reason FROM rl_batch ORDER BY number"
+_STEP_MEMBERS = """
+SELECT coalesce(group_id, episode) AS group_id, id, episode, reward, prepare_trajectories.reason
+FROM prepare_trajectories JOIN trajectories USING (id, file, start) LEFT JOIN rl_planned USING (episode)
+WHERE {where} ORDER BY min(number) OVER (PARTITION BY coalesce(group_id, episode)), number
+"""
+_STALENESS = """
+SELECT $parent - coalesce(policy_version, $parent) AS age, sum(coalesce(response_tokens, 1))::BIGINT AS tokens
+FROM steps WHERE split = 'train' AND list_contains($iterations, iteration) AND list_contains($ids, trajectory)
+GROUP BY age ORDER BY age
+"""
+# Groups in whose place others are rolled out.
+REPLACED = frozenset({MaskReason.NO_VARIANCE, MaskReason.STALE})
+
+
+def describe_batch(
+    plan: RlPlan | PreparePlan,
+    run: RunDir,
+    settings: Settings,
+    index: Index,
+    as_of: Mapping[str, int],
+    selection: BatchSelection | None = None,
+) -> Batch:
+    """Return the line of a planned batch; the plan's index must be open. `selection`: what it was planned from."""
+    rows = list(_rl_rows(index) if isinstance(plan, RlPlan) else _step_rows(plan, run, settings, index, selection))
+    groups = tuple(
+        BatchGroup(id=name, trajectories=tuple(row["id"] for row in members))
+        for name, members in groupby((row for row in rows if row["reason"] is None), key=lambda row: row["group_id"])
+    )
+    newest = current(run)
+    ids = [name for group in groups for name in group.trajectories]
+    ages = index.rows(_STALENESS, {"parent": plan.iteration, "iterations": list(plan.read), "ids": ids})
+    counted = {row["episode"] for row in rows if row["reason"] not in REPLACED}
+    return Batch(
+        parent=plan.iteration,
+        policy=newest.name if newest else settings.policy_config.base_model,
+        mode="sync" if selection is None else "async",
+        iterations=tuple(plan.read),
+        groups=groups,
+        dropped=tuple(_dropped(rows)),
+        episodes=len(counted) if selection is None else selection.episodes,
+        staleness={row["age"]: row["tokens"] for row in ages},
+        as_of=dict(as_of),
+        plan_digest=plan.digest() if isinstance(plan, RlPlan) else plan.digest(settings),
+        config_digest=hashlib.sha256(settings.model_dump_json().encode()).hexdigest(),
+        created_at=now(),
+    )
+
+
+def _rl_rows(index: Index) -> Iterator[dict[str, Any]]:
+    return index.rows(_RL_MEMBERS)
+
+
+def _step_rows(
+    plan: PreparePlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None
+) -> Iterator[dict[str, Any]]:
+    """Yield what a dataset reads for the first time: the selected trajectories, else the newest iteration's."""
+    load_planned_groups(index, read_planned_groups(run, plan.read, "chain", settings.agent.group_size))
+    if selection is None:
+        return index.rows(_STEP_MEMBERS.format(where="iteration = ?"), [plan.read[-1]])
+    return index.rows(_STEP_MEMBERS.format(where="list_contains(?, id)"), [sorted(selection.trajectories)])
+
+
+def _dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
+    left_out = (row for row in rows if row["reason"] is not None)
+    for (name, reason), members in groupby(left_out, key=lambda row: (row["group_id"], row["reason"])):
+        of_group = list(members)
+        yield DroppedGroup(
+            id=name,
+            reason=STALE if reason == MaskReason.STALE else reason,
+            trajectories=tuple(row["id"] for row in of_group),
+            rewards=tuple(row["reward"] for row in of_group),
+        )

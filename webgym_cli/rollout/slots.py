@@ -1,0 +1,53 @@
+"""The slots of this process, where several rollouts share them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from webgym_cli.records.task import Split
+
+
+@dataclass(slots=True)
+class SlotPool:
+    """A number of slots; of those that wait for one, evaluation episodes come first."""
+
+    free: int
+    """Slots that nobody has."""
+    _waiting: dict[Split, deque[asyncio.Future[None]]] = field(
+        default_factory=lambda: {Split.TEST: deque(), Split.TRAIN: deque()}
+    )
+
+    @asynccontextmanager
+    async def slot(self, split: Split) -> AsyncIterator[None]:
+        """Hold a slot for the time of the block."""
+        await self._take(split)
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    async def _take(self, split: Split) -> None:
+        if self.free:
+            self.free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[split].append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._give_back()  # the slot was handed over at the same moment
+            raise
+
+    def _give_back(self) -> None:
+        for waiting in self._waiting.values():
+            while waiting:
+                turn = waiting.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    return
+        self.free += 1
