@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from tests.docs.pages import ROOT
 from webgym_cli.config.reference import fields_table, settings_reference
 from webgym_cli.records.action import Action, CustomAction
+from webgym_cli.records.batch import Batch, BatchGroup, DroppedGroup
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.episode import Episode
@@ -45,9 +46,22 @@ RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
-        *(SentPrompt, Message),
+        *(SentPrompt, Message, BatchGroup, DroppedGroup),
         *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score),
-        *(Judgement, Verdict, Task, Episode, Prepared, RlData, Checkpoint, Block, RankStatus, RunningCommand, Recoded),
+        *(
+            Judgement,
+            Verdict,
+            Task,
+            Episode,
+            Prepared,
+            RlData,
+            Checkpoint,
+            Batch,
+            Block,
+            RankStatus,
+            RunningCommand,
+            Recoded,
+        ),
     )
 }
 """The records whose fields the page lists, by the name that its marks have."""

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
+from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
@@ -42,13 +43,15 @@ class World:
         write_plan(self.run, plan)
         return plan
 
-    async def roll(self, episodes=4, *, agent=None, watch=None, sink=None, judge=None, unjudged=(), **script):
+    async def roll(
+        self, episodes=4, *, agent=None, watch=None, sink=None, judge=None, unjudged=(), gate=None, **script
+    ):
         self.pool = ScriptedPool(Script(**script))
         rollout = RolloutEngine(
             self.plan(episodes),
             self.run,
             self.settings,
-            LocalRunner(self.run, self.settings, agent or ScriptedAgent(), self.pool),
+            LocalRunner(self.run, self.settings, agent or ScriptedAgent(), self.pool, gate or PolicyGate()),
             sink or self.events.append,
             judge,
         )

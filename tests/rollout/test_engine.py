@@ -5,6 +5,7 @@ import pytest
 
 from tests.records.made import png
 from tests.rollout.scripted import CALL, ScriptedAgent, failing
+from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
@@ -271,3 +272,18 @@ async def test_events_tell_how_far_it_is(world):
     assert [event["reward"] for event in events if event["failure"]] == [None] * sum(
         found.outcome.failure is not None for found in world.stored
     )
+
+
+async def test_the_clock_of_an_episode_stands_while_the_policy_s_weights_change(world):
+    world.load("rollout.episode_timeout=0.3", "rollout.max_attempts=1")
+    gate = PolicyGate()
+
+    async def change():
+        async with gate.closed():
+            await asyncio.sleep(0.8)
+
+    changing = asyncio.create_task(change())
+    await asyncio.sleep(0)
+    await world.roll(2, gate=gate)
+    await changing
+    assert [found.outcome.failure for found in world.stored] == [None, None]

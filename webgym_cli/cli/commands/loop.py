@@ -65,6 +65,7 @@ def loop(
     Examples:
       webgym loop runs/a -c demo --iterations 3
       webgym loop runs/a --iterations 10 --until 0.9 --min-success 0.8
+      webgym loop runs/a -s loop.mode=async
       webgym loop runs/a --dry-run
 
     Exit codes: 3, 4, 5, 75.

@@ -1,0 +1,136 @@
+"""Asynchronous loops on the dial of `tests/extending`, as processes that can be killed, and what they leave on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PLUGINS = (Path(__file__).parent, Path(__file__).parents[1] / "extending")
+
+
+@dataclass
+class AsyncRun:
+    """A run in a folder outside the repository."""
+
+    folder: Path
+    policy: str
+    """The policy server's base URL."""
+    model: Path
+
+    def __post_init__(self) -> None:
+        """Lay the plugins out."""
+        self.folder.mkdir(exist_ok=True)
+        for folder in PLUGINS:
+            for name in ("dial_plugin.py", "copying_plugin.py", "copying_trainer.py"):
+                if (folder / name).is_file():
+                    shutil.copy(folder / name, self.folder)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "run"
+
+    def command(self, command: str, *assignments: str) -> list[str]:
+        """Return a command line on the run, with the settings of a loop of small batches."""
+        settings = (
+            'plugins=["dial_plugin.py", "copying_plugin.py"]',
+            "tasks.train=dial:all",
+            f"policy_config.base_model={self.model}",
+            "policy_config.top_k=-1",
+            "policy_config.top_p=1",
+            "agent.num_chains=2",
+            "algorithm_config.bf16=false",
+            "algorithm_config.min_trajectory_steps=1",
+            "algorithm_config.min_token_length=1",
+            f"rollout.policy={self.policy}",
+            "rollout.episodes=8",
+            "rollout.concurrency=4",
+            "loop.eval_every=0",
+            *assignments,
+        )
+        words = [word for assignment in settings for word in ("-s", assignment)]
+        return [sys.executable, "-m", "webgym_cli", *command.split(), "run", *words]
+
+    def start(self, *assignments: str, command: str = "loop --json", **environ: str) -> subprocess.Popen[str]:
+        """Start a command; its output is piped."""
+        return subprocess.Popen(
+            self.command(command, *assignments),
+            cwd=self.folder,
+            env={**os.environ, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, *assignments: str, command: str = "loop --json", **environ: str) -> tuple[int, str, str]:
+        """Run a command to its end and return exit status, stdout and stderr."""
+        with self.start(*assignments, command=command, **environ) as process:
+            out, err = process.communicate()
+        return process.returncode, out, err
+
+    def read_events(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self._lines(self.root / "metrics.jsonl") if event["event"] == name]
+
+    def read_ledger(self) -> dict[int, dict[str, Any]]:
+        return {batch["parent"]: batch for batch in self._lines(self.root / "batches.jsonl")}
+
+    def read_stored(self) -> list[dict[str, Any]]:
+        files = sorted(self.root.glob("train_trajectories/*/part-*.jsonl"))
+        return [trajectory for file in files for trajectory in self._lines(file)]
+
+    def read_trained(self) -> dict[int, set[str]]:
+        """Return the ids that each trainer was given, by the version that it trained."""
+        found = {}
+        for file in self.root.glob("checkpoints/model_*/trained.json"):
+            record = json.loads((file.parent / "checkpoint.json").read_text())
+            found[record["iteration"]] = set(json.loads(file.read_text()))
+        return found
+
+    def _lines(self, file: Path) -> Iterator[dict[str, Any]]:
+        for line in file.read_text().splitlines():
+            try:
+                yield json.loads(line)
+            except ValueError:  # torn by a kill, and closed by the next append
+                continue
+
+
+def members(batch: dict[str, Any]) -> list[str]:
+    """Return the ids of a batch's trajectories."""
+    return [name for group in batch["groups"] for name in group["trajectories"]]
+
+
+def check_ledger(run: AsyncRun, *, bound: int) -> dict[str, Any]:
+    """Assert what must hold of a run after any kills, and return what it came to."""
+    ledger, stored = run.read_ledger(), run.read_stored()
+    by_id = {trajectory["id"]: trajectory for trajectory in stored}
+    assert len(by_id) == len(stored), "an attempt was stored twice"
+    trained = [name for batch in ledger.values() for name in members(batch)]
+    assert len(trained) == len(set(trained)), "an episode was trained on twice"
+    assert set(trained) <= set(by_id), "an episode of a batch is not stored"
+    ages = [
+        parent - step["generation"]["policy_version"]["number"]
+        for parent, batch in ledger.items()
+        for name in members(batch)
+        for step in by_id[name]["steps"]
+    ]
+    assert max(ages) <= bound
+    for parent, ids in run.read_trained().items():
+        assert ids == set(members(ledger[parent])), "the trainer was given others than the ledger has"
+    checkpoints = run.root.glob("checkpoints/model_*/checkpoint.json")
+    versions = sorted(json.loads(file.read_text())["iteration"] for file in checkpoints)
+    assert versions == sorted(ledger) == list(range(len(ledger)))
+    finished = {name for name, trajectory in by_id.items() if trajectory["outcome"]["failure"] is None}
+    return {
+        "versions": len(versions),
+        "stored": len(stored),
+        "trained": len(trained),
+        "finished_not_trained": len(finished - set(trained)),
+        "max_staleness": max(ages),
+        "mean_staleness": round(sum(ages) / len(ages), 3),
+    }

@@ -1,0 +1,112 @@
+"""Asynchronous loops as processes: what they train on, what a kill leaves, what ends them, what they refuse."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+
+import pytest
+
+from tests.extending.dial_policy import serve_policy
+from tests.loop.async_runs import AsyncRun, check_ledger, members
+
+ASYNC = "loop.mode=async"
+BATCHES, DATASETS = "train.algorithm=copying_batch", "train.algorithm=copying_dataset"
+
+
+@pytest.fixture(scope="module")
+def policy(tiny_model_dir):
+    with serve_policy(tiny_model_dir) as url:
+        yield url
+
+
+@pytest.fixture
+def new_run(tmp_path, policy, tiny_model_dir):
+    """Make a run in a folder of this name."""
+    return lambda name: AsyncRun(tmp_path / name, policy, tiny_model_dir)
+
+
+def test_with_a_bound_of_0_the_batches_are_those_of_rollouts_and_trainings_in_turns(new_run):
+    digests = {}
+    for mode in ("sync", "async"):
+        run = new_run(mode)
+        # One at a time: the policy solves every second episode that asks it.
+        code, _, error = run.finish(
+            BATCHES, f"loop.mode={mode}", "loop.max_staleness=0", "rollout.concurrency=1", "loop.iterations=2"
+        )
+        assert code == 0, error
+        assert [members(batch) for batch in run.read_ledger().values()] == [
+            [f"train-000{version}-0000{number}" for number in range(8)] for version in range(2)
+        ]
+        digests[mode] = [event["digest"] for event in run.read_events("prepare")]
+    assert len(digests["sync"]) == 2
+    assert digests["sync"] == digests["async"]
+
+
+@pytest.mark.parametrize("algorithm", [BATCHES, DATASETS])
+def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm):
+    run, when = new_run("run"), random.Random(algorithm)
+    loop = (algorithm, ASYNC, "loop.iterations=5")
+    slow = {"DIAL_PAUSE": "0.1", "TRAIN_SECONDS": "0.4"}
+    for _ in range(3):
+        with run.start(*loop, **slow) as process:
+            process.stdout.readline()
+            time.sleep(when.uniform(0, 4))
+            process.send_signal(signal.SIGKILL)
+    code, _, error = run.finish(*loop, **slow)
+    assert code == 0, error
+    facts = check_ledger(run, bound=1)
+    # The policy solves every second episode that asks it, and failed ones are not imitated.
+    assert (facts["versions"], facts["stored"]) == (5, 40)
+    assert facts["trained"] == (40 if algorithm == BATCHES else 20)
+    assert [event["iteration"] for event in run.read_events("batch")][-1] == 4
+
+
+def test_a_trainer_that_fails_ends_the_loop_with_its_error_and_the_batch_is_made_again(new_run):
+    run = new_run("run")
+    code, _, error = run.finish(BATCHES, ASYNC, "loop.iterations=1", TRAINER_FAILS="1")
+    assert code == 4 and "the trainer broke" in error
+    (before,) = run.read_ledger().values()
+    code, _, error = run.finish(command="resume")
+    assert code == 0, error
+    (after,) = run.read_ledger().values()
+    assert after == before
+    check_ledger(run, bound=0)
+
+
+def test_a_policy_that_is_gone_ends_the_loop(new_run):
+    run = new_run("run")
+    run.policy = "http://127.0.0.1:9/v1"
+    code, _, error = run.finish(BATCHES, ASYNC, "loop.iterations=1", "rollout.policy_retries=0")
+    assert code != 0 and "policy_unavailable" in error
+
+
+def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run):
+    run = new_run("run")
+    assert run.finish(BATCHES, ASYNC, "loop.iterations=1")[0] == 0
+    for command in ("rollout", "prepare", "loop"):
+        code, _, error = run.finish(BATCHES, "loop.mode=sync", "loop.iterations=2", command=command)
+        assert code == 2 and "trains asynchronously" in error and "loop.mode=async" in error, (command, error)
+    assert run.finish(BATCHES, ASYNC, "loop.iterations=2")[0] == 0  # it goes on where it was
+    assert check_ledger(run, bound=1)["versions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("assignments", "command", "said"),
+    [
+        ((BATCHES,), "loop --keep-going", "--keep-going"),
+        ((BATCHES,), "loop --phase update", "--phase update"),
+        ((BATCHES, "rollout.policy=oracle"), "loop", "expert"),
+        ((BATCHES, "rollout.executor=ray"), "loop", "one node"),
+        ((BATCHES, "rollout.completion_threshold=0.9"), "loop", "completion_threshold"),
+        ((BATCHES, "rl.data.last_n_iterations=2"), "loop", "last_n_iterations"),
+        ((BATCHES, "rl.actor.recompute_old_log_probs=false"), "loop", "recompute_old_log_probs"),
+        (("train.algorithm=webrl",), "loop", "in turns"),
+    ],
+)
+def test_what_an_asynchronous_loop_can_t_do_is_said_before_anything_is_written(new_run, assignments, command, said):
+    run = new_run("run")
+    code, _, error = run.finish(*assignments, ASYNC, command=command)
+    assert code == 2 and said in error
+    assert not run.root.exists()
