@@ -219,3 +219,22 @@ def test_extra_arguments_come_last():
 def test_a_plan_is_json_and_the_same_twice():
     assert json.loads(json.dumps(planned().to_json())) == planned().to_json()
     assert planned() == planned()
+
+
+def test_servers_take_the_gpus_that_the_settings_name(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    named = [plan.env["CUDA_VISIBLE_DEVICES"] for plan in fleet('serve.gpus=["2","3"]', device="cuda")]
+    assert named == ["2", "3"]
+    assert planned('serve.gpus=["3"]', device="cuda").env["CUDA_VISIBLE_DEVICES"] == "3"
+    with pytest.raises(SettingsError, match=r"serve\.gpus: CUDA_VISIBLE_DEVICES=0,1,2,3 hides 4"):
+        fleet('serve.gpus=["4"]', device="cuda")
+    with pytest.raises(SettingsError, match=r"serve\.gpus: .*'one' is no GPU"):
+        fleet('serve.gpus=["one"]', device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("trained", "action"), [('train.gpus=["1"]', "keep"), ('train.gpus=["0","1"]', "sleep"), ("train.gpus=[]", "sleep")]
+)
+def test_servers_stay_up_beside_a_training_on_other_gpus(monkeypatch, trained, action):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert planned('serve.gpus=["0"]', trained, device="cuda", phases=True).sleep.action == action

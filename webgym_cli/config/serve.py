@@ -41,13 +41,16 @@ class ServeSettings(ConfigSection):
     replicas: int | None = Field(default=None, ge=1)
     """Number of servers on this machine, each on its own GPUs; all requests of an episode go to the same one. null: as
     many as fit on the GPUs, one on a CPU."""
+    gpus: tuple[str, ...] = ()
+    """GPUs of the servers, by the names that `CUDA_VISIBLE_DEVICES` takes; none: all that it leaves. With `train.gpus`
+    on other ones the servers keep running during a training."""
     restarts: int = Field(default=2, ge=0)
     """Maximum number of restarts of a replica that dies during a rollout, while the others continue; after them it is
     removed."""
     during_training: Literal["auto", "sleep", "stop", "keep"] = "auto"
     """State of the server while a training needs the GPUs. `sleep`: it frees GPU memory and keeps its process; `stop`:
-    it is stopped; `keep`: it keeps running, for a trainer on other GPUs. `auto`: `sleep` on GPUs if new weights can be
-    loaded in place, else `stop`; `keep` on a CPU."""
+    it is stopped; `keep`: it keeps running, for a trainer on other GPUs. `auto`: `keep` on a CPU, and where
+    `serve.gpus` and `train.gpus` share none; else `sleep` if new weights can be loaded in place, else `stop`."""
     sleep_level: Literal[1, 2] = 2
     """vLLM's sleep level. 1: weights are moved to host memory, one copy per replica; 2: weights are discarded."""
     sleep_timeout: float = Field(default=120.0, gt=0)

@@ -18,7 +18,9 @@ class TrainSettings(ConfigSection):
     `reinforce_plus_plus`, `remax`, `gae`, `gigpo`; `webrl`: WebRL's actor-critic (`rl.webrl`); or a training backend or
     estimator of yours (`plugins`). Demonstration iterations use `loop.demonstration_algorithm`."""
     nproc_per_node: int | None = Field(default=None, ge=1)
-    """Number of training processes on this machine; null: one per GPU in `CUDA_VISIBLE_DEVICES`, one on a CPU."""
+    """Number of training processes on this machine; null: one per GPU (`train.gpus`), one on a CPU."""
+    gpus: tuple[str, ...] = ()
+    """GPUs of this machine's training, by the names that `CUDA_VISIBLE_DEVICES` takes; none: all that it leaves."""
     keep_optimizer_state: bool = True
     """Carry over the optimizer state from one iteration's training to the next."""
     time_limit_minutes: float = Field(default=1440.0, gt=0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import SettingsError, UsageError
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = Path("/dev")
@@ -39,6 +39,26 @@ def named(environ: Mapping[str, str]) -> tuple[str, ...] | None:
             raise UsageError(f"{VARIABLE}={value}: {entry} is named twice", hint=ASK)
         names.append(entry)
     return tuple(names)
+
+
+def restrict(environ: Mapping[str, str], gpus: Sequence[str], setting: str) -> dict[str, str]:
+    """Return the variables that leave a child only some of the GPUs; none where `gpus` names none.
+
+    Raises `SettingsError`, naming the setting, for what is no name of a GPU and for one that is hidden from us.
+    """
+    if not gpus:
+        return {}
+    chosen = {VARIABLE: ",".join(gpus)}
+    ours = named(environ)
+    try:
+        hidden = [gpu for gpu in named(chosen) or () if ours is not None and gpu not in ours]
+    except UsageError as error:
+        raise SettingsError(f"{setting}: {error}", hint=f'-s {setting}=["0"]') from error
+    if hidden:
+        raise SettingsError(
+            f"{setting}: {VARIABLE}={environ[VARIABLE]} hides {', '.join(hidden)}", hint="name others, or unset it"
+        )
+    return chosen
 
 
 def usable(environ: Mapping[str, str], count: int | None = None) -> int | None:

@@ -11,22 +11,26 @@ from webgym_cli.jobs.gpu import Nvml
 from webgym_cli.jobs.guard import descendants
 
 
-def usable_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the GPUs that we may use: those that are named to us, else all of this machine; empty where none is known.
+def usable_gpus(environ: Mapping[str, str], chosen: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the GPUs that we may use: the chosen ones, else those that are named to us, else all of this machine.
 
-    Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that names none.
+    Empty where none is known. Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that names none, and `SettingsError`
+    for chosen ones (`serve.gpus`) that are none or hidden.
     """
-    named = devices.named(environ)
+    named = devices.named({**environ, **devices.restrict(environ, chosen, "serve.gpus")})
     return tuple(str(number) for number in range(devices.present())) if named is None else named
 
 
-def split_gpus(gpus: tuple[str, ...], replicas: int | None, each: int) -> list[tuple[str, ...]]:
+def split_gpus(
+    gpus: tuple[str, ...], replicas: int | None, each: int, *, chosen: bool = False
+) -> list[tuple[str, ...]]:
     """Return the GPUs of each replica, `each` of them; of a single one no names: the choice is CUDA's.
 
-    `replicas`: None takes as many as the GPUs carry. Raises `SettingsError` when there are too few GPUs.
+    `replicas`: None takes as many as the GPUs carry. `chosen`: the names are a person's choice, and passed on to a
+    single one too. Raises `SettingsError` when there are too few GPUs.
     """
     count = replicas or max(1, len(gpus) // each)
-    if count == 1:
+    if count == 1 and not chosen:
         return [()]
     if len(gpus) < count * each:
         raise SettingsError(

@@ -119,7 +119,8 @@ def plan_servers(
         split: list[tuple[str, ...]] = [()] * (serve.replicas or 1)
     else:
         each = serve.tensor_parallel_size * serve.data_parallel_size
-        split = split_gpus(usable_gpus(os.environ) if gpus is None else gpus, serve.replicas, each)
+        ours = usable_gpus(os.environ, serve.gpus) if gpus is None else gpus
+        split = split_gpus(ours, serve.replicas, each, chosen=bool(serve.gpus))
     if serve.port + len(split) - 1 > LAST_PORT:
         raise SettingsError(
             f"serve.port: {len(split)} replicas have no ports from {serve.port} on", hint="name a lower one"
@@ -178,7 +179,8 @@ def _plan_server(
 def _plan_sleep(settings: Settings, device: str) -> SleepPolicy:
     """Return how the servers make room. Raises `SettingsError` for a sleep that is not possible."""
     asked, host = settings.serve.during_training, settings.serve.host
-    usual: SleepAction = "keep" if device == "cpu" else "sleep" if is_loopback(host) else "stop"
+    apart = settings.serve.gpus and settings.train.gpus and set(settings.serve.gpus).isdisjoint(settings.train.gpus)
+    usual: SleepAction = "keep" if device == "cpu" or apart else "sleep" if is_loopback(host) else "stop"
     how = usual if asked == "auto" else asked
     if how == "sleep" and (device == "cpu" or not is_loopback(host)):
         why = "vLLM sleeps on GPUs only" if device == "cpu" else f"{host} is no loopback address"

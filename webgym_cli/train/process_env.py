@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ def count_processes(settings: Settings, device: str, environ: Mapping[str, str])
     wanted = settings.train.nproc_per_node
     if device == "cpu":
         return wanted or 1
+    environ = {**environ, **devices.restrict(environ, settings.train.gpus, "train.gpus")}
     count = devices.usable(environ)
     if count == 0:
         raise UsageError(
@@ -38,9 +39,16 @@ def count_processes(settings: Settings, device: str, environ: Mapping[str, str])
 
 
 def trainer_env(
-    *, python: Path, device: str, processes: int, torchrun: bool, local_model: bool, datasets_cache: Path
+    *,
+    python: Path,
+    device: str,
+    processes: int,
+    torchrun: bool,
+    local_model: bool,
+    datasets_cache: Path,
+    gpus: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return the variables that we add to the inherited environment; nothing secret."""
+    """Return the variables that we add to the inherited environment; nothing secret. `gpus`: `train.gpus`."""
     env = {
         "PYTHONUNBUFFERED": "1",
         # beside the training: tokenized samples must not pile up in the home folder
@@ -56,6 +64,8 @@ def trainer_env(
             )
     if device == "cpu":
         env["OMP_NUM_THREADS"] = "1"
+    elif gpus:
+        env[devices.VARIABLE] = ",".join(gpus)
     if local_model:
         env["HF_HUB_OFFLINE"] = "1"
     return env

@@ -114,6 +114,7 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str,
         torchrun=False,
         local_model=Path(batch.model).is_dir(),
         datasets_cache=folder / "datasets_cache",
+        gpus=settings.train.gpus,
     )
     steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
     model = disk.model_tensors(batch.model) if device == "cuda" else []

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -291,6 +292,18 @@ def test_processes_follow_the_gpus_that_can_be_used(monkeypatch, visible, settin
     settings = settings_for(train={"nproc_per_node": setting})
     assert process_env.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible}) == processes
     assert process_env.count_processes(settings, "cpu", {"CUDA_VISIBLE_DEVICES": visible}) == (setting or 1)
+
+
+def test_a_training_takes_the_gpus_that_the_settings_name(monkeypatch):
+    monkeypatch.setattr(devices, "present", lambda: 8)
+    settings = settings_for(train={"gpus": ["4", "5", "6"]})
+    assert process_env.count_processes(settings, "cuda", {}) == 3
+    with pytest.raises(SettingsError, match=r"train\.gpus: CUDA_VISIBLE_DEVICES=0,4 hides 5, 6"):
+        process_env.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": "0,4"})
+    how = {"python": Path("python"), "processes": 3, "torchrun": False, "local_model": True}
+    where = {"datasets_cache": Path("cache"), "gpus": settings.train.gpus}
+    assert process_env.trainer_env(device="cuda", **how, **where)["CUDA_VISIBLE_DEVICES"] == "4,5,6"
+    assert "CUDA_VISIBLE_DEVICES" not in process_env.trainer_env(device="cpu", **how, **where)
 
 
 def test_processes_without_the_variable(monkeypatch):

@@ -82,6 +82,7 @@ def _base(
             torchrun=stage is not None or world > 1,
             local_model=Path(str(config["model_name_or_path"])).is_dir(),
             datasets_cache=folder / "datasets_cache",
+            gpus=settings.train.gpus,
         )
         | env
     )
