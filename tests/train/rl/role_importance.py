@@ -4,7 +4,7 @@ import unittest
 import torch
 
 from webgym_cli.config.rl import RolloutCorrectionSettings
-from webgym_cli.train.rl.importance import importance_weights
+from webgym_cli.train.rl.importance import importance_weights, mismatch_by_staleness
 
 check = unittest.TestCase()
 OLD = torch.log(torch.tensor([0.6, 0.5, 0.1]))
@@ -33,6 +33,21 @@ def test_a_row_has_the_product_of_its_tokens_ratios():
 
 def test_no_correction():
     assert weights(rollout_is="none") == ([1.0, 1.0, 1.0], 0.0)
+
+
+def test_the_mismatch_is_told_for_each_staleness():
+    capped = importance_weights(OLD, ROLLOUT, ROW, RolloutCorrectionSettings(rollout_is="token")).weights
+    found = mismatch_by_staleness(OLD, ROLLOUT, capped, torch.tensor([0, 0, 1]))
+    assert {name: round(value, 5) for name, value in found.items()} == {
+        # ratios 3 and 1: (3 - ln 3 - 1 + 0) / 2; weights 2 and 1: 3^2 / (2 * 5)
+        "rollout_corr/staleness_0/kl": 0.45069,
+        "rollout_corr/staleness_0/ess": 0.9,
+        "rollout_corr/staleness_0/tokens": 2.0,
+        # ratio 0.25: 0.25 + ln 4 - 1
+        "rollout_corr/staleness_1/kl": 0.63629,
+        "rollout_corr/staleness_1/ess": 1.0,
+        "rollout_corr/staleness_1/tokens": 1.0,
+    }
 
 
 def test_weighted_samples_of_another_policy_have_the_right_expectation():

@@ -13,7 +13,7 @@ import torch
 from webgym_cli.train.rl.advantages import estimate, outcome
 from webgym_cli.train.rl.data import Batch
 from webgym_cli.train.rl.experience import Experience, collect_experience
-from webgym_cli.train.rl.importance import importance_weights
+from webgym_cli.train.rl.importance import importance_weights, mismatch_by_staleness
 from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, subtract_kl
 from webgym_cli.train.rl.options import AlgorithmConfig, TrainingError
 
@@ -83,6 +83,8 @@ def compute_targets(
         "rollout_corr/log_prob_difference": float(difference.abs().mean()),
         "rollout_corr/kl": float(-difference.mean()),
     }
+    if (staleness := _staleness(batch)) is not None:
+        metrics |= mismatch_by_staleness(old_log_probs, rollout, correction.weights, staleness[tokens.row])
     return TokenTargets(
         old_log_probs, made.advantages, correction.weights, reference, values, made.returns, coefficient, metrics
     )
@@ -115,18 +117,25 @@ def _share_of_rows(tokens: Experience, held: torch.Tensor) -> float:
     return len(tokens.row[held].unique()) / max(1, len(tokens.row.unique()))
 
 
+def _staleness(batch: Batch) -> torch.Tensor | None:
+    """Return the trainings between each row's policy and the one that is trained; None where nobody told."""
+    ages = [None if row.version is None else batch.iteration - row.version for row in batch.rows]
+    told = [age for age in ages if age is not None]
+    return torch.tensor(told) if told and len(told) == len(ages) else None
+
+
 def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str, float]:
     """Return what the logs say about episodes and lengths."""
     valid, answers = tokens.valid, [len(row.log_probs) for row in batch.rows]
     prompts = [len(row.input_ids) - answer for row, answer in zip(batch.rows, answers, strict=True)]
     count = len(batch.trajectories.reward)
-    stale = [batch.iteration - row.version for row in batch.rows if row.version is not None]
+    stale = _staleness(batch)
     return {
         **summary_stats("critic/score", batch.trajectories.reward[valid]),
         **summary_stats("critic/rewards", tokens.total(rewards)[valid]),
         **summary_stats("response_length", torch.tensor(answers)),
         **summary_stats("prompt_length", torch.tensor(prompts)),
-        **(summary_stats("staleness", torch.tensor(stale)) if stale else {}),
+        **(summary_stats("staleness", stale) if stale is not None else {}),
         "response/aborted_ratio": batch.trajectories.failed / count,
         "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
     }

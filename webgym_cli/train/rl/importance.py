@@ -49,3 +49,25 @@ def importance_weights(
     else:
         weights = ratio.clamp(max=cap)
     return Importance(weights, float(outside.float().mean()) if len(ratio) else 0.0)
+
+
+def mismatch_by_staleness(
+    old_log_probs: torch.Tensor, rollout_log_probs: torch.Tensor, weights: torch.Tensor, staleness: torch.Tensor
+) -> dict[str, float]:
+    """Return for each staleness, in trainings, how far the sampler's policy is from the trainer's; [K] each.
+
+    `kl`: mean of r - log r - 1 with r = exp(old - rollout), the estimate k3 of KL(rollout || old) in nats a token
+    (http://joschu.net/blog/kl-approx.html). `ess`: effective share of the tokens, (sum w)^2 / (n * sum w^2). At
+    staleness 0 the two differ in arithmetic alone.
+    """
+    difference = (old_log_probs - rollout_log_probs).detach().double().clamp(-LIMIT, LIMIT)
+    kl = difference.exp() - difference - 1
+    metrics: dict[str, float] = {}
+    for age in staleness.unique().tolist():
+        of_age = staleness == age
+        w = weights[of_age].double()
+        name = f"rollout_corr/staleness_{age}"
+        metrics[f"{name}/kl"] = float(kl[of_age].mean())
+        metrics[f"{name}/ess"] = float(w.sum() ** 2 / (len(w) * (w**2).sum()).clamp(min=1e-12))
+        metrics[f"{name}/tokens"] = float(len(w))
+    return metrics
