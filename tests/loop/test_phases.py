@@ -61,7 +61,7 @@ async def test_the_seeds_are_what_failed_and_not_what_was_solved(run, tmp_path):
 
 
 async def test_the_demonstrations_come_first_and_are_phase_0(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.loop.loop.plan_current_rollout", lambda *_: None)  # its tasks have no expert
+    monkeypatch.setattr("webgym_cli.loop.loop_plan.plan_current_rollout", lambda *_: None)  # its tasks have no expert
     settings = settings_in(tmp_path, "loop.demonstration_iterations=1", "loop.demonstration_episodes=2")
     shown = await ran(run, settings)
     assert Told.calls[:4] == [("test", 0, 2), ("train", 0, 2), ("prepare", 0), ("train", 0)]
@@ -170,7 +170,7 @@ async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatc
 
 
 def test_a_plan_counts_the_demonstrations(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("webgym_cli.loop.loop.plan_current_rollout", lambda *_: None)
+    monkeypatch.setattr("webgym_cli.loop.loop_plan.plan_current_rollout", lambda *_: None)
     settings = settings_in(tmp_path, "loop.demonstration_iterations=2")
     told = plan_curriculum(run, settings).to_json()
     assert (told["baseline"], told["demonstrations_to_do"]) == ("demonstrations", 2)

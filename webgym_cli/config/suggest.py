@@ -1,13 +1,17 @@
-"""The dotted keys of settings, and in words what is wrong with some. Imported in the train role, too: see `rl.py`."""
+"""The dotted keys of settings, in words what is wrong with some, and what a mistyped name may mean. Imported in the train role, too: see `rl.py`."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+
+# Runs that are named where there is none.
+_NAMED = 5
 
 
 @cache
@@ -42,3 +46,12 @@ def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
         words = f"unknown setting{suggest(key, keys_of(model))}"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return key, f"{words}{more}"
+
+
+def name_runs_near(path: Path) -> str:
+    """Return in words which runs there are beside a path that is none, or in `runs`; empty without any."""
+    folders = dict.fromkeys((path.parent, Path("runs")))
+    names = [str(file.parent) for folder in folders for file in sorted(folder.glob("*/run.json"))]
+    if near := difflib.get_close_matches(str(path), names, n=1):
+        return f"; did you mean {near[0]}?"
+    return f"; there are {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else ""

@@ -24,7 +24,7 @@ from webgym_cli.loop.stream import EpisodeStream
 from webgym_cli.loop.window_metrics import WindowMetrics
 from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.groups import resolve_group_by
-from webgym_cli.records.batch import Batch
+from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.events import rename_event
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.task import Split
@@ -53,7 +53,7 @@ class AsyncLoop:
     gate: PolicyGate = field(default_factory=PolicyGate)
     collector: Collector = field(init=False)
     windows: WindowMetrics = field(init=False)
-    _pending: dict[int, Batch] = field(default_factory=dict)
+    _pending: dict[int, TrainingBatch] = field(default_factory=dict)
     """Batches in the ledger by parent version."""
     _engine: RolloutEngine | None = None
     _evaluation: asyncio.Task[None] | None = None

@@ -11,7 +11,7 @@ from typing import Any
 from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.config.model import Settings
 from webgym_cli.loop.collector import Collector
-from webgym_cli.records.batch import Batch
+from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.events import Event, RolloutSummary, make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Trajectory
@@ -56,7 +56,9 @@ class WindowMetrics:
             return None
         return summarize(self.run, window.plan, window.plan.policy, window)
 
-    def describe_batch(self, batch: Batch, waited: float, gate: PolicyGate, collector: Collector) -> tuple[Event, str]:
+    def describe_batch(
+        self, batch: TrainingBatch, waited: float, gate: PolicyGate, collector: Collector
+    ) -> tuple[Event, str]:
         """Return the event of a batch and the same in words. `waited`: seconds that the trainer has waited for it."""
         staleness = summarize_staleness(batch.staleness)
         dropped = Counter(group.reason for group in batch.dropped)

@@ -12,7 +12,7 @@ from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_groups
 from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.prepare.sft.plan import PreparePlan
-from webgym_cli.records.batch import STALE, Batch, BatchGroup, BatchSelection, DroppedGroup
+from webgym_cli.records.batch import STALE, BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
 from webgym_cli.store.checkpoints import current
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, now
@@ -39,7 +39,7 @@ def describe_batch(
     index: Index,
     as_of: Mapping[str, int],
     selection: BatchSelection | None = None,
-) -> Batch:
+) -> TrainingBatch:
     """Return the line of a planned batch; the plan's index must be open. `selection`: what it was planned from."""
     rows = list(_rl_rows(index) if isinstance(plan, RlPlan) else _step_rows(plan, run, settings, index, selection))
     groups = tuple(
@@ -50,7 +50,7 @@ def describe_batch(
     ids = [name for group in groups for name in group.trajectories]
     ages = index.rows(_STALENESS, {"parent": plan.iteration, "iterations": list(plan.read), "ids": ids})
     counted = {row["episode"] for row in rows if row["reason"] not in REPLACED}
-    return Batch(
+    return TrainingBatch(
         parent=plan.iteration,
         policy=newest.name if newest else settings.policy_config.base_model,
         mode="sync" if selection is None else "async",

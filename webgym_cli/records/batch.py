@@ -46,7 +46,7 @@ class DroppedGroup(BatchGroup):
     """Of its trajectories: who drops late groups should see whether these were the failures."""
 
 
-class Batch(Record):
+class TrainingBatch(Record):
     """What one training is made of; of several lines with one `parent` the last one counts."""
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -92,7 +92,7 @@ class Batch(Record):
             episodes=self.episodes,
         )
 
-    def same_content(self, other: Batch | None) -> bool:
+    def same_content(self, other: TrainingBatch | None) -> bool:
         """Whether another line would lead to the same training."""
         kept = {"created_at", "config_digest"}
         return other is not None and self.model_dump(exclude=kept) == other.model_dump(exclude=kept)

@@ -122,9 +122,8 @@ def plan_servers(
         ours = usable_gpus(os.environ, serve.gpus) if gpus is None else gpus
         split = split_gpus(ours, serve.replicas, each, chosen=bool(serve.gpus))
     if serve.port + len(split) - 1 > LAST_PORT:
-        raise SettingsError(
-            f"serve.port: {len(split)} replicas have no ports from {serve.port} on", hint="name a lower one"
-        )
+        why = f"serve.port: {len(split)} replicas have no ports from {serve.port} on"
+        raise SettingsError(why, hint="name a lower one")
     sleep = _plan_sleep(settings, device) if phases else _sleep_policy("keep", settings)
     cores = (cpus or os.cpu_count() or 1) // len(split)
     return [
@@ -178,8 +177,8 @@ def _plan_server(
 
 def _plan_sleep(settings: Settings, device: str) -> SleepPolicy:
     """Return how the servers make room. Raises `SettingsError` for a sleep that is not possible."""
-    asked, host = settings.serve.during_training, settings.serve.host
-    apart = settings.serve.gpus and settings.train.gpus and set(settings.serve.gpus).isdisjoint(settings.train.gpus)
+    asked, host, gpus = settings.serve.during_training, settings.serve.host, settings.serve.gpus
+    apart = bool(gpus and settings.train.gpus) and set(gpus).isdisjoint(settings.train.gpus)
     usual: SleepAction = "keep" if device == "cpu" or apart else "sleep" if is_loopback(host) else "stop"
     how = usual if asked == "auto" else asked
     if how == "sleep" and (device == "cpu" or not is_loopback(host)):

@@ -8,33 +8,33 @@ from contextlib import suppress
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.records.batch import Batch
+from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import append_line, read_lines
 
 
-def append_batch(run: RunDir, batch: Batch) -> None:
+def append_batch(run: RunDir, batch: TrainingBatch) -> None:
     """Append a batch durably, unless the line of its parent that counts says the same. Raises `StoreError`."""
     if not batch.same_content(read_batches(run).get(batch.parent)):
         append_line(run.batches, batch.model_dump_json(by_alias=True))
 
 
-def read_batches(run: RunDir) -> dict[int, Batch]:
+def read_batches(run: RunDir) -> dict[int, TrainingBatch]:
     """Return the batch of each parent version, oldest first; a line that a crash tore is skipped."""
     batches = {batch.parent: batch for batch in scan_batches(run)}
     return {parent: batches[parent] for parent in sorted(batches)}
 
 
-def scan_batches(run: RunDir) -> Iterator[Batch]:
+def scan_batches(run: RunDir) -> Iterator[TrainingBatch]:
     """Yield all lines in the order of writing; one that a crash tore is skipped: nothing was trained on it."""
     if run.batches.is_file():
         for _, line in read_lines(run.batches):
             with suppress(ValidationError):
-                yield Batch.model_validate_json(line)
+                yield TrainingBatch.model_validate_json(line)
 
 
-def read_async_batches(run: RunDir, version: int) -> dict[int, Batch]:
+def read_async_batches(run: RunDir, version: int) -> dict[int, TrainingBatch]:
     """Return the batches of the run's asynchronous trainings by parent version, oldest first.
 
     `version`: the current policy's. Raises `StoreError` where one that was trained is missing: which trajectories it

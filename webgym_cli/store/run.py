@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from webgym_cli.config.load import BASE_MODEL, UPGRADE, changed_frozen_keys, fla
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT
 from webgym_cli.config.model_families import find_model_folder
+from webgym_cli.config.suggest import name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
 from webgym_cli.store.provenance import build_provenance, read_newer_version
@@ -22,8 +22,6 @@ from webgym_cli.util.files import read_json, replace_link, write_json
 from webgym_cli.util.text import hide_passwords
 
 _ORM = "orm"
-# Runs that are named where there is none.
-_NAMED = 5
 
 
 def now() -> str:
@@ -207,7 +205,7 @@ def open_run(path: Path) -> tuple[RunDir, Settings]:
     run = RunDir(path)
     require_readable(run)
     if not run.exists:
-        raise MissingStageError(f"{path}: there is no run{_nearby(path)}", hint=f"webgym rollout {path}")
+        raise MissingStageError(f"{path}: there is no run{name_runs_near(path)}", hint=f"webgym rollout {path}")
     return run, load(run_config=run.config)
 
 
@@ -220,15 +218,6 @@ def require_readable(run: RunDir) -> None:
         )
     if newer := read_newer_version(run.provenance):
         raise StoreError(f"{run.root}: a run of webgym {newer}, this is webgym {webgym_cli.__version__}", hint=UPGRADE)
-
-
-def _nearby(path: Path) -> str:
-    """Return in words which runs there are beside a path that is none, or in `runs`; empty without any."""
-    folders = dict.fromkeys((path.parent, Path("runs")))
-    names = [str(file.parent) for folder in folders for file in sorted(folder.glob("*/run.json"))]
-    if near := difflib.get_close_matches(str(path), names, n=1):
-        return f"; did you mean {near[0]}?"
-    return f"; there are {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else ""
 
 
 def saved_settings(run: RunDir) -> Settings:
