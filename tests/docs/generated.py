@@ -56,7 +56,7 @@ RECORDS: dict[str, type[BaseModel]] = {
             Prepared,
             RlData,
             Checkpoint,
-            Batch,
+            TrainingBatch,
             Block,
             RankStatus,
             RunningCommand,

@@ -1,4 +1,4 @@
-"""The dotted keys of settings, in words what is wrong with some, and what a mistyped name may mean. Imported in the train role, too: see `rl.py`."""
+"""The dotted keys of settings, and what a wrong one may mean. Imported in the train role, too: see `rl.py`."""
 
 from __future__ import annotations
 
