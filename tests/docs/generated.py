@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from tests.docs.pages import ROOT
 from webgym_cli.config.reference import fields_table, settings_reference
 from webgym_cli.records.action import Action, CustomAction
-from webgym_cli.records.batch import BatchGroup, DroppedGroup
+from webgym_cli.records.batch import BatchGroup, DroppedGroup, TrainingBatch
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.episode import Episode
