@@ -140,10 +140,10 @@ class TaskGeneration:
             answer = await self._chat.ask(self._build_chat(request), _TASKS, self, model=model, sampling=sampling)
         except ChatError as error:
             self.unanswered += 1
-            self._told(request, str(error))
+            self._emit_progress(request, str(error))
             return str(error)
         self.journal.put(StoredAnswer(key=self._key(request), tasks=answer.tasks))
-        self._told(request, "")
+        self._emit_progress(request, "")
         return ""
 
     def _build_candidates(self, request: SeedRequest) -> Iterator[TaskCandidate]:
@@ -201,7 +201,7 @@ class TaskGeneration:
         how = self.settings
         return compute_key("generate", how.model, how.temperature, how.top_p, request.round, self._build_chat(request))
 
-    def _told(self, request: SeedRequest, problem: str) -> None:
+    def _emit_progress(self, request: SeedRequest, problem: str) -> None:
         self.sink(
             make_event(
                 "generated",

@@ -62,15 +62,15 @@ def _open_stream(path: Path) -> Iterator[IO[bytes]]:
         raw.seek(0)
         if start == _ZIP:
             with zipfile.ZipFile(raw) as archive, archive.open(_find_entry(archive, path)) as entry:
-                yield _bound(entry, archive.getinfo(entry.name).file_size)
+                yield _limit(entry, archive.getinfo(entry.name).file_size)
         elif start.startswith(_GZIP):
             with gzip.open(raw) as unpacked:
-                yield _bound(cast(IO[bytes], unpacked), MAX_UNPACKED)
+                yield _limit(cast(IO[bytes], unpacked), MAX_UNPACKED)
         else:
-            yield _bound(raw, path.stat().st_size)
+            yield _limit(raw, path.stat().st_size)
 
 
-def _bound(raw: IO[bytes], size: int) -> IO[bytes]:
+def _limit(raw: IO[bytes], size: int) -> IO[bytes]:
     return cast(IO[bytes], _Bounded(raw, size))
 
 

@@ -78,8 +78,8 @@ def _row(sides: _Runs, counted: list[Any], series: str, iterations: tuple[int, i
         "series": series,
         "first_iteration": iterations[0],
         "second_iteration": iterations[1],
-        "first": _told(points[0]),
-        "second": _told(points[1]),
+        "first": _summarize_point(points[0]),
+        "second": _summarize_point(points[1]),
     }
     tallies = [(point["successes"], point["scored"]) for point in points if point and point["scored"]]
     # A rate of nothing is no rate: such a row has counts and no verdict.
@@ -90,7 +90,7 @@ def _row(sides: _Runs, counted: list[Any], series: str, iterations: tuple[int, i
     return {**row, "method": "independent", **_apart(tallies[0], tallies[1])}
 
 
-def _told(point: SuccessPoint | None) -> dict[str, Any] | None:
+def _summarize_point(point: SuccessPoint | None) -> dict[str, Any] | None:
     names = ("trajectories", "scored", "successes", "success_rate", "interval", "failures", "mean_steps")
     return None if point is None else {name: value for name, value in point.items() if name in names}
 

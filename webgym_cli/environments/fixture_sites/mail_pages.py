@@ -157,6 +157,6 @@ def _send(state: MailState, request: SiteRequest) -> SiteResponse:
 
 
 @PAGES.get("/sent/{number}")
-def _sent(state: MailState, request: SiteRequest) -> SiteResponse:
+def _show_sent(state: MailState, request: SiteRequest) -> SiteResponse:
     number = require(parse_whole(request.parts["number"], 0, len(state.sent) - 1))
     return PAGES.page("sent-message", state, sent=state.sent[number])

@@ -22,14 +22,14 @@ def _list_tasks(names: str) -> list[Task]:
 
 
 @cache
-def _known_ids() -> frozenset[str]:
+def _list_ids() -> frozenset[str]:
     from webgym_cli.environments.fixture_sites.tasks import list_site_tasks
 
     return frozenset(task.id for task in list_site_tasks())
 
 
 def _check_task(task: Task, record: TaskFields) -> None:
-    if task.id not in _known_ids():
+    if task.id not in _list_ids():
         raise BadTaskError(f"{record.name('id')}: the fixture sites have no task {shorten(task.id)}")
 
 

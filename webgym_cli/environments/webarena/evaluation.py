@@ -60,11 +60,13 @@ def check_evaluation(evaluation: Evaluation) -> None:
     answers = evaluation.reference_answers
     targets = evaluation.program_html if EvalType.PROGRAM_HTML in evaluation.eval_types else ()
     for comparison in (answers and answers.required_values) or ():
-        _named("reference_answers.required_values", partial(parse_comparisons, comparison))
+        _name_place("reference_answers.required_values", partial(parse_comparisons, comparison))
     for number, target in enumerate(targets):
-        _named(f"program_html.{number}", partial(parse_location, target))
+        _name_place(f"program_html.{number}", partial(parse_location, target))
         for comparison in target.required_contents.required_values or ():
-            _named(f"program_html.{number}.required_contents.required_values", partial(parse_comparisons, comparison))
+            _name_place(
+                f"program_html.{number}.required_contents.required_values", partial(parse_comparisons, comparison)
+            )
 
 
 async def grade(
@@ -128,7 +130,7 @@ def _sort_targets(targets: Sequence[HtmlTarget]) -> list[tuple[HtmlTarget, Conte
 async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) -> str | None:
     """Return what stands at a place; None where there is no such place."""
     if place.url is not None:
-        url = await _asked(place.url, last, pages) if isinstance(place.url, HelperCall) else place.url
+        url = await _ask_helper(place.url, last, pages) if isinstance(place.url, HelperCall) else place.url
         if url is None:
             return None
         await pages.open(url)
@@ -138,11 +140,11 @@ async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) 
     if place.locator is None:
         return html.unescape(await pages.html())
     if isinstance(place.locator, HelperCall):
-        return await _asked(place.locator, last, pages)
+        return await _ask_helper(place.locator, last, pages)
     return await _evaluate(place.locator, pages)
 
 
-async def _asked(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str | None:
+async def _ask_helper(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str | None:
     argument = helper.argument.replace(LAST_URL, last) if helper.argument is not None else None
     if helper.name is HelperName.POST_URL:
         return post_url(argument or "")
@@ -162,7 +164,7 @@ async def _evaluate(script: PageScript, pages: EvaluationBrowser) -> str | None:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _named(place: str, read: Callable[[], object]) -> None:
+def _name_place(place: str, read: Callable[[], object]) -> None:
     try:
         read()
     except ValueError as error:

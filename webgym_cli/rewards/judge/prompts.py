@@ -84,7 +84,7 @@ def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Seq
         "task": trajectory.instruction,
         "all_facts": list(facts),
         "fact": facts[number],
-        "steps": [_told(step) for step in trajectory.steps],
+        "steps": [_describe_step(step) for step in trajectory.steps],
         "answer": trajectory.outcome.answer or "",
     }
     return _build(QuestionKind.FACT, data, _caption_images(trajectory, indices))
@@ -120,7 +120,7 @@ def _page(step: Step) -> dict[str, Any]:
     return {"step": step.index + 1, "url": step.observation.url, "title": step.observation.title}
 
 
-def _told(step: Step) -> dict[str, Any]:
+def _describe_step(step: Step) -> dict[str, Any]:
     """Return what a step's line says: page, action, what became of it, and the agent's note."""
     note = _NOT_A_NOTE.sub("", step.response).strip()
     told = {

@@ -145,7 +145,7 @@ class ScriptedJudgeServer:
         async with self._arrived:
             self.asked.append(asked)
             self._arrived.notify_all()
-        scripted = self._scripted(asked.job)
+        scripted = self._next_script(asked.job)
         if scripted is None:
             return web.json_response(_completion(asked, json.dumps(usual), "stop"))
         if scripted.silent:
@@ -156,7 +156,7 @@ class ScriptedJudgeServer:
             return _refuse(scripted.status, "scripted")
         return web.json_response(_completion(asked, scripted.content, scripted.finish_reason))
 
-    def _scripted(self, job: str) -> ScriptedReply | None:
+    def _next_script(self, job: str) -> ScriptedReply | None:
         queue = self._scripts.get(job) or self._scripts.get("")
         return queue.popleft() if queue else None
 
@@ -165,7 +165,7 @@ def decide(job: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reply to a question. Raises `KeyError` for a field that is missing."""
     if job == GENERATE:
         return new_tasks(data)
-    yes = _RULES.get(job, _answered)(data)
+    yes = _RULES.get(job, _is_answered)(data)
     return {"reason": f"By a rule over the question's text, no picture was looked at: {job}.", "verdict": _VERDICT[yes]}
 
 
@@ -182,7 +182,7 @@ def _blocking(data: Mapping[str, Any]) -> bool:
     return bool(_SHUT_OUT.search(f"{last['title']} {last['url']}"))
 
 
-def _answered(data: Mapping[str, Any]) -> bool:
+def _is_answered(data: Mapping[str, Any]) -> bool:
     return bool(data["answer"].strip())
 
 
@@ -199,7 +199,7 @@ def _reference(data: Mapping[str, Any]) -> bool:
 _RULES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "key_point": _key_point,
     "blocking": _blocking,
-    "claims": _answered,
+    "claims": _is_answered,
     "fact": _fact,
     "reference": _reference,
     "feasible": feasible,
