@@ -14,7 +14,7 @@ from typing import Protocol
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
-from webgym_cli.tasks.format import load_object, parse_task, read_task
+from webgym_cli.tasks.format import load_object, parse_task, place_images, read_task
 from webgym_cli.tasks.registry import BadTaskError, find_prefix
 from webgym_cli.util.urls import site_of
 
@@ -179,7 +179,7 @@ class _FileReader:
                     raise BadTaskError("changed")
                 for index in indices:
                     file.seek(self.offsets[index])
-                    yield parse_task(file.readline())
+                    yield place_images(parse_task(file.readline()), self.path.parent)
         except BadTaskError:
             raise UsageError(
                 f"{self.path}: the task file changed while it was in use", hint="run the same command again"
@@ -215,7 +215,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
 
 def _check(path: Path, number: int, line: bytes) -> Task:
     try:
-        return parse_task(line)
+        return place_images(parse_task(line), path.parent)
     except BadTaskError as error:
         advice = f": {error.advice}" if error.advice else f"; all bad lines: webgym tasks check {path}"
         raise UsageError(f"{path}:{number}: {error}", hint=f"fix line {number} of {path}{advice}") from None
@@ -227,7 +227,7 @@ def _in_array(path: Path) -> list[Task]:
     try:
         for number, value in read_array(path.read_bytes()):
             place = f" record {number}:"
-            tasks.append(read_task(load_object(value)))
+            tasks.append(place_images(read_task(load_object(value)), path.parent))
     except (BadArrayError, BadTaskError) as error:
         raise UsageError(f"{path}:{place} {error}", hint=f"all bad records: webgym tasks check {path}") from None
     if not tasks:

@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from webgym_cli.config.load import load
+from webgym_cli.environments.tools.gsm8k import convert_gsm8k
 from webgym_cli.errors import UsageError
 from webgym_cli.tasks.check import Checker, FileReport
 from webgym_cli.tasks.format import BadTaskError, read_task
@@ -136,3 +138,16 @@ def test_the_shipped_questions_can_be_named():
     assert [len(open_tasks(f"arithmetic:sums-{name}")) for name in ("train", "test")] == [240, 60]
     with pytest.raises(UsageError, match="there is no set arithmetic:hard"):
         open_tasks("arithmetic:hard")
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_pictures_are_beside_the_file_that_names_them(tmp_path, monkeypatch, array):
+    monkeypatch.chdir(tmp_path)
+    record = {"question": "Q", "answer": 1, "images": ["a.png", "/b.png", {"path": "sub/c.png"}, "data:image/png;,"]}
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "data" / "questions.json"
+    file.write_text(json.dumps([record] if array else record))
+    wanted = [f"{tmp_path}/data/a.png", "/b.png", f"{tmp_path}/data/sub/c.png", "data:image/png;,"]
+    for source in ("data/questions.json", str(file)):
+        assert open_tasks(source).task(0).extra["images"] == wanted
+    assert convert_gsm8k(file, load(), ()).tasks[0].extra["images"] == wanted

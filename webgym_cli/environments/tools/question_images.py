@@ -20,7 +20,7 @@ _PLACE = "a path, a data URL, or an object with path or bytes (base64), is neede
 
 
 def list_images(given: Any) -> list[str]:
-    """Return the pictures of a record's field, one or several, as absolute paths and data URLs.
+    """Return the pictures of a record's field, one or several, as paths and data URLs.
 
     Raises `BadTaskError`.
     """
@@ -34,7 +34,7 @@ def _read_place(item: Any) -> str:
         item = item.get("url") or item.get("path")
     if not isinstance(item, str) or not item or "\0" in item:
         raise BadTaskError(f"images: {_PLACE}")
-    return item if item.startswith(_DATA) else str(Path(item).absolute())
+    return item
 
 
 def load_image(place: str, limits: ImageSettings) -> bytes:
