@@ -69,6 +69,15 @@ class OddServer:
             return _html(self.pages[request.path])
         return _html("<h1>Not found</h1>", 404)
 
+    async def _later(self, request: web.Request) -> web.StreamResponse:
+        """A WebSocket that says what it was told, 0.4 s later."""
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            await asyncio.sleep(0.4)
+            await socket.send_str(message.data)
+        return socket
+
     async def _echo(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         return web.Response(text=f"{len(body)} {hashlib.sha256(body).hexdigest()}")

@@ -302,6 +302,41 @@ async def test_an_answer_to_a_script_s_request_is_waited_for(visit: Visit, local
 # --- blank and heavy pages
 
 
+SPINNER = "<style>@keyframes t { to { rotate: 360deg } }</style><div id=s style='animation:t 1s infinite'>wait</div>"
+
+
+@pytest.mark.parametrize("splash", [SPINNER, "<div id=s role=progressbar>wait</div>", "<div id=s></div>"])
+async def test_a_page_that_shows_only_that_it_is_busy_is_waited_for(visit: Visit, local_web: SmallWeb, splash: str):
+    later = "setTimeout(() => { s.outerHTML = '<button>Ready</button>' }, 1300)"
+    local_web.odd.pages["/splash"] = f"<title>s</title>{splash}<script>{later}</script>"
+    await visit.open(f"{ODD}/splash")
+    assert visit.names == ["Ready"]
+
+
+async def test_a_page_that_stays_busy_is_waited_for_once_and_one_with_controls_not_at_all(
+    visit: Visit, local_web: SmallWeb
+):
+    local_web.odd.pages["/turning"] = f"<title>t</title>{SPINNER}"
+    local_web.odd.pages["/both"] = f"<title>b</title>{SPINNER}<button>Go</button>"
+    seconds = []
+    for path in ("/turning", "/turning", "/both"):
+        began = time.monotonic()
+        await (visit.navigate if seconds else visit.open)(f"{ODD}{path}")
+        seconds.append(time.monotonic() - began)
+    assert seconds[0] > 2 and max(seconds[1:]) < 1.8
+
+
+async def test_an_answer_by_websocket_is_waited_for(visit: Visit, local_web: SmallWeb):
+    local_web.odd.pages["/talk"] = (
+        "<title>talk</title><button>Ask</button><p id=p></p><script>const w = new WebSocket(`ws://${location.host}/later`);"
+        "w.onmessage = (e) => { p.innerHTML = '<button>' + e.data + '</button>' };"
+        "document.querySelector('button').onclick = () => w.send('Answer')</script>"
+    )
+    await visit.open(f"{ODD}/talk")
+    await visit.click("Ask")
+    assert visit.names == ["Ask", "Answer"]
+
+
 async def test_a_start_page_that_stays_blank_is_no_start_page(visit: Visit):
     failure = await refused(visit, f"{LAB}/blank")
     assert failure.kind is FailureKind.NAVIGATION_FAILED and "stays blank" in str(failure)

@@ -1,5 +1,5 @@
 // Runs in every document before its own scripts, after names.js. Installs one hidden object, the kinds, that tells how
-// sure it is that an element is meant to be acted on.
+// sure it is that an element is meant to be acted on, and whether a page shows only that it is busy.
 (() => {
   const KEY = Symbol.for("webgym.kinds");
   if (window[KEY]) return;
@@ -73,6 +73,33 @@
     return 0;
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ interest, listeners, matches,
+  const SPINNERS = "[aria-busy=true],progress:not([value]),[role=progressbar]:not([aria-valuenow]),[class*=spinner i]," +
+    "[class*=splash i],[id*=splash i],[class*=loading i],[id*=loading i],[class*=loader i],[id*=loader i]";
+
+  const isEmpty = () => (document.body?.childElementCount ?? 0) < 20 && !document.body?.innerText?.trim() &&
+    !document.querySelector("img,svg,canvas,video,iframe,frame,object,embed,input");
+
+  // Whether something in sight turns or says that the page is busy, or there is nothing at all in a page that is one of
+  // scripts, and nothing in sight can be acted on.
+  const isSplash = () => {
+    const shown = (element) => {
+      const box = element?.getBoundingClientRect?.();
+      return box && box.width > 0 && box.bottom > 0 && box.top < innerHeight && element.checkVisibility({ opacityProperty: true });
+    };
+    const turns = (animation) => animation.playState === "running" &&
+      animation.effect?.getComputedTiming().endTime === Infinity && shown(animation.effect.target);
+    if (document.scripts.length && isEmpty()) return true;
+    if (!document.getAnimations().some(turns) && !Array.from(document.querySelectorAll(SPINNERS)).some(shown)) return false;
+    for (let y = 0.05; y < 1; y += 0.1) {
+      for (let x = 0.05; x < 1; x += 0.1) {
+        for (let at = document.elementFromPoint(innerWidth * x, innerHeight * y); at; at = parentOf(at)) {
+          if (at.localName.includes("-") || interest(at, () => false) > 1 || matches(at, "iframe,frame")) return false;
+        }
+      }
+    }
+    return true;
+  };
+
+  Object.defineProperty(window, KEY, { value: Object.freeze({ isSplash, interest, listeners, matches,
     remembered: (element) => listening.has(element), watchListeners }) });
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,12 @@ EVENTS = (
     "Network.requestWillBeSent",
     "Network.loadingFinished",
     "Network.loadingFailed",
+    "Network.webSocketFrameSent",
+    "Network.webSocketFrameReceived",
+    "Network.webSocketClosed",
 )
+# Seconds for a WebSocket to answer; one that does not is not waited for again.
+_SOCKET_SECONDS = 1.0
 # Kinds of requests whose answer changes what is seen; pictures are watched in the page itself.
 _AWAITED = frozenset({"Document", "XHR", "Fetch", "Script", "Stylesheet"})
 # Requests that are followed at once: a page that sends more is not waited for.
@@ -33,6 +39,9 @@ class PageActivity:
         """How many documents have come."""
         self._navigating = False
         self._requests: set[str] = set()
+        self._sockets: dict[str, float] = {}
+        """When something was sent that has no answer yet, by WebSocket."""
+        self._silent: set[str] = set()
         self._changed = asyncio.Event()
 
     @property
@@ -42,12 +51,17 @@ class PageActivity:
 
     @property
     def busy(self) -> bool:
-        """Whether a navigation or a request that began since the mark has not ended."""
-        return self._navigating or bool(self._requests)
+        """Whether a navigation or a request that began since the mark has not ended, or a WebSocket was asked."""
+        late = time.monotonic() - _SOCKET_SECONDS
+        for socket in [socket for socket, sent in self._sockets.items() if sent < late]:
+            del self._sockets[socket]
+            self._silent.add(socket)
+        return self._navigating or bool(self._requests) or bool(self._sockets)
 
     def mark(self) -> None:
         """Forget the requests so far: those that never end are not waited for again."""
         self._requests.clear()
+        self._sockets.clear()
 
     def stop(self) -> None:
         """Note that the navigation under way was given up."""
@@ -84,6 +98,11 @@ class PageActivity:
         elif method == "Network.requestWillBeSent":
             if params.get("type") in _AWAITED and len(self._requests) < _MOST:
                 self._requests.add(params["requestId"])
+        elif method == "Network.webSocketFrameSent":
+            if params["requestId"] not in self._silent:
+                self._sockets.setdefault(params["requestId"], time.monotonic())
+        elif method.startswith("Network.webSocket"):
+            self._sockets.pop(params["requestId"], None)
         else:
             self._requests.discard(params["requestId"])
         self._changed.set()
@@ -102,3 +121,4 @@ class PageActivity:
             if method == "Page.frameNavigated":
                 self.documents += 1
                 self._requests.clear()  # they belonged to the document before
+                self._sockets.clear()

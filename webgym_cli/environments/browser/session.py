@@ -158,10 +158,9 @@ class BrowserSession:
                 await self.page.wait_for_load_state("domcontentloaded")
         raise BoundaryError(FailureKind.PAGE_TIMEOUT, "the page is replaced again and again")
 
-    async def survives(self, function: str, argument: object = None, seconds: float = 0.0) -> bool:
-        """Call a JavaScript function that takes so long. Returns False when the page was replaced meanwhile."""
-        answered, _ = await self._ask(function, argument, seconds)
-        return answered
+    async def evaluate_once(self, function: str, argument: object = None, seconds: float = 0.0) -> tuple[bool, Any]:
+        """Call a JavaScript function that takes so long. Returns whether the page lived to answer, and the answer."""
+        return await self._ask(function, argument, seconds)
 
     async def screenshot(self) -> bytes:
         """Return the viewport as PNG bytes, without the text caret's blinking if the page has our style."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from webgym_cli.environments.web.pool import WebPool
 
-_CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); }}"
+_IS_SPLASH = "window[Symbol.for('webgym.kinds')].isSplash()"
+_CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
 # Statuses by which a start page shuts the browser out.
 _SHUT_OUT = (401, 403, 429, 451)
@@ -52,6 +53,11 @@ _CHALLENGE_SECONDS = 5.0
 _STAYED = "the page asks whether to leave it, as changes may be lost; it was not left: the same action again leaves it"
 # How many pages that open one another are followed after an action.
 _POPUPS = 4
+# A page that shows nothing but that it is busy is waited for so many times as long as another, once an episode.
+_SPLASH_SHARE = 4.0
+_SPLASH_PAUSE = 0.2
+# Seconds between two looks at what a page waits for.
+_LOOK = 0.25
 # How often an observation waits for traffic and for calm in turn.
 _TURNS = 4
 
@@ -65,6 +71,7 @@ class WebEnvironment(Environment):
         self._told = (0, 0)
         self._titles: dict[Page, str] = {}
         self._is_stable = True
+        self._awaits_splash = True
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
@@ -73,7 +80,7 @@ class WebEnvironment(Environment):
         when the site shuts the browser out.
         """
         await self.close()
-        self._told, self._is_stable = (0, 0), True
+        self._told, self._is_stable, self._awaits_splash = (0, 0), True, True
         self._session = session = await self._pool.browsers.session(await self._options(task, seed))
         await self._enter(session, task, seed)
         await self._arrive(session, task.start_url)
@@ -175,23 +182,40 @@ class WebEnvironment(Environment):
             if traffic.navigating:
                 await session.stop_loading()
                 return f"the page did not load within {pool.options.navigation_timeout:g} s"
-            if not await self._calm(session, traffic, max(0.0, end - clock.time())):
-                traffic = await session.traffic()
-                continue
-            while traffic.busy and not traffic.navigating and clock.time() < end:
-                await traffic.change(end - clock.time())
-            if not traffic.busy or (clock.time() >= end and not traffic.navigating):
-                break
+            lives, is_splash = await self._calm(session, traffic, max(0.0, end - clock.time()))
+            was_busy = False
+            while lives and traffic.busy and not traffic.navigating and clock.time() < end:
+                was_busy = True
+                await traffic.change(min(_LOOK, end - clock.time()))
+            if is_splash and self._awaits_splash:
+                await self._await_splash(session)
+                end = clock.time() + pool.max_idle_wait
+            elif lives and not traffic.navigating and (not was_busy or clock.time() >= end):
+                break  # an answer that came shows only when the page is calm again
             traffic = await session.traffic()
         return None
 
-    async def _calm(self, session: BrowserSession, traffic: PageActivity, seconds: float) -> bool:
-        """Wait for the page to calm down. Returns False when it begins to be replaced: it then runs no scripts."""
-        calming = asyncio.create_task(session.survives(_CALM, seconds * 1000, seconds))
+    async def _await_splash(self, session: BrowserSession) -> None:
+        """Wait for a page that shows nothing but that it is busy. One that stays so is not waited for again."""
+        clock = asyncio.get_running_loop()
+        end = clock.time() + self._pool.max_idle_wait * _SPLASH_SHARE
+        while clock.time() < end:
+            await asyncio.sleep(_SPLASH_PAUSE)
+            if not await session.evaluate(f"() => {_IS_SPLASH}"):
+                return
+        self._awaits_splash = False
+
+    async def _calm(self, session: BrowserSession, traffic: PageActivity, seconds: float) -> tuple[bool, bool]:
+        """Wait for the page to calm down. Returns whether it lives, and whether it shows only that it is busy.
+
+        A page that begins to be replaced runs no scripts.
+        """
+        calming = asyncio.create_task(session.evaluate_once(_CALM, seconds * 1000, seconds))
         leaving = asyncio.create_task(traffic.leave())
         try:
             await asyncio.wait((calming, leaving), return_when=asyncio.FIRST_COMPLETED)
-            return calming.done() and await calming
+            lives, is_splash = await calming if calming.done() else (False, False)
+            return lives, bool(is_splash)
         finally:
             await cancel_tasks(calming, leaving)
 
