@@ -42,14 +42,9 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_however_a_rollout_ends_nothing_is_left_and_the_next_one_goes_on(tmp_path: Path):
-    run, episodes = tmp_path / "run", 20
+    run, episodes = tmp_path / "run", 10
     arguments = ("rollout", run, *SITES, "--policy", "oracle", "--episodes", episodes)
-    endings = (
-        (signal.SIGINT, False, 130),
-        (signal.SIGTERM, False, 143),
-        (signal.SIGKILL, False, -9),
-        (signal.SIGKILL, True, -9),
-    )
+    endings = ((signal.SIGINT, False, 130), (signal.SIGKILL, True, -9))  # test_killed_and_resumed.py has the others
     for number, (how, group, code) in enumerate(endings, 1):
         command = Command(tmp_path, *arguments)
         enough = 2 * number

@@ -81,7 +81,6 @@ def test_stopping_node_0_stops_all_with_its_exit_code(two, number, code):
     two.until_step(first, 1)
     assert first.send(number) == code
     assert other.finish() == code
-    two.resumed()
 
 
 def test_a_loop_is_followed_and_the_follower_writes_nothing_of_the_run(two):
