@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from webgym_cli.agent.gate import PolicyGate
@@ -25,7 +25,7 @@ from webgym_cli.loop.window_metrics import WindowMetrics
 from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.groups import resolve_group_by
 from webgym_cli.records.batch import TrainingBatch
-from webgym_cli.records.events import rename_event
+from webgym_cli.records.events import Event, make_event, rename_event
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -40,6 +40,10 @@ from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.train.registry import current_backend
 
+# Between two looks at the counts that `webgym status` shows.
+_COUNT_SECONDS = 1.0
+# A wait that takes so long is told, and told again.
+_WAIT_SECONDS = 60.0
 # The digest of weights that a server which is not ours serves.
 UNKNOWN = "unknown"
 
@@ -57,7 +61,8 @@ class AsyncLoop:
     """Batches in the ledger by parent version."""
     _engine: RolloutEngine | None = None
     _evaluation: asyncio.Task[None] | None = None
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _waits: dict[str, float] = field(default_factory=dict)
+    """Who waits for what, and since when."""
 
     def __post_init__(self) -> None:
         """Take up what is stored."""
@@ -93,12 +98,14 @@ class AsyncLoop:
         """
         try:
             async with asyncio.TaskGroup() as group, self._acting():
+                watching = group.create_task(self._watch_waits())
                 collecting = group.create_task(self._collect())
                 await self._update(group)
                 self.collector.end()
                 if self._engine is not None:
                     self._engine.stop_early()
                 await collecting
+                watching.cancel()
         except* (WebGymError, OSError) as errors:
             raise _first(errors) from None
 
@@ -134,8 +141,9 @@ class AsyncLoop:
             await pipeline.prepare_selection(self._pending[parent].selection)
             return
         began = time.monotonic()
-        while (chosen := self.collector.admission.choose(parent)) is None:
-            await self.collector.changed()
+        with self._waiting("the trainer waits for episodes"):
+            while (chosen := self.collector.admission.choose(parent)) is None:
+                await self.collector.changed()
         waited = time.monotonic() - began
         iterations = self._find_iterations(chosen)
         await pipeline.prepare_selection(chosen.select(iterations, measure_ends(run, iterations)))
@@ -153,15 +161,13 @@ class AsyncLoop:
 
     async def _train(self) -> None:
         """Train the next version and have it served, beside the rollouts or, on the servers' GPUs, in their place."""
-        if self.pipeline.serving.yields_gpus:
-            await self._finish_evaluation()
-            async with self.gate.closed():
-                await self.pipeline.train()
-                await self._serve()
-            return
-        await self.pipeline.train()
+        yields = self.pipeline.serving.yields_gpus
+        if not yields:
+            await self.pipeline.train()
         await self._finish_evaluation()  # by one version from its first episode to its last
         async with self.gate.closed():
+            if yields:
+                await self.pipeline.train()
             await self._serve()
 
     async def _serve(self) -> None:
@@ -222,8 +228,45 @@ class AsyncLoop:
 
     async def _finish_evaluation(self) -> None:
         if self._evaluation is not None:
-            await self._evaluation
+            with self._waiting("the new version waits for the evaluation of the one before"):
+                await self._evaluation
             self._evaluation = None
+
+    @contextmanager
+    def _waiting(self, what: str) -> Iterator[None]:
+        self._waits[what] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._waits[what]
+
+    async def _watch_waits(self) -> None:
+        """Say who waits for what where that takes long, and keep the counts that `webgym status` shows."""
+        told = time.monotonic()
+        while True:
+            await asyncio.sleep(_COUNT_SECONDS)
+            counts = self.collector.admission.counts()
+            if self._engine is not None:
+                monitor = self._engine.monitor
+                monitor.set_queue_depth("groups open", counts["open"])
+                monitor.set_queue_depth("groups ready", counts["ready"])
+                monitor.set_queue_depth("slots waiting", self.collector.waiting)
+                monitor.set_queue_depth("episodes held", self.gate.held)
+            now = time.monotonic()
+            if now - told < _WAIT_SECONDS:
+                continue
+            told = now
+            for what, since in self._waits.items():
+                if (seconds := now - since) >= _WAIT_SECONDS:
+                    self.pipeline.sink(self._describe_wait(what, seconds))
+
+    def _describe_wait(self, what: str, seconds: float) -> Event:
+        groups = self.collector.admission.groups.values()
+        late = next((group.id for group in groups if not group.closed), "")
+        counts = self.collector.admission.counts()
+        message = f"{what}, for {seconds / 60:.0f} minutes: {counts['ready']} groups are ready, {counts['open']} open"
+        message += f", the oldest of {late}" if late else ""
+        return make_event("waiting", what=what, seconds=round(seconds), **counts, group=late, message=message)
 
     async def _on_opened(self, plan: RolloutPlan) -> None:
         self.windows.open(plan)
