@@ -12,8 +12,10 @@ from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import plan_loop
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.task import Split
+from webgym_cli.serve.weights import Digests
+from webgym_cli.store.batches import read_batches
 from webgym_cli.store.buffer import scan
-from webgym_cli.store.checkpoints import checkpoints, current, policy_path
+from webgym_cli.store.checkpoints import checkpoints, current, folder, policy_path
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -108,3 +110,56 @@ async def test_imitation_goes_on_from_the_improved_policy(improved):
         await pipeline.train()
     made = current(run)
     assert (made.algorithm, made.parent, made.version) == ("sft", before.name, before.version + 1)
+
+
+@pytest.fixture(scope="module")
+async def asynchronous(sft_run, tmp_path_factory):
+    """A run that trained two versions while its rollouts went on, then one on fresh steps: (run, events)."""
+    learning = ("train.algorithm=grpo", "loop.demonstration_iterations=0", "rl.data.filter_groups.enable=false")
+    order = ("loop.mode=async", "loop.iterations=2", "loop.eval_every=2")
+    settings = demo_settings(policy_path(*sft_run).resolve(), *SMALL, *learning, *order)
+    fresh = settings.model_copy(update={"loop": settings.loop.model_copy(update={"max_staleness": 0})})
+    run = RunDir(tmp_path_factory.mktemp("asynchronous") / "run")
+    create_or_open(run, settings)
+    logs = run.logs / "attempt_0001"
+    logs.mkdir(parents=True)
+    told = []
+    async with Pipeline(run, settings, logs, told.append) as pipeline:
+        await Loop(plan_loop(run, settings), pipeline).execute()
+        pipeline.settings = fresh
+        await Loop(plan_loop(run, fresh, iterations=3), pipeline).execute()
+    return run, told
+
+
+async def test_each_step_of_an_asynchronous_loop_is_of_one_version_that_is_not_too_old(asynchronous):
+    run, _ = asynchronous
+    batches, digests = read_batches(run), Digests()
+    known = {made.version: await digests.of(str(folder(run, made).resolve())) for made in checkpoints(run)}
+    stored = {found.id: found for number in range(3) for found in scan(run, Split.TRAIN, number)}
+    ages = set()
+    for parent, batch in batches.items():
+        for name in (name for group in batch.groups for name in group.trajectories):
+            for step in stored[name].steps:
+                version = step.generation.policy_version
+                ages.add(parent - version.number)
+                assert version.digest == known.get(version.number, version.digest)
+    assert sorted(batches) == [0, 1, 2] and ages <= {0, 1}
+
+
+def test_new_weights_were_loaded_between_requests_and_nothing_answers_from_old_caches(asynchronous):
+    """The pictures and the first part of the prompts are the same for all versions: a stale cache would show."""
+    run, told = asynchronous
+    assert [event["how"] for event in told if event["event"] == "swap"] == ["in_place"] * 3
+    first, _, last = (made.metrics for made in checkpoints(run))
+    for metrics in (first, last):  # before any swap, and after two of them
+        assert metrics["staleness/max"] == 0.0
+        assert abs(metrics["rollout_corr/staleness_0/kl"]) < 1e-3
+        assert metrics["rollout_corr/log_prob_difference"] < 1e-3
+
+
+def test_an_evaluation_beside_the_training_is_of_one_version(asynchronous):
+    run, _ = asynchronous
+    assert [event["iteration"] for event in read_events(run, "evaluation")] == [0, 2, 3]
+    for number in (0, 2, 3):
+        steps = [step for found in scan(run, Split.TEST, number) for step in found.steps]
+        assert {step.generation.policy_version.number for step in steps} == {number}

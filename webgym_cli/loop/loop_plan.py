@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from typing import Any
 
 from webgym_cli.config.model import Settings
@@ -108,8 +109,10 @@ def plan_loop(
     demonstrations = max(0, min(settings.loop.demonstration_iterations, wanted) - start)
     mode = settings.loop.mode
     plan = LoopPlan(phase, start, wanted, evaluations, until, min_success, keep_going, mode, demonstrations)
-    if mode == "async":
-        _check_async(plan, run, settings)
+    if mode == "async" and plan.rounds:
+        _check_async(plan, settings)
+        window = next(number for number in count(start) if not run.plan(Split.TRAIN, number).is_file())
+        plan_current_rollout(run, settings, Split.TRAIN, settings.rollout.policy, iteration=window)
     if evaluations:
         plan_current_rollout(run, settings, Split.TEST, settings.rollout.policy)
     in_turns = mode == "sync" or demonstrations
@@ -134,7 +137,7 @@ def is_imported(run: RunDir, settings: Settings, iteration: int) -> bool:
     return imported and choose_policy(settings, iteration) == ORACLE
 
 
-def _check_async(plan: LoopPlan, run: RunDir, settings: Settings) -> None:
+def _check_async(plan: LoopPlan, settings: Settings) -> None:
     """Raise `UsageError` or `SettingsError` for what an asynchronous loop can't do."""
     if plan.phase is not Phase.BOTH or plan.keep_going:
         option = "--keep-going" if plan.keep_going else f"--phase {plan.phase}"
