@@ -11,6 +11,7 @@ from tests.records.test_judgement import judgement
 from webgym_cli.inspect.findings import LISTED
 from webgym_cli.inspect.recode import execute, plan_recoding
 from webgym_cli.inspect.verify import verify
+from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index import fragments
@@ -348,3 +349,16 @@ def test_damaged_records_beside_the_trajectories_are_named(run):
         ("damaged_record", str(run.provenance), ""),
         ("damaged_record", str(run.metrics), "line 2"),
     ]
+
+
+def test_a_file_that_is_shorter_than_what_a_batch_read_of_it_is_named(run):
+    part = run.part(Split.TRAIN, 0)
+    read = {str(part.relative_to(run.root)): part.stat().st_size + 1}
+    batch = TrainingBatch(
+        parent=0, policy="base", mode="sync", iterations=(0,), groups=(), episodes=0, staleness={}, as_of=read,
+        plan_digest="", config_digest="", created_at="2026-01-01T00:00:00+00:00",
+    )  # fmt: skip
+    run.batches.write_text("rubbish\n" + batch.model_dump_json(by_alias=True) + "\n")
+    found = [(finding["kind"], finding["file"], finding["place"]) for finding in checked(run)["findings"]]
+    assert ("damaged_record", str(run.batches), "line 1") in found
+    assert ("lines_missing", str(part), "") in found

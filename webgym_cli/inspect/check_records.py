@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pydantic import ValidationError
+
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.findings import FindingKind, Findings
+from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.store.checkpoints import find_damaged_records
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import is_json, read_json, read_lines
 
 
 def check_records(run: RunDir, findings: Findings) -> None:
-    """Find the checkpoints' records, `run.json` and the lines of `metrics.jsonl` that can't be read."""
+    """Find the checkpoints' records, `run.json` and the lines of metrics and batches that can't be read."""
     for file, reason in find_damaged_records(run).items():
         findings.add(FindingKind.DAMAGED_RECORD, file, "", reason)
     if run.provenance.exists():
@@ -22,3 +25,20 @@ def check_records(run: RunDir, findings: Findings) -> None:
         for number, line in read_lines(run.metrics):
             if not is_json(line):
                 findings.add(FindingKind.DAMAGED_RECORD, run.metrics, f"line {number}", "not one JSON object")
+    _check_batches(run, findings)
+
+
+def _check_batches(run: RunDir, findings: Findings) -> None:
+    """Find damaged lines of the ledger, and files that are shorter than what a batch has read of them."""
+    ends: dict[str, int] = {}
+    for number, line in read_lines(run.batches) if run.batches.is_file() else ():
+        try:
+            batch = TrainingBatch.model_validate_json(line)
+        except ValidationError as error:
+            findings.add(FindingKind.DAMAGED_RECORD, run.batches, f"line {number}", error.errors()[0]["msg"])
+            continue
+        ends |= {name: max(end, ends.get(name, 0)) for name, end in batch.as_of.items()}
+    for name, end in ends.items():
+        file = run.root / name
+        if (size := file.stat().st_size if file.is_file() else 0) < end:
+            findings.add(FindingKind.LINES_MISSING, file, "", f"{size} bytes, a batch has read {end}")
