@@ -104,3 +104,13 @@ async def test_a_scroll_that_moves_nothing_is_told(session: BrowserSession, tmp_
     assert told == "nothing moved: what is there can't be scrolled down any further"
     assert await perform(session, ActionName.SCROLL, direction="up") is None
     assert "up any further" in str(await perform(session, ActionName.SCROLL, direction="up"))
+
+
+async def test_what_is_in_closed_shadow_roots_is_listed_and_typed_to(session: BrowserSession, tmp_path: Path):
+    script = """customElements.define("x-field", class extends HTMLElement { constructor() { super();
+      this.attachShadow({ mode: "closed" }).innerHTML = "<input aria-label=Name value=old>"; } });"""
+    await show(session, tmp_path, f"<button>Out</button><script>{script}</script><x-field></x-field><x-none></x-none>")
+    for text in ("new", "newer"):
+        assert await act(session, MARKS, ActionName.TYPE, "Name", text=text) is None
+        held = [(seen.element.name, seen.element.value) for seen in await list_elements(session)]
+        assert held == [("Out", ""), ("Name", text)]

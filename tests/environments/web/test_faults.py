@@ -10,6 +10,7 @@ from tests.environments.visits import SmallWeb, Visit
 from webgym_cli.environments.web import environment as web_module
 from webgym_cli.environments.web.pool import read_credentials
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
+from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import FailureKind
 
 pytestmark = pytest.mark.browser
@@ -155,6 +156,17 @@ async def test_frames_of_any_origin_are_listed_and_can_be_clicked(visit: Visit):
     assert visit.names == ["Press in lab.test", "pressed"]
     await visit.click("Press in lab.test")
     assert (visit.names, visit.error) == (["pressed", "pressed"], None)
+
+
+@pytest.mark.parametrize("tag", ["iframe src", "object data", "embed src"])
+async def test_what_is_embedded_of_another_origin_is_listed_and_typed_to(visit: Visit, local_web: SmallWeb, tag: str):
+    local_web.odd.pages["/inner"] = "<title>i</title><input aria-label=Field value=old>"
+    embedded = f"<{tag}=http://odd.example/inner width=300 height=100></{tag.split()[0]}>"
+    local_web.odd.pages["/outer"] = f"<title>o</title><button>Out</button>{embedded}"
+    await visit.open(f"{ODD}/outer")
+    assert visit.names == ["Out", "Field"]
+    await visit.act(ActionName.TYPE, element_id=1, text="new")
+    assert (visit.error, visit.view.elements[1].value) == (None, "new")
 
 
 # --- pages that break

@@ -13,6 +13,7 @@
   const KEY = Symbol.for("webgym.hands");
   if (window[KEY]) return;
 
+  const { rootOf } = window[Symbol.for("webgym.names")];
   const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
@@ -87,7 +88,7 @@
   const focused = () => {
     let element = document.activeElement;
     while (element) {
-      const deeper = element.shadowRoot?.activeElement || contentOf(element)?.activeElement;
+      const deeper = rootOf(element)?.activeElement || contentOf(element)?.activeElement;
       if (!deeper) break;
       element = deeper;
     }
@@ -131,7 +132,7 @@
       if (contentOf(inner)) {
         const box = inner.getBoundingClientRect();
         [x, y, root] = [x - box.left - inner.clientLeft, y - box.top - inner.clientTop, contentOf(inner)];
-      } else if (inner.shadowRoot) root = inner.shadowRoot;
+      } else if (rootOf(inner)) root = rootOf(inner);
       else return found;
     }
   };

@@ -93,6 +93,7 @@
     for (let y = 0.05; y < 1; y += 0.1) {
       for (let x = 0.05; x < 1; x += 0.1) {
         for (let at = document.elementFromPoint(innerWidth * x, innerHeight * y); at; at = parentOf(at)) {
+          if (matches(at, "form")) continue; // its fields' names hide its own
           if (at.localName.includes("-") || interest(at, () => false) > 1 || matches(at, "iframe,frame")) return false;
         }
       }

@@ -18,7 +18,7 @@
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
     "data-title", "data-tip", "aria-description"];
-  const LONGEST = 400, MOST_NODES = 300;
+  const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
   const closed = new WeakMap();
 
   // Kept from before the page's scripts, and for forms, whose fields' names hide the form's own properties.
@@ -30,6 +30,14 @@
   const parentNode = getter(Node, "parentNode");
 
   const rootOf = (element) => openRoot(element) || closed.get(element) || null;
+
+  // Custom elements that may have a closed shadow root, each of them once: only the browser's tools can tell.
+  const asked = new WeakSet();
+  const mayHost = (element) => element.localName.includes("-") && !rootOf(element) && !asked.has(element) &&
+    customElements.get(element.localName);
+  const mayHide = () => Array.prototype.some.call(document.querySelectorAll("body :not(form)"), mayHost);
+  const hosts = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost).slice(0, MOST_HOSTS)
+    .map((element) => { asked.add(element); return element; });
 
   const closedSlot = (element, host) =>
     Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
@@ -148,5 +156,5 @@
   };
 
   Object.defineProperty(window, KEY, { value: Object.freeze({ roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf,
-    parentOf, adopt: (root) => { closed.set(root.host, root); } }) });
+    parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts }) });
 })();

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.environments.browser.closed_roots import open_closed_roots
 from webgym_cli.environments.browser.frames import OBSERVE_JS, list_framed
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.trajectory import Element
@@ -25,6 +26,7 @@ _TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
 _LOOK = f"""(options) => ({{
   url: location.href,
   title: {_TITLE}.call(document).toWellFormed(),
+  hosts: options.limit ? window[Symbol.for('webgym.names')].mayHide() : false,
   listed: options.limit ? {OBSERVE_JS}.look(options, {LISTENERS_JS}) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
   opaque: options.limit ? {OBSERVE_JS}.opaque() : [],
@@ -81,7 +83,11 @@ async def look_at(session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail:
 
     The elements' ids stay valid for actions until the next look. A limit of 0 lists none.
     """
-    told: dict[str, Any] = await session.evaluate(_LOOK, {"limit": limit, "detail": detail})
+    asked = {"limit": limit, "detail": detail}
+    told: dict[str, Any] = await session.evaluate(_LOOK, asked)
+    if told["hosts"]:
+        await open_closed_roots(session)
+        told = await session.evaluate(_LOOK, asked)
     listed = told["listed"]
     listed += await list_framed(session, told["opaque"], len(listed), limit - len(listed))
     return told

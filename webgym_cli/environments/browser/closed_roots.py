@@ -1,0 +1,38 @@
+"""Closed shadow roots: the page's scripts can't see into them, the browser's tools can."""
+
+from __future__ import annotations
+
+import asyncio
+
+from webgym_cli.environments.browser.cdp import PageConnection
+from webgym_cli.environments.browser.session import BrowserSession
+
+_NAMES_JS = "window[Symbol.for('webgym.names')]"
+_GROUP = "webgym"
+_SECONDS = 1.0
+
+
+async def open_closed_roots(session: BrowserSession) -> None:
+    """Show `names.js` the closed roots of custom elements, each asked once, so that what is in them is listed."""
+    link = session.pages.links.get(session.page)
+    if link is None:
+        return
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await _adopt_roots(link)
+    except Exception:  # noqa: BLE001  the page is replaced, or hangs: the next look says so, or asks anew
+        return
+
+
+async def _adopt_roots(link: PageConnection) -> None:
+    send = link.channel.send
+    hosts = await send("Runtime.evaluate", {"expression": f"{_NAMES_JS}.hosts()", "objectGroup": _GROUP})
+    listed = await send("Runtime.getProperties", {"objectId": hosts["result"]["objectId"], "ownProperties": True})
+    for host in (one["value"]["objectId"] for one in listed["result"] if one["name"].isdigit()):
+        node = (await send("DOM.describeNode", {"objectId": host}))["node"]
+        for root in (root for root in node.get("shadowRoots", ()) if root.get("shadowRootType") == "closed"):
+            place = {"backendNodeId": root["backendNodeId"], "objectGroup": _GROUP}
+            resolved = (await send("DOM.resolveNode", place))["object"]["objectId"]
+            function = f"function() {{ {_NAMES_JS}.adopt(this); }}"
+            await send("Runtime.callFunctionOn", {"objectId": resolved, "functionDeclaration": function})
+    await send("Runtime.releaseObjectGroup", {"objectGroup": _GROUP})
