@@ -40,6 +40,7 @@ def test_a_policy_that_does_well_has_no_warning():
         ({"critic/score/max": 0.0}, "All rewards that version 2 was trained on were 0"),
         ({"actor/rows_with_gradient": 0.25}, "Only 25 % of the rows"),
         ({"rollout_corr/kl": -0.2}, "differ by -0.2 nats"),
+        ({"rollout_corr/kl": 0.0, "rollout_corr/staleness_0/kl": 0.3}, "differ by 0.3 nats"),
     ],
 )
 def test_what_shows_a_collapse_is_said(changed, words):
