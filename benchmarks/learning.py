@@ -1,4 +1,4 @@
-"""Whether the recipes learn: held-out success against trained episodes and minutes. See `benchmarks/README.md`.
+"""Whether the recipes learn: held-out success against training rollouts and minutes. See `benchmarks/README.md`.
 
 python -m benchmarks.learning RUNS                               every recipe, three seeds: hours
 python -m benchmarks.learning RUNS --case demo-webrl --seed 7    one of them
@@ -65,17 +65,17 @@ def _execute(*words: str) -> None:
 def read_row(run: Path, case: str, seed: int) -> Line:
     """Return what a run's metrics tell of it: a point for each evaluated version."""
     began = _moment(read_json(run / "run.json")["created_at"])
-    trained, points = 0, []
+    rolled, points = 0, []
     for event in (json.loads(line) for _, line in read_lines(run / "metrics.jsonl")):
         if event["event"] == "survey" or (event["event"], event.get("split")) == ("rollout", "train"):
-            trained += event["episodes"]
+            rolled += event["episodes"]
         elif event["event"] == "evaluation":
             minutes = (_moment(event["at"]) - began).total_seconds() / 60
             rate, count = event["success_rate"], event["episodes"]
             points.append(
                 {
                     "version": event["iteration"],
-                    "trained_episodes": trained,
+                    "rollout_episodes": rolled,
                     "minutes": round(minutes, 1),
                     "episodes": count,
                     "successes": round(rate * count),
@@ -134,7 +134,7 @@ def describe(row: Line) -> Iterator[str]:
         low, high = at["interval"]
         yield (
             f"{row['case']:28} seed {row['seed']}  version {at['version']}  {at['success']:.3f} "
-            f"({low:.3f}-{high:.3f})  {at['trained_episodes']:5} episodes  {at['minutes']:5.1f} min"
+            f"({low:.3f}-{high:.3f})  {at['rollout_episodes']:5} episodes  {at['minutes']:5.1f} min"
         )
 
 

@@ -37,12 +37,12 @@ def evaluation(version, minute, rate):
     }
 
 
-def test_a_point_knows_what_was_trained_on_until_then(tmp_path):
+def test_a_point_knows_what_was_rolled_out_for_training_until_then(tmp_path):
     told = (rollout(60), evaluation(1, 2, 0.25), rollout(30, event="survey"), rollout(80), rollout(40, "test"))
     run = events(tmp_path / "run", *told, evaluation(2, 9, 0.7))
     first, second = learning.read_row(run, "demo", 7)["points"]
-    assert (first["trained_episodes"], first["minutes"], first["successes"]) == (60, 2.5, 10)
-    assert (second["version"], second["trained_episodes"], second["minutes"], second["successes"]) == (2, 170, 9.5, 28)
+    assert (first["rollout_episodes"], first["minutes"], first["successes"]) == (60, 2.5, 10)
+    assert (second["version"], second["rollout_episodes"], second["minutes"], second["successes"]) == (2, 170, 9.5, 28)
 
 
 def test_a_run_without_an_evaluation_is_no_row(tmp_path):
@@ -63,7 +63,7 @@ def test_the_exit_status_tells_and_the_rows_are_json(tmp_path, monkeypatch, caps
     monkeypatch.setattr(learning, "read_baseline", lambda: [json.loads(baseline.read_text())])
     for successes, status in ((91, 0), (40, 1)):
         found = row("sums", 7, 0, successes)
-        found["points"] = [of | {"interval": [0, 1], "trained_episodes": 1, "minutes": 1.0} for of in found["points"]]
+        found["points"] = [of | {"interval": [0, 1], "rollout_episodes": 1, "minutes": 1.0} for of in found["points"]]
         monkeypatch.setattr(learning, "measure", lambda runs, case, seed, found=found: found)
         assert learning.main([str(tmp_path), "--case", "sums", "--seed", "7"]) == status
         assert json.loads(capsys.readouterr().out)["points"][-1]["successes"] == successes

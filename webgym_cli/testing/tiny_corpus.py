@@ -13,6 +13,7 @@ from webgym_cli.agent.prompt import render_system_prompt
 from webgym_cli.agent.tool_calls import describe_tools
 from webgym_cli.agent.tools import format_tool_call
 from webgym_cli.agent.web_actions import FUNCTIONS
+from webgym_cli.environments.fixture_sites.shop import CATEGORIES
 from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.tools.calculator import calculator
@@ -56,7 +57,7 @@ def list_phrases() -> list[str]:
         "}}\n</tool_call>",
         '"}}\n</tool_call>',
     )
-    return [*phrases, *frame, *_calculator()]
+    return [*phrases, *frame, *_calculator(), *_pages()]
 
 
 def _calculator() -> tuple[str, ...]:
@@ -64,6 +65,15 @@ def _calculator() -> tuple[str, ...]:
     described = f"\n\n{describe_tools((calculator.schema,))}"
     call = format_tool_call("calculator", {"expression": "|"})
     return described, call.partition("|")[0], ANSWER.partition("{")[0] + "{"
+
+
+def _pages() -> tuple[str, ...]:
+    """Return what WebRL's pages and actions have in common, and the names by which the shop is browsed.
+
+    A name is the same token in a task and on a page, so that the model can learn to find the one by the other.
+    """
+    frame = ('<a id="', '" data-bbox="', '"> ', " </a> ", " </a>", 'do(action="Click", element="', '")')
+    return *frame, 'exit(message="")', *CATEGORIES
 
 
 def _elements() -> list[str]:

@@ -181,3 +181,12 @@ async def test_what_is_typed_comes_back_as_text(visit):
     body = (await visitor.get(f"/search?q={evil}")).body
     assert "<script>" not in body
     assert "&#34;&gt;&lt;script&gt;" in body
+
+
+async def test_the_directory_lists_the_products_of_a_category(visit):
+    visitor = visit("shop-order", 4)
+    assert (await visitor.get("/directory")).text.endswith(" ".join(["Directory", *CATEGORIES]))
+    page = await visitor.get("/directory/desk")
+    assert page.text.startswith("Desk – Fernhill Goods Desk ")
+    assert all(product.name in page.text for product in catalogue(4).of("Desk"))
+    assert (await visitor.get("/directory/chairs")).status == 404

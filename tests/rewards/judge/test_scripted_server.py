@@ -7,6 +7,7 @@ import openai
 import pytest
 
 from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer, decide
+from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 
 
 def verdict(job, **data):
@@ -35,6 +36,13 @@ def fact(text, answer="", *steps):
 )
 def test_a_fact_needs_each_of_its_items(text, answer, expected):
     assert fact(text, answer) == expected
+
+
+def test_a_task_with_names_is_carried_out_where_the_last_page_is_called_so():
+    text = f'{CARRIED_OUT}show "Desk"'
+    desk, lamps = {"title": "Desk – Shop"}, {"title": "Lamps – Shop"}
+    assert fact(text, "", lamps, desk) == fact(text, "At the desk.") == "yes"
+    assert fact(text, "", desk, lamps) == fact(text, "", {**lamps, "action": 'click "Desk"'}) == fact(text) == "no"
 
 
 @pytest.mark.parametrize("field", ["title", "action", "note"])

@@ -41,6 +41,7 @@ PAGES: SitePages[ShopState] = SitePages(
 )
 PAGES.show("/", "home")
 PAGES.show("/deals", "deals")
+PAGES.show("/directory", "directory")
 PAGES.show("/cart", "cart")
 PAGES.show("/orders", "orders")
 answer = PAGES.answer
@@ -52,6 +53,14 @@ def _category(state: ShopState, request: SiteRequest) -> SiteResponse:
     if name not in CATEGORIES:
         raise MissingPageError
     return _listing(state, request, name, catalogue(state.seed).of(name))
+
+
+@PAGES.get("/directory/{name}")
+def _directory(state: ShopState, request: SiteRequest) -> SiteResponse:
+    name = request.parts["name"].title()
+    if name not in CATEGORIES:
+        raise MissingPageError
+    return PAGES.page("directory", state, name=name, products=catalogue(state.seed).of(name))
 
 
 @PAGES.get("/search")

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from webgym_cli.environments.fixture_sites.browse_tasks import browse_sets
 from webgym_cli.environments.fixture_sites.expressions import fill
 from webgym_cli.environments.fixture_sites.registry import find_site
 from webgym_cli.environments.fixture_sites.task_template import draw_names
@@ -37,7 +38,8 @@ def load_fixtures() -> dict[str, WebArenaFixture]:
     """Return the tasks by their ids."""
     text = Path(__file__).with_name("webarena_tasks.yaml").read_text(encoding="utf-8")
     worlds = {name: find_site(f"{name}.test").world(WORLD) for name in ("shop", "mail", "wiki")}
-    return {task_id: _make_fixture(task_id, worlds, **fields) for task_id, fields in yaml.safe_load(text).items()}
+    sets = [yaml.safe_load(text), *browse_sets().values()]
+    return {task_id: _make_fixture(task_id, worlds, **fields) for tasks in sets for task_id, fields in tasks.items()}
 
 
 def _make_fixture(

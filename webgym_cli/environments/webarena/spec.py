@@ -30,12 +30,14 @@ _SITE_FIELDS = ("sites", "require_login", "storage_state", "geolocation", "requi
 
 
 def _list_tasks(names: str) -> list[Task]:
+    from webgym_cli.environments.fixture_sites.browse_tasks import browse_sets
     from webgym_cli.environments.fixture_sites.webarena_world import list_webarena_tasks
 
     tasks = list_webarena_tasks()
-    wanted = "all" if names == "fixture" else names
+    sets: dict[str, list[str]] = {name: list(members) for name, members in browse_sets().items()}
+    sets["fixture"] = [name for name in tasks if name.startswith("fixture-")]
     example = "-s tasks.train=webarena:fixture"
-    selected = select_named(wanted, list(tasks), "WebArena's form has no fixture task", example)
+    selected = sets.get(names) or select_named(names, list(tasks), "WebArena's form has no fixture task", example)
     return [tasks[name] for name in selected]
 
 

@@ -6,8 +6,9 @@ plain rules over the text in the question's fence, the same for the same questio
 - key point: a word of the task stands in the page's title or address;
 - blocking: a title or address speaks of a captcha, denied access or a check of the browser;
 - claims: there is an answer;
-- fact: each of its items (quoted, numeric or capitalised; else its longer words) stands in the answer or in the
-  titles, actions and notes of the steps; one of the alternatives is enough;
+- a task with quoted names that was carried out: each of its items stands in the answer or in the last page's title;
+- any other fact: each of its items (quoted, numeric or capitalised; else its longer words) stands in the answer or in
+  the titles, actions and notes of the steps; one of the alternatives is enough;
 - reference: the answer equals one of the alternatives, apart from case, spaces and punctuation;
 - any other question, of a protocol of one's own: there is an answer.
 
@@ -30,6 +31,7 @@ from aiohttp import web
 
 from webgym_cli.errors import UsageError
 from webgym_cli.rewards.judge.scripted_tasks import feasible, new_tasks
+from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 
 # The one model that it lists; it answers to any name.
 MODEL = "scripted-judge"
@@ -187,6 +189,9 @@ def _is_answered(data: Mapping[str, Any]) -> bool:
 
 
 def _fact(data: Mapping[str, Any]) -> bool:
+    if data["fact"].startswith(CARRIED_OUT) and _QUOTED.search(data["fact"]):
+        shown = data["steps"][-1].get("title", "") if data["steps"] else ""
+        return _all_in(_items(data["fact"].removeprefix(CARRIED_OUT)), f"{data['answer']} {shown}")
     told = [str(step.get(name, "")) for step in data["steps"] for name in ("title", "action", "note")]
     text = " ".join([data["answer"], *told])
     return any(_all_in(_items(part), text) for part in _alternatives(data["fact"]))

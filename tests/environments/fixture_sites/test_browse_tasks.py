@@ -1,0 +1,35 @@
+"""Tasks on the shop's directory: what is tested is asked for as nothing that is trained on."""
+
+from webgym_cli.environments.fixture_sites.browse_tasks import PHRASES, browse_sets
+from webgym_cli.environments.fixture_sites.shop import CATEGORIES
+from webgym_cli.rewards.judge.scripted_tasks import new_tasks
+from webgym_cli.tasks.source import open_tasks
+
+
+def asked(name):
+    tasks = open_tasks(f"webarena:{name}")
+    return [task.instruction for task in tasks.read(range(len(tasks)))]
+
+
+def test_training_and_test_tasks_pair_categories_and_phrases_otherwise():
+    train, test = asked("browse-train"), asked("browse-test")
+    assert (len(set(train)), len(set(test)), set(train) & set(test)) == (10, 10, set())
+    for names in (train, test):
+        assert {name for name in CATEGORIES for text in names if f'"{name}"' in text} == set(CATEGORIES)
+    start = open_tasks("webarena:browse-test").task(0)
+    assert (start.environment, start.start_url) == ("webarena", "http://shop.test/directory")
+
+
+def test_the_generator_makes_what_neither_has():
+    train, test = asked("browse-train"), asked("browse-test")
+    every = {phrase.format(category) for phrase in PHRASES for category in CATEGORIES}
+    made = set(new_tasks({"tasks": train, "count": 200})["tasks"])
+    assert len((made & every) - set(train) - set(test)) >= 5
+    assert len(made - every) >= 20  # put in other words
+
+
+def test_the_wrong_page_is_no_success():
+    for fields in browse_sets()["browse-test"].values():
+        (category,) = (name for name in CATEGORIES if f'"{name}"' in fields["intent"])
+        assert fields["eval"]["reference_url"].endswith(f"/directory/{category.lower()}")
+        assert fields["expert"][0] == {"click": f"link {category}"}

@@ -1,0 +1,45 @@
+"""Tasks on the shop's directory for WebRL's phases on a small machine: a category, asked for in several ways.
+
+Test tasks pair categories with phrases as no training task does; other pairs are left to a generator. In quotation
+marks stands what the scripted generator exchanges and the scripted judge looks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from webgym_cli.environments.fixture_sites.shop import CATEGORIES
+
+PHRASES = (
+    'show "{}"',
+    'open the products of "{}"',
+    'we look for "{}"',
+    'go to "{}"',
+    'list all of "{}"',
+    'what is there in "{}"',
+)
+# The phrases of a category's tasks, counted from the number of the category.
+_TEST, _TRAIN = (0, 1), (2, 3)
+
+
+def browse_sets() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the tasks of each set by their ids, with the fields of `webarena_tasks.yaml`."""
+    return {"browse-train": dict(_make_tasks(_TRAIN)), "browse-test": dict(_make_tasks(_TEST))}
+
+
+def _make_tasks(later: tuple[int, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, category in enumerate(CATEGORIES):
+        for phrase in ((number + place) % len(PHRASES) for place in later):
+            yield f"browse-{category.lower()}-{phrase}", _fields(category, PHRASES[phrase])
+
+
+def _fields(category: str, phrase: str) -> dict[str, Any]:
+    address = f"__SHOPPING__/directory/{category.lower()}"
+    return {
+        "sites": ["shopping"],
+        "start_url": "__SHOPPING__/directory",
+        "intent": phrase.format(category),
+        "eval": {"eval_types": ["url_match"], "reference_url": address, "url_note": "EXACT"},
+        "expert": [{"click": f"link {category}"}, {"answer": ""}],
+    }
