@@ -31,11 +31,11 @@ def test_the_scripted_model_makes_a_task_file(run, tmp_path):
     assert webgym("tasks", "check", "new.jsonl", "tasks.jsonl", cwd=tmp_path).returncode == 0
     tasks = open_tasks(str(tmp_path / "new.jsonl"))
     made = {task.instruction: task for task in tasks.read(range(len(tasks)))}
-    assert 'Find 4 reviews of "Red coat"' in made
+    assert any("Find 4 reviews of" in instruction for instruction in made)
     assert {task.start_url for task in made.values()} == {"http://shop.test:7770/", "http://museum.test/"}
     assert all(task.extra["generated"] for task in made.values())
     rejected = lines(tmp_path / "new.jsonl.rejected.jsonl")
-    assert {one["reason"] for one in rejected} == {"known_task", "repeated"}
+    assert {one["reason"] for one in rejected} <= {"known_task", "repeated"}
     (summary,) = read_events(run, "generate")
     assert (summary["kept"], sum(summary["rejected"].values())) == (len(made), len(rejected))
     assert read_running_command(run) is None
