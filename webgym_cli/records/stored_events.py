@@ -97,6 +97,25 @@ class EvaluationEvent(StoredEvent):
     """None also where an older version wrote it."""
 
 
+class BatchEvent(StoredEvent):
+    """An asynchronous loop has made a batch."""
+
+    name_of_event = "batch"
+    iteration: int
+    """The version that is trained."""
+    episodes: int
+    groups: int
+    staleness: dict[str, Any]
+    """`mean`, `p95`, `max`, and `tokens`: their number by staleness."""
+    ready: int
+    open: int
+    trainer_wait_seconds: float
+    admission_wait_seconds: float
+    """Summed over the slots."""
+    held_seconds: float
+    """Summed over the episodes."""
+
+
 class PhaseEvent(StoredEvent):
     """The training of a curriculum's phase is done."""
 

@@ -10,6 +10,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
 from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
+from webgym_cli.report.async_training import AsyncFacts, read_async_facts
 from webgym_cli.report.changes import VersionChange, read_changes
 from webgym_cli.report.repetition import read_repetition, warn_repetition
 from webgym_cli.report.success import (
@@ -80,6 +81,7 @@ class ReportFacts(RunIdentity):
     """`TrainingEvent`s."""
     warnings: list[str]
     """What shows that the policy collapses, in words."""
+    asynchronous: AsyncFacts
     phases: list[dict[str, Any]]
     """`PhaseEvent`s."""
     settings: dict[str, dict[str, Any]]
@@ -88,7 +90,8 @@ class ReportFacts(RunIdentity):
 
 def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> ReportFacts:
     """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
-    settings, counts, times = saved_settings(run), index.one(_COUNTS), measure_timing(read_timed_events(run))
+    settings, counts, events = saved_settings(run), index.one(_COUNTS), read_timed_events(run)
+    times = measure_timing(events)
     points = read_points(index)
     trainings = [event.model_dump() for event in read_records(run, TrainingEvent)]
     return {
@@ -110,6 +113,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "samples_by_iteration": _samples(run),
         "trainings": trainings,
         "warnings": [*find_warnings(trainings, points), *warn_repetition(read_repetition(index))],
+        "asynchronous": read_async_facts(run, events),
         "phases": [event.model_dump() for event in read_records(run, PhaseEvent)],
         "settings": list_changed_settings(settings),
     }

@@ -125,7 +125,7 @@ def measure_timing(events: Sequence[TimedEvent]) -> Timing:
     spans = [span for span in every if span.stage in STAGES]
     ends = [event.at for event in events if event.at is not None]
     first, last = min([*ends, *(span.start for span in every)], default=0.0), max(ends, default=0.0)
-    wall, covered = last - first, _union(spans)
+    wall, covered = last - first, measure_union(spans)
     idle = max(0.0, wall - covered)
     return {
         "first": _iso(first) if events else None,
@@ -167,7 +167,7 @@ def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> GpuTime:
     seconds, taken, reached = {}, list[TimeSpan](), 0.0
     for name, stretches in layers.items():
         taken += stretches
-        seconds[name], reached = round(_union(taken) - reached, 2), _union(taken)
+        seconds[name], reached = round(measure_union(taken) - reached, 2), measure_union(taken)
     busy = seconds.pop("busy")
     return {
         "busy_seconds": busy,
@@ -238,7 +238,7 @@ def _episode_seconds(events: Iterable[TimedEvent]) -> dict[str, float]:
     return {name: round(seconds, 3) for name, seconds in sums.items()}
 
 
-def _union(spans: Iterable[TimeSpan]) -> float:
+def measure_union(spans: Iterable[TimeSpan]) -> float:
     """Return how many seconds are in at least one stretch."""
     total, reached = 0.0, -math.inf
     for span in sorted(spans, key=lambda span: span.start):

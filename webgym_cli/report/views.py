@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from webgym_cli.report.async_training import build_async_section
 from webgym_cli.report.changes import build_change_section
 from webgym_cli.report.charts import ChartPoint, format_number, format_percent
 from webgym_cli.report.facts import ReportFacts
@@ -29,6 +30,7 @@ def build_sections(facts: ReportFacts) -> list[ReportSection]:
     """Return the sections that have something to tell."""
     every = (_success, _rewards, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
     sections = [*(made(facts) for made in every), build_training_section(facts["trainings"])]
+    sections.append(build_async_section(facts["asynchronous"]))
     sections.insert(1, build_change_section(facts["changes"]))
     return [section for section in sections if section.figures]
 

@@ -1,0 +1,103 @@
+"""How asynchronous training went: staleness, waits, what was dropped, and how busy server and trainer were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any, TypedDict
+
+from webgym_cli.records.stored_events import BatchEvent, TimedEvent
+from webgym_cli.report.charts import ChartPoint, format_number
+from webgym_cli.report.figures import Figure, ReportSection, Row, Table, make_bars, make_curve
+from webgym_cli.report.timing import TimeSpan, find_spans, measure_union
+from webgym_cli.store.batches import read_batches
+from webgym_cli.store.metrics import read_records
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.text import format_duration
+
+# Keys of a batch's event, and the words for them.
+WAITS = {
+    "trainer_wait_seconds": "trainer waited for episodes",
+    "admission_wait_seconds": "slots waited for admission",
+    "held_seconds": "episodes were held",
+}
+
+
+class AsyncFacts(TypedDict):
+    """All that a report has of asynchronous training; empty lists without any."""
+
+    batches: list[dict[str, Any]]
+    """`BatchEvent`s."""
+    dropped: list[dict[str, Any]]
+    """Dropped trajectories by `reason`: their `count`, and of those with a reward the `mean_reward`."""
+    busy: dict[str, dict[str, float]]
+    """Seconds in which `server` and `trainer` were `at work` or `idle`, from the first batch's rollouts to the end."""
+
+
+def read_async_facts(run: RunDir, events: Sequence[TimedEvent]) -> AsyncFacts:
+    """Return the facts; `events`: those that `read_timed_events` returns."""
+    ledger = {parent: batch for parent, batch in read_batches(run).items() if batch.mode == "async"}
+    events_of = {event.iteration: event for event in read_records(run, BatchEvent)}
+    batches = [event.model_dump() for parent, event in sorted(events_of.items()) if parent in ledger]
+    counts, rewards = Counter[str](), dict[str, list[float]]()
+    for group in (group for batch in ledger.values() for group in batch.dropped):
+        counts[group.reason] += len(group.trajectories)
+        rewards.setdefault(group.reason, []).extend(reward for reward in group.rewards if reward is not None)
+    means = {reason: fmean(known) if known else None for reason, known in rewards.items()}
+    dropped = [
+        {"reason": reason, "count": count, "mean_reward": means[reason]} for reason, count in sorted(counts.items())
+    ]
+    return {"batches": batches, "dropped": dropped, "busy": _measure_busy(events, min(ledger)) if ledger else {}}
+
+
+def _measure_busy(events: Sequence[TimedEvent], first: int) -> dict[str, dict[str, float]]:
+    """Return how long server and trainer were at work; rollouts and trainings are of iterations from `first` on."""
+    spans = [span for span in find_spans(events) if span.iteration is not None and span.iteration >= first]
+    lanes = {"server": ("rollout", "evaluation"), "trainer": ("train",)}
+    mine = {lane: [span for span in spans if span.stage in stages] for lane, stages in lanes.items()}
+    every = [span for of_lane in mine.values() for span in of_lane]
+    if not every:
+        return {}
+    whole = TimeSpan("", None, min(span.start for span in every), max(span.end for span in every))
+    return {
+        lane: {"at work": measure_union(of_lane), "idle": max(0.0, whole.seconds - measure_union(of_lane))}
+        for lane, of_lane in mine.items()
+    }
+
+
+def build_async_section(facts: AsyncFacts) -> ReportSection:
+    """Return what the page shows of asynchronous training; without figures where there was none."""
+    batches, figures = facts["batches"], []
+    if batches:
+        lines = {name: [_staleness_row(batch, name) for batch in batches] for name in ("mean", "max")}
+        figures.append(make_curve("Staleness of the trained tokens", "trainings", lines, _make_point, share=False))
+        waits = [(f"version {batch['iteration']}", _waits(batch)) for batch in batches]
+        figures.append(make_bars("Waits before each batch", waits, list(WAITS.values()), format_duration))
+    if facts["busy"]:
+        lanes = list(facts["busy"].items())
+        figures.append(make_bars("Server and trainer", lanes, ["at work", "idle"], format_duration))
+    if facts["dropped"]:
+        rows = tuple(
+            (row["reason"], str(row["count"]), "-" if row["mean_reward"] is None else format_number(row["mean_reward"]))
+            for row in facts["dropped"]
+        )
+        table = Table(("reason", "episodes", "mean reward"), rows)
+        figures.append(Figure("Episodes that were not trained on", "", (), False, table))
+    note = (
+        "Staleness: trainings between the policy that produced a token and the one that is trained. Waits of slots and "
+        "episodes are sums over them."
+    )
+    return ReportSection("asynchronous", "Asynchronous training", tuple(figures), note)
+
+
+def _staleness_row(batch: Row, name: str) -> Row:
+    return {"version": batch["iteration"], "y": float(batch["staleness"][name])}
+
+
+def _make_point(row: Row) -> ChartPoint:
+    return ChartPoint(row["version"], row["y"])
+
+
+def _waits(batch: Row) -> dict[str, float]:
+    return {words: batch[key] for key, words in WAITS.items() if batch[key]}
