@@ -19,8 +19,10 @@ from typing import Any
 
 from benchmarks.episodes import LENGTH, NETWORK, POLICY
 from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reply import PolicyReply, ServerCounters
+from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.environments.registry import ENVIRONMENTS, EnvironmentSpec
@@ -37,6 +39,7 @@ from webgym_cli.rollout.agents import ModelAgent
 from webgym_cli.store.batches import read_batches
 from webgym_cli.store.buffer import list_iterations, scan
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.testing.tiny_model_build import END
 from webgym_cli.tools.toolbox import CallResult
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.script import script_backend
@@ -44,8 +47,8 @@ from webgym_cli.train.script import script_backend
 TRAINER = Path(__file__).with_name("async_trainer.py")
 TOOL = {"type": "function", "function": {"name": "go", "description": "Goes on.", "parameters": {"type": "object"}}}
 CALL = '<tool_call>\n{"name": "go", "arguments": {}}\n</tool_call>'
-WAKE = 6.0
-"""Seconds of falling asleep and waking up of a server that shares the trainer's GPU."""
+CHAINS = 4
+"""Episodes of a group."""
 
 
 class WaitingEnvironment:
@@ -106,14 +109,25 @@ class WaitingPolicy:
 
     name = "waiting"
 
+    def __init__(self) -> None:
+        """Know the tokens as a server does."""
+        self._tokens = ModelTokens(JOB["model"])
+        self._answer = (*self._tokens.response_ids(CALL), self._tokens.tokenizer.token_to_id(END))
+
     async def reply(self, prompt: Prompt) -> PolicyReply:
         """Wait as for a server."""
         await asyncio.sleep(POLICY.draw(random.Random(prompt.seed)) * JOB["factor"])
-        return PolicyReply(text=CALL, generation=Generation(finish_reason="stop"))
+        told = Generation(
+            prompt_token_digest=digest_tokens(self._tokens.prompt_ids(prompt.messages, [])),
+            token_ids=self._answer,
+            logprobs=(-1.0,) * len(self._answer),
+            finish_reason="stop",
+        )
+        return PolicyReply(text=CALL, generation=told)
 
     def sampling(self, *, greedy: bool) -> Sampling:
         """Return a plain distribution."""
-        return Sampling(temperature=0.0 if greedy else 1.0)
+        return Sampling(temperature=0.0 if greedy else 1.0, logprobs="processed")
 
     def servers(self) -> ServerCounters:
         """Return nothing: there is no server."""
@@ -148,9 +162,11 @@ def measure(job: dict[str, Any], folder: Path) -> dict[str, Any]:
             f"train.extra={json.dumps({'seconds': job['training'] * job['factor']})}",
             "train.check_disk_space=false",
             "train.check_template=false",
+            f"agent.num_chains={CHAINS}",
+            "policy_config.top_k=-1",
+            "policy_config.top_p=1",
+            "rl.data.filter_groups.enable=false",
             "algorithm_config.bf16=false",
-            "algorithm_config.min_trajectory_steps=1",
-            "algorithm_config.min_token_length=1",
             f"loop.iterations={job['updates']}",
             "loop.eval_every=0",
             f"loop.mode={job['mode']}",
@@ -193,7 +209,7 @@ def main() -> None:
         name="waiting", list_tasks=list_tasks, make_pool=lambda settings: WaitingPool(), has_pages=False
     )
     ENVIRONMENTS.register("waiting", spec)
-    BACKENDS.register("waiting", script_backend(TRAINER, data="dataset"))
+    BACKENDS.register("waiting", script_backend(TRAINER, data="batch"))
     runner.open_agent = open_waiting_agent
     if JOB["sliced"]:
         Serving.yields_gpus = property(lambda serving: True)  # type: ignore[assignment, method-assign]

@@ -51,6 +51,8 @@ class DialEnvironment:
 
     async def step(self, action):
         await asyncio.sleep(float(os.environ.get("DIAL_PAUSE", "0")))
+        if os.environ.get("DIAL_STUCK") == str(self.goal):
+            await asyncio.sleep(3600)
         if action.name is not ActionName.CALL or action.calls[0].name != "turn":
             return EnvironmentStep(view=self.show(), action_error="only turn can be called")
         self.value = (self.value + int(action.calls[0].arguments["by"])) % 10

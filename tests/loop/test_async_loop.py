@@ -82,6 +82,18 @@ def test_a_policy_that_is_gone_ends_the_loop(new_run):
     assert code != 0 and "policy_unavailable" in error
 
 
+def test_episodes_that_never_end_hold_no_batch_up_longer_than_their_deadlines(new_run):
+    run = new_run("run")
+    limits = ("rollout.episode_timeout=1", "rollout.max_attempts=1", "loop.iterations=2")
+    code, _, error = run.finish(BATCHES, ASYNC, *limits, DIAL_STUCK="3")
+    assert code == 0, error
+    facts = check_ledger(run, bound=1)
+    lost = [group for batch in run.read_ledger().values() for group in batch["dropped"]]
+    assert facts["versions"] == 2 and lost
+    assert {group["reason"] for group in lost} == {"failure"}
+    assert facts["trained"] + sum(len(group["trajectories"]) for group in lost) == 16
+
+
 def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run):
     run = new_run("run")
     assert run.finish(BATCHES, ASYNC, "loop.iterations=1")[0] == 0
@@ -103,6 +115,7 @@ def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run
         ((BATCHES, "rl.data.last_n_iterations=2"), "loop", "last_n_iterations"),
         ((BATCHES, "rl.actor.recompute_old_log_probs=false"), "loop", "recompute_old_log_probs"),
         (("train.algorithm=webrl",), "loop", "in turns"),
+        ((DATASETS, "loop.stale=drop"), "loop", "policy gradients"),
     ],
 )
 def test_what_an_asynchronous_loop_can_t_do_is_said_before_anything_is_written(new_run, assignments, command, said):

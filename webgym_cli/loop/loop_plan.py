@@ -160,9 +160,14 @@ def _check_async_learning(settings: Settings) -> None:
     backend = find_backend(settings.train.algorithm)
     if backend.data == "transitions":
         raise SettingsError(
-            f"train.algorithm={settings.train.algorithm} needs loop.mode=sync", hint="-s loop.mode=sync"
+            f"train.algorithm={settings.train.algorithm} trains in turns with its rollouts", hint="-s loop.mode=sync"
         )
     if backend.data == "dataset":
+        if settings.loop.stale == "drop":
+            raise SettingsError(
+                "loop.stale=drop is for policy gradients: imitation draws from older episodes, too",
+                hint="-s loop.stale=wait",
+            )
         return
     if settings.rl.data.last_n_iterations != 1:
         raise SettingsError(
