@@ -54,7 +54,8 @@ class AsyncRun:
             "loop.eval_every=0",
             *assignments,
         )
-        words = [word for assignment in settings for word in ("-s", assignment)]
+        kept = command == "resume"  # the run keeps its settings
+        words = [word for assignment in settings for word in ("-s", assignment) if not kept]
         return [sys.executable, "-m", "webgym_cli", *command.split(), "run", *words]
 
     def start(self, *assignments: str, command: str = "loop --json", **environ: str) -> subprocess.Popen[str]:

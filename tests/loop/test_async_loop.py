@@ -60,7 +60,7 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
     # The policy solves every second episode that asks it, and failed ones are not imitated.
     assert (facts["versions"], facts["stored"]) == (5, 40)
     assert facts["trained"] == (40 if algorithm == BATCHES else 20)
-    assert [event["iteration"] for event in run.read_events("batch")][-1] == 4
+    assert sorted(event["iteration"] for event in run.read_events("batch")) == list(range(5))
 
 
 def test_a_trainer_that_fails_ends_the_loop_with_its_error_and_the_batch_is_made_again(new_run):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.errors import JobError, WebGymError
+from webgym_cli.jobs.workers import first_error
 from webgym_cli.loop.admission import Admission, ChosenGroups
 from webgym_cli.loop.collector import Collector
 from webgym_cli.loop.evaluation import find_evaluation, reached
@@ -27,17 +28,19 @@ from webgym_cli.prepare.rl.groups import resolve_group_by
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.events import Event, make_event, rename_event
 from webgym_cli.records.sampling import PolicyVersion
+from webgym_cli.records.stored_events import BatchEvent
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.engine import RolloutEngine, claim_for
 from webgym_cli.rollout.memory_limiter import default_concurrency
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.queue import LocalQueue
 from webgym_cli.rollout.resources import VLLM
-from webgym_cli.rollout.slots import SlotPool
+from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.batches import measure_ends, read_async_batches, read_batches
 from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import version
+from webgym_cli.store.metrics import read_records
 from webgym_cli.train.registry import current_backend
 
 # Between two looks at the counts that `webgym status` shows.
@@ -54,7 +57,7 @@ class AsyncLoop:
 
     plan: LoopPlan
     pipeline: Pipeline
-    gate: PolicyGate = field(default_factory=PolicyGate)
+    shared: SharedRollouts = field(init=False)
     collector: Collector = field(init=False)
     windows: WindowMetrics = field(init=False)
     _pending: dict[int, TrainingBatch] = field(default_factory=dict)
@@ -73,6 +76,8 @@ class AsyncLoop:
         by = "chain" if backend.data == "dataset" else resolve_group_by(settings)
         judged = bool(settings.judge.base_url)
         self.windows = WindowMetrics(run, settings)
+        slots = SlotPool(default_concurrency(settings.rollout))
+        self.shared = SharedRollouts(PolicyGate(), slots, claim_for(settings))
         self.collector = Collector(
             EpisodeStream(run, settings, by, judged=judged, used=used, window=first),
             Admission(
@@ -86,7 +91,7 @@ class AsyncLoop:
                 filters=backend.data != "dataset" and filters_groups(settings, group_relative=backend.group_relative),
                 max_batches=data.filter_groups.max_num_gen_batches,
             ),
-            LocalQueue(()),
+            LocalQueue((), self.shared.claims),
             self._on_opened,
             self._on_closed,
         )
@@ -107,7 +112,7 @@ class AsyncLoop:
                 await collecting
                 watching.cancel()
         except* (WebGymError, OSError) as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
 
     async def _collect(self) -> None:
         """Roll out what admission allows until the collector ends."""
@@ -136,20 +141,21 @@ class AsyncLoop:
 
     async def _prepare(self, parent: int) -> None:
         """Write a version's batch: the one of the ledger, else what is rolled out by now, once that is enough."""
-        run, pipeline = self.pipeline.run, self.pipeline
+        run, pipeline, began = self.pipeline.run, self.pipeline, time.monotonic()
         if parent in self._pending:
             await pipeline.prepare_selection(self._pending[parent].selection)
-            return
-        began = time.monotonic()
-        with self._waiting("the trainer waits for episodes"):
-            while (chosen := self.collector.admission.choose(parent)) is None:
-                await self.collector.changed()
-        waited = time.monotonic() - began
-        iterations = self._find_iterations(chosen)
-        await pipeline.prepare_selection(chosen.select(iterations, measure_ends(run, iterations)))
-        self.collector.use_up(chosen)
-        batch = read_batches(run)[parent]
-        pipeline.record(*self.windows.describe_batch(batch, waited, self.gate, self.collector))
+            waited = 0.0
+        else:
+            with self._waiting("the trainer waits for episodes"):
+                while (chosen := self.collector.admission.choose(parent)) is None:
+                    await self.collector.changed()
+            waited = time.monotonic() - began
+            iterations = self._find_iterations(chosen)
+            await pipeline.prepare_selection(chosen.select(iterations, measure_ends(run, iterations)))
+            self.collector.use_up(chosen)
+        if all(event.iteration != parent for event in read_records(run, BatchEvent)):  # a kill may have come before it
+            batch = read_batches(run)[parent]
+            pipeline.record(*self.windows.describe_batch(batch, waited, self.shared.gate, self.collector))
 
     def _find_iterations(self, chosen: ChosenGroups) -> tuple[int, ...]:
         """Return the windows that a batch reads: those of its groups; for imitation the last ones."""
@@ -165,7 +171,7 @@ class AsyncLoop:
         if not yields:
             await self.pipeline.train()
         await self._finish_evaluation()  # by one version from its first episode to its last
-        async with self.gate.closed():
+        async with self.shared.gate.closed():
             if yields:
                 await self.pipeline.train()
             await self._serve()
@@ -181,30 +187,30 @@ class AsyncLoop:
                     f"the policy's servers came back at {', '.join(urls)} in place of {', '.join(before)}",
                     hint=f"webgym resume {pipeline.run.root}",
                 )
-            self.gate.version = pipeline.serving.version
+            self.shared.gate.version = pipeline.serving.version
         else:
-            self.gate.version = PolicyVersion(number=number, digest=UNKNOWN)
-        self.gate.name = pipeline.policy_name
+            self.shared.gate.version = PolicyVersion(number=number, digest=UNKNOWN)
+        self.shared.gate.name = pipeline.policy_name
         self.collector.set_served(number)
 
     @asynccontextmanager
     async def _acting(self) -> AsyncIterator[None]:
         """Have the policy served, and its gate and slots used by every rollout, for the time of the block."""
         pipeline = self.pipeline
-        async with self.gate.closed():
+        async with self.shared.gate.closed():
             await self._serve()
-        pipeline.gate, pipeline.slots = self.gate, SlotPool(default_concurrency(pipeline.settings.rollout))
+        pipeline.shared = self.shared
         try:
             yield
         finally:
-            pipeline.gate = pipeline.slots = None
+            pipeline.shared = None
 
     async def _watch_servers(self) -> None:
         """Raise `JobError` when the last server dies while the gate is open; closed, whoever closed it will tell."""
         while True:
-            await self.gate.wait_open()
+            await self.shared.gate.wait_open()
             watching = asyncio.ensure_future(_wait(self.pipeline))
-            closing = asyncio.ensure_future(self.gate.wait_closed())
+            closing = asyncio.ensure_future(self.shared.gate.wait_closed())
             try:
                 await asyncio.wait({watching, closing}, return_when=asyncio.FIRST_COMPLETED)
                 if watching.done():
@@ -251,7 +257,7 @@ class AsyncLoop:
                 monitor.set_queue_depth("groups open", counts["open"])
                 monitor.set_queue_depth("groups ready", counts["ready"])
                 monitor.set_queue_depth("slots waiting", self.collector.waiting)
-                monitor.set_queue_depth("episodes held", self.gate.held)
+                monitor.set_queue_depth("episodes held", self.shared.gate.held)
             now = time.monotonic()
             if now - told < _WAIT_SECONDS:
                 continue
@@ -290,9 +296,3 @@ async def _wait(pipeline: Pipeline) -> None:
     watch = pipeline.serving.watch()
     if watch is not None:
         await watch
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group, of which there may be groups in groups."""
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -29,7 +29,6 @@ class Collector:
     """Seconds that slots have waited because no group may begin, summed over them."""
     waiting: int = 0
     """Slots that wait now."""
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ended: bool = False
 
@@ -100,12 +99,12 @@ class Collector:
 
     async def changed(self) -> None:
         """Wait until something has changed that may let a group begin, or a batch be made."""
-        self._changed.clear()
-        await self._changed.wait()
+        self.queue.changed.clear()
+        await self.queue.changed.wait()
 
     def notify(self) -> None:
         """Wake those that wait for a change."""
-        self._changed.set()
+        self.queue.changed.set()
 
     def _take_now(self) -> PendingEpisode | None:
         while (owed := self.queue.take_now()) is None and self.stream.has_next and self.admission.may_begin():

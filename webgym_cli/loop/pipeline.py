@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation
@@ -39,7 +38,7 @@ from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.queue import EpisodeQueue
 from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, apply_test_sampling, policy_urls
 from webgym_cli.rollout.runner import EpisodeRunner, open_runner
-from webgym_cli.rollout.slots import SlotPool
+from webgym_cli.rollout.slots import SharedRollouts
 from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.checkpoints import checkpoints, current, repair_link, version
@@ -66,11 +65,9 @@ class Pipeline:
     sink: EventSink
     serving: Serving = field(init=False)
     """The server of the current policy."""
-    gate: PolicyGate | None = None
-    """Before the policy of an asynchronous loop, which alone changes what is served; None: each rollout serves the
-    current policy."""
-    slots: SlotPool | None = None
-    """The episodes that all rollouts of an asynchronous loop run at once."""
+    shared: SharedRollouts | None = None
+    """What the rollouts of an asynchronous loop share, which alone changes what is served; None: each rollout serves
+    the current policy."""
     tracker: Tracker = field(init=False)
     """Takes what is recorded to Weights & Biases."""
 
@@ -116,7 +113,8 @@ class Pipeline:
         # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
         acting = policy if plan.owed else ORACLE
         async with self._open_runner(plan, acting) as runner, open_judge(self.run, self.settings) as judge:
-            engine = RolloutEngine(plan, self.run, self.settings, runner, self.sink, judge)
+            claims = self.shared.claims if self.shared else None
+            engine = RolloutEngine(plan, self.run, self.settings, runner, self.sink, judge, claims=claims)
             summary = await engine.execute(self._watch(acting), self._unjudged(plan) if judge else ())
         message = summary_in_words(summary)
         if split is Split.TRAIN:
@@ -134,12 +132,10 @@ class Pipeline:
         (environment,) = {episode.task.environment for episode in plan.episodes}
         settings = self.settings
         async with (
-            open_runner(
-                self.run, settings, await self._acting(plan.policy), environment, self.gate, self.slots
-            ) as runner,
+            open_runner(self.run, settings, await self._acting(plan.policy), environment, self.shared) as runner,
             open_judge(self.run, settings) as judge,
         ):
-            yield RolloutEngine(plan, self.run, settings, runner, self.sink, judge, queue, on_outcome)
+            yield RolloutEngine(plan, self.run, settings, runner, self.sink, judge, queue, on_outcome=on_outcome)
 
     async def judge(self, query: ScoringQuery) -> JudgeSummary:
         """Judge the stored trajectories that the query selects and return the summary."""
@@ -219,7 +215,7 @@ class Pipeline:
         environment, settings = require_one_environment(plan), apply_test_sampling(self.settings, plan.split)
         if not plan.owed or self.settings.rollout.executor != "ray":
             acting = await self._acting(policy)
-            async with open_runner(self.run, settings, acting, environment, self.gate, self.slots) as local:
+            async with open_runner(self.run, settings, acting, environment, self.shared) as local:
                 yield local
             return
         from webgym_cli.jobs.ray_cluster import open_cluster
@@ -241,9 +237,9 @@ class Pipeline:
         if policy == ORACLE:
             return PolicyEndpoint()
         logprobs = logprobs_kind(self.settings) if policy == VLLM else None
-        if self.gate is not None:  # what is served changes with the gate closed, and not here
+        if self.shared is not None:  # what is served changes with its gate closed, and not here
             base_urls = self.serving.base_urls if policy == VLLM else policy_urls(policy)
-            return PolicyEndpoint(base_urls=base_urls, name=self.gate.name, logprobs=logprobs)
+            return PolicyEndpoint(base_urls=base_urls, name=self.shared.gate.name, logprobs=logprobs)
         base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
         served = self.serving.version if policy == VLLM else None
         return PolicyEndpoint(base_urls=base_urls, name=self.policy_name, logprobs=logprobs, version=served)

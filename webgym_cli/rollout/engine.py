@@ -21,7 +21,7 @@ from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
 from webgym_cli.rollout.monitoring.heartbeat import Heartbeat
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor, tally
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
-from webgym_cli.rollout.queue import EpisodeQueue, LocalQueue
+from webgym_cli.rollout.queue import EpisodeQueue, LocalQueue, ResourceClaims
 from webgym_cli.rollout.resources import POLICY_KEY
 from webgym_cli.rollout.runner import EpisodeRunner
 from webgym_cli.store.blocklist import Blocklist
@@ -47,6 +47,8 @@ class RolloutEngine:
     """Gives the rewards that the environment can't give; None: they stay unknown."""
     queue: EpisodeQueue | None = None
     """Source of the episodes; None: all that the plan owes."""
+    claims: ResourceClaims | None = None
+    """The exclusive resources that other rollouts of this process use as well; None: there are no others."""
     on_outcome: Callable[[Trajectory, bool], None] = lambda trajectory, judged: None
     """Called with each trajectory once it is stored and again once its judgement is, which its outcome then has; the
     second argument tells which."""
@@ -74,7 +76,7 @@ class RolloutEngine:
             timer=runner.stages,
         )
         runner.on_slots_added = self._add_slots
-        self._queue = self.queue or LocalQueue(self.plan.owed, partial(claim_resources, self.settings))
+        self._queue = self.queue or LocalQueue(self.plan.owed, self.claims or claim_for(self.settings))
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
         self._judge_queue = JudgeQueue(self.judge, self.run, self.monitor, self._on_judged) if self.judge else None
 
@@ -232,6 +234,11 @@ class RolloutEngine:
     def judge_down(self) -> str:
         """Error of a judge that does not answer; empty while it does."""
         return self._judge_queue.down if self._judge_queue else ""
+
+
+def claim_for(settings: Settings) -> ResourceClaims:
+    """Return the claims of episodes to their environments' exclusive resources."""
+    return ResourceClaims(partial(claim_resources, settings))
 
 
 def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, judge_down: str = "") -> RolloutSummary:

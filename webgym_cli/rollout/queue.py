@@ -11,7 +11,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.rollout.plan import PendingEpisode
 
 # Names the resources that a task needs exclusively: two tasks that share a name never run at once.
-Claims = Callable[[Task], Collection[str]]
+ResourceNames = Callable[[Task], Collection[str]]
 
 
 class EpisodeQueue(Protocol):
@@ -38,15 +38,41 @@ class EpisodeQueue(Protocol):
         ...
 
 
+class ResourceClaims:
+    """The exclusive resources of the running episodes, in all queues that share it."""
+
+    def __init__(self, names: ResourceNames = lambda task: ()) -> None:
+        self._names = names
+        self._held: dict[str, Collection[str]] = {}
+        """By episode id."""
+        self.changed = asyncio.Event()
+        """Set whenever another episode may be handed out."""
+
+    def claim(self, owed: PendingEpisode) -> bool:
+        """Take what an episode needs; False, and nothing taken, where another one has it."""
+        wanted = self._names(owed.episode.task)
+        if any(not set(names).isdisjoint(wanted) for names in self._held.values()):
+            return False
+        self._held[owed.episode.id] = wanted
+        return True
+
+    def release(self, owed: PendingEpisode) -> None:
+        """Give back what an episode has."""
+        self._held.pop(owed.episode.id, None)
+        self.changed.set()
+
+
 class LocalQueue:
     """A queue within this process. An episode is passed over while another one has what it needs to itself."""
 
-    def __init__(self, owed: Iterable[PendingEpisode], claims: Claims = lambda task: ()) -> None:
+    def __init__(self, owed: Iterable[PendingEpisode], claims: ResourceClaims | None = None) -> None:
         self._waiting = deque(owed)
-        self._claims = claims
-        self._claimed: dict[str, Collection[str]] = {}
-        """Exclusive resources of the running episodes, by episode id."""
-        self._freed = asyncio.Event()
+        self._claims = claims or ResourceClaims()
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set whenever another episode may be handed out."""
+        return self._claims.changed
 
     def put(self, owed: PendingEpisode) -> None:
         """Queue an episode at the end."""
@@ -58,18 +84,26 @@ class LocalQueue:
             if owed := self.take_now():
                 return owed
             # A worker that requeues an episode calls `take` again, so the last episode is never lost.
-            self._freed.clear()
-            await self._freed.wait()
+            self.changed.clear()
+            await self.changed.wait()
+        return None
+
+    def take_now(self) -> PendingEpisode | None:
+        """Return the next episode whose exclusive resources are free at this moment; None: there is none."""
+        for place, owed in enumerate(self._waiting):
+            if self._claims.claim(owed):
+                del self._waiting[place]
+                return owed
         return None
 
     async def give_back(self, owed: PendingEpisode) -> None:
         """Requeue an episode at the end."""
         self._waiting.append(owed)
-        self._release(owed)
+        self._claims.release(owed)
 
     async def finish(self, owed: PendingEpisode) -> None:
         """Release the exclusive resources of an episode."""
-        self._release(owed)
+        self._claims.release(owed)
 
     def depth(self) -> int:
         """Return the number of waiting episodes."""
@@ -78,19 +112,4 @@ class LocalQueue:
     def end(self) -> None:
         """Hand out no more episodes; `take` returns None to workers that wait."""
         self._waiting.clear()
-        self._freed.set()
-
-    def take_now(self) -> PendingEpisode | None:
-        """Return the next episode whose exclusive resources are free at this moment; None: there is none."""
-        taken = {name for names in self._claimed.values() for name in names}
-        for place, owed in enumerate(self._waiting):
-            wanted = self._claims(owed.episode.task)
-            if taken.isdisjoint(wanted):
-                del self._waiting[place]
-                self._claimed[owed.episode.id] = wanted
-                return owed
-        return None
-
-    def _release(self, owed: PendingEpisode) -> None:
-        self._claimed.pop(owed.episode.id, None)
-        self._freed.set()
+        self.changed.set()

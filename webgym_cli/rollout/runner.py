@@ -20,7 +20,7 @@ from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
 from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent, open_pool
-from webgym_cli.rollout.slots import SlotPool
+from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -75,7 +75,7 @@ class LocalRunner:
     """None: no episode is to run."""
     gate: PolicyGate = field(default_factory=PolicyGate)
     """Holds episodes while the policy's weights are changed."""
-    shared: SlotPool | None = None
+    shared_slots: SlotPool | None = None
     """The slots of this process, where several rollouts share them."""
     stages: StageTimer = field(default_factory=lambda: StageTimer(time.monotonic))
     on_slots_added: Callable[[int], None] | None = None
@@ -96,7 +96,7 @@ class LocalRunner:
 
     async def run(self, owed: PendingEpisode) -> Trajectory | None:
         """Run one attempt once there is a slot and memory allows."""
-        async with nullcontext() if self.shared is None else self.shared.slot(owed.episode.split):
+        async with nullcontext() if self.shared_slots is None else self.shared_slots.slot(owed.episode.split):
             # Timed apart from the episode: it has no browser yet, and its own deadline has not begun.
             with self.stages.time(owed.episode.id, EpisodeStage.ADMISSION):
                 await self._memory.enter()
@@ -150,13 +150,12 @@ async def open_runner(
     settings: Settings,
     endpoint: PolicyEndpoint,
     environment: str,
-    gate: PolicyGate | None = None,
-    shared: SlotPool | None = None,
+    shared: SharedRollouts | None = None,
 ) -> AsyncIterator[LocalRunner]:
     """Yield a runner with its agent and environment pool.
 
-    `environment`: its registered name; empty: no pool. `gate`: of the endpoint's servers; None: one that stays open.
+    `environment`: its registered name; empty: no pool. `shared`: with the other rollouts of this process.
     """
-    gate = gate or PolicyGate(endpoint.version)
+    gate = shared.gate if shared else PolicyGate(endpoint.version)
     async with open_agent(run, settings, endpoint, gate) as agent, open_pool(settings, environment) as pool:
-        yield LocalRunner(run, settings, agent, pool, gate, shared)
+        yield LocalRunner(run, settings, agent, pool, gate, shared.slots if shared else None)

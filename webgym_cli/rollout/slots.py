@@ -1,4 +1,4 @@
-"""The slots of this process, where several rollouts share them."""
+"""What several rollouts of one process share: slots, exclusive resources and the gate before the policy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.records.task import Split
+from webgym_cli.rollout.queue import ResourceClaims
 
 
 @dataclass(slots=True)
@@ -51,3 +53,13 @@ class SlotPool:
                     turn.set_result(None)
                     return
         self.free += 1
+
+
+@dataclass(slots=True)
+class SharedRollouts:
+    """What the rollouts of an asynchronous loop share, training and evaluation."""
+
+    gate: PolicyGate
+    """Before the policy, whose weights change while they run."""
+    slots: SlotPool
+    claims: ResourceClaims
