@@ -83,8 +83,7 @@ def compute_targets(
         "rollout_corr/log_prob_difference": float(difference.abs().mean()),
         "rollout_corr/kl": float(-difference.mean()),
     }
-    if (staleness := _staleness(batch)) is not None:
-        metrics |= mismatch_by_staleness(old_log_probs, rollout, correction.weights, staleness[tokens.row])
+    metrics |= mismatch_by_staleness(old_log_probs, rollout, correction.weights, _staleness(batch)[tokens.row])
     return TokenTargets(
         old_log_probs, made.advantages, correction.weights, reference, values, made.returns, coefficient, metrics
     )
@@ -117,11 +116,10 @@ def _share_of_rows(tokens: Experience, held: torch.Tensor) -> float:
     return len(tokens.row[held].unique()) / max(1, len(tokens.row.unique()))
 
 
-def _staleness(batch: Batch) -> torch.Tensor | None:
-    """Return the trainings between each row's policy and the one that is trained; None where nobody told."""
-    ages = [None if row.version is None else batch.iteration - row.version for row in batch.rows]
-    told = [age for age in ages if age is not None]
-    return torch.tensor(told) if told and len(told) == len(ages) else None
+def _staleness(batch: Batch) -> torch.Tensor:
+    """Return the trainings between each row's policy and the one that is trained [rows]; -1 where nobody told."""
+    ages = (-1 if row.version is None else batch.iteration - row.version for row in batch.rows)
+    return torch.tensor([*ages])
 
 
 def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str, float]:
@@ -130,12 +128,13 @@ def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str,
     prompts = [len(row.input_ids) - answer for row, answer in zip(batch.rows, answers, strict=True)]
     count = len(batch.trajectories.reward)
     stale = _staleness(batch)
+    known = stale[stale >= 0]
     return {
         **summary_stats("critic/score", batch.trajectories.reward[valid]),
         **summary_stats("critic/rewards", tokens.total(rewards)[valid]),
         **summary_stats("response_length", torch.tensor(answers)),
         **summary_stats("prompt_length", torch.tensor(prompts)),
-        **(summary_stats("staleness", stale) if stale is not None else {}),
+        **(summary_stats("staleness", known) if len(known) else {}),
         "response/aborted_ratio": batch.trajectories.failed / count,
         "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
     }

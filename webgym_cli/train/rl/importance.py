@@ -54,16 +54,16 @@ def importance_weights(
 def mismatch_by_staleness(
     old_log_probs: torch.Tensor, rollout_log_probs: torch.Tensor, weights: torch.Tensor, staleness: torch.Tensor
 ) -> dict[str, float]:
-    """Return for each staleness, in trainings, how far the sampler's policy is from the trainer's; [K] each.
+    """Return for each staleness, in trainings (-1: not known), how far the sampler's policy is from the trainer's.
 
-    `kl`: mean of r - log r - 1 with r = exp(old - rollout), the estimate k3 of KL(rollout || old) in nats a token
+    All arguments are [K].     `kl`: mean of r - log r - 1 with r = exp(old - rollout), the estimate k3 of KL(rollout || old) in nats a token
     (http://joschu.net/blog/kl-approx.html). `ess`: effective share of the tokens, (sum w)^2 / (n * sum w^2). At
     staleness 0 the two differ in arithmetic alone.
     """
     difference = (old_log_probs - rollout_log_probs).detach().double().clamp(-LIMIT, LIMIT)
     kl = difference.exp() - difference - 1
     metrics: dict[str, float] = {}
-    for age in staleness.unique().tolist():
+    for age in staleness[staleness >= 0].unique().tolist():
         of_age = staleness == age
         w = weights[of_age].double()
         name = f"rollout_corr/staleness_{age}"
