@@ -57,8 +57,8 @@ def mismatch_by_staleness(
     """Return for each staleness, in trainings (-1: not known), how far the sampler's policy is from the trainer's.
 
     All arguments are [K]. `kl`: mean of r - log r - 1 with r = exp(old - rollout), the estimate k3 of
-    KL(rollout || old) in nats a token (http://joschu.net/blog/kl-approx.html). `ess`: effective share of the tokens, (sum w)^2 / (n * sum w^2). At
-    staleness 0 the two differ in arithmetic alone.
+    KL(rollout || old) in nats a token (http://joschu.net/blog/kl-approx.html). `ess`: effective share of the tokens,
+    (sum w)^2 / (n * sum w^2). At staleness 0 the two differ in arithmetic alone.
     """
     difference = (old_log_probs - rollout_log_probs).detach().double().clamp(-LIMIT, LIMIT)
     kl = difference.exp() - difference - 1
