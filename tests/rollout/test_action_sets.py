@@ -65,6 +65,17 @@ EPISODES = {
         ["hover", "scroll", None, "key", "answer"],
         "",
     ),
+    "ui_tars": (
+        (
+            "Thought: down\nAction: scroll(point='<point>500 500</point>', direction='down')",
+            "Action: click(point='<point>990 990</point>')",
+            "Action: click(990, 990)",
+            "Action: hotkey(key='ctrl home')",
+            "Action: finished(content='done')",
+        ),
+        ["scroll", "click", None, "key", "answer"],
+        "done",
+    ),
     "webrl": (
         (
             'do(action="Scroll Down")',
@@ -77,7 +88,7 @@ EPISODES = {
         "done",
     ),
 }
-REFUSED = {"full": [4], "webgym": [], "computer_use": [], "webrl": [3]}
+REFUSED = {"full": [4], "webgym": [2], "computer_use": [], "ui_tars": [], "webrl": [3]}
 
 
 @pytest.fixture(scope="module")

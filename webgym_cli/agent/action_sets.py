@@ -62,6 +62,7 @@ ACTION_SETS: Registry[ActionSet] = Registry(
         "webgym": "webgym_cli.agent.builtin_action_sets:WEBGYM",
         "webgym_vanilla": "webgym_cli.agent.builtin_action_sets:WEBGYM_VANILLA",
         "computer_use": "webgym_cli.agent.builtin_action_sets:COMPUTER_USE",
+        "ui_tars": "webgym_cli.agent.ui_tars:UI_TARS",
         "webrl": "webgym_cli.agent.builtin_action_sets:WEBRL",
         "webrl_released": "webgym_cli.agent.builtin_action_sets:WEBRL_RELEASED",
     },
