@@ -85,6 +85,11 @@ class AsyncRun:
         files = sorted(self.root.glob("train_trajectories/*/part-*.jsonl"))
         return [trajectory for file in files for trajectory in self._lines(file)]
 
+    def read_versions(self) -> list[int]:
+        """Return the versions that were trained, each of which has a checkpoint."""
+        records = self.root.glob("checkpoints/model_*/checkpoint.json")
+        return sorted(json.loads(record.read_text())["iteration"] for record in records)
+
     def read_trained(self) -> dict[int, set[str]]:
         """Return the ids that each trainer was given, by the version that it trained."""
         found = {}
@@ -123,8 +128,7 @@ def check_ledger(run: AsyncRun, *, bound: int) -> dict[str, Any]:
     assert max(ages) <= bound
     for parent, ids in run.read_trained().items():
         assert ids == set(members(ledger[parent])), "the trainer was given others than the ledger has"
-    checkpoints = run.root.glob("checkpoints/model_*/checkpoint.json")
-    versions = sorted(json.loads(file.read_text())["iteration"] for file in checkpoints)
+    versions = run.read_versions()
     assert versions == sorted(ledger) == list(range(len(ledger)))
     finished = {name for name, trajectory in by_id.items() if trajectory["outcome"]["failure"] is None}
     return {

@@ -54,6 +54,8 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
             process.stdout.readline()
             time.sleep(when.uniform(0, 4))
             process.send_signal(signal.SIGKILL)
+        begun = {trajectory["episode"] for trajectory in run.read_stored()}
+        assert len(begun) <= (len(run.read_versions()) + 1 + 1) * 8, "a restart began more than the bound allows"
     code, _, error = run.finish(*loop, **slow)
     assert code == 0, error
     facts = check_ledger(run, bound=1)
