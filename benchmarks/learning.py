@@ -48,10 +48,12 @@ Line = dict[str, Any]
 
 def measure(runs: Path, case: str, seed: int) -> Line:
     """Train one case with one seed, or go on where its run stopped, and return its row. Raises `JobError`."""
-    run, model = runs / f"{case.replace(', ', '-').replace(' ', '-')}-{seed}", runs / "model"
+    run = runs / f"{case.replace(', ', '-').replace(' ', '-')}-{seed}"
     command, *options = CASES[case]
+    pages = ("--pages",) if command == "curriculum" else ()
+    model = runs / ("model-pages" if pages else "model")
     given = [*options, "-s", f"policy_config.base_model={model}", "-s", f"seed={seed}"]
-    _execute("init-model", "tiny", str(model))
+    _execute("init-model", "tiny", str(model), *pages)
     _execute(command, str(run), *given)
     return read_row(run, case, seed)
 

@@ -20,6 +20,13 @@ def tiny_model_dir(tmp_path_factory):
     return build_tiny_model(tmp_path_factory.mktemp("tiny") / "model", load(), TinyModel(tie_embeddings=False))
 
 
+@pytest.fixture(scope="session")
+def tiny_pages_model_dir(tmp_path_factory):
+    """Folder of the same with a tokenizer for WebRL's pages."""
+    needs("train")
+    return build_tiny_model(tmp_path_factory.mktemp("pages") / "model", load(), TinyModel(pages=True))
+
+
 def needs(role: str) -> Path:
     """Return a role's interpreter; skip the test where the role has not been set up."""
     try:

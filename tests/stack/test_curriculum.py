@@ -70,10 +70,10 @@ def verdicts(run: Path, iteration: int) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_phase_whole_that_a_reward_model_of_ours_scores(tiny_model_dir, tmp_path):
+def test_a_phase_whole_that_a_reward_model_of_ours_scores(tiny_pages_model_dir, tmp_path):
     run = tmp_path / "run"
-    by_orm = ("curriculum.score=orm", "judge.base_url=", f"orm.model={tiny_model_dir}", "orm.max_tokens=2048")
-    done = webgym(tmp_path, "curriculum", run, *words(tiny_model_dir, 1, *by_orm), "--json")
+    by_orm = ("curriculum.score=orm", "judge.base_url=", f"orm.model={tiny_pages_model_dir}", "orm.max_tokens=2048")
+    done = webgym(tmp_path, "curriculum", run, *words(tiny_pages_model_dir, 1, *by_orm), "--json")
     told = [json.loads(line) for line in done.out.read_text().splitlines()]
     steps = [(event["phase"], event["step"]) for event in told if event["event"] == "phase_step"]
     assert steps == [(1, step) for step in ("survey", "generate", "rollout", "score", "train")]
@@ -115,9 +115,9 @@ def _whole(path: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def in_training(tiny_model_dir, tmp_path_factory) -> Killed:
+def in_training(tiny_pages_model_dir, tmp_path_factory) -> Killed:
     """Killed among the answers of the model, and in phase 1's training; tests/loop has all other moments."""
-    killed = Killed(tmp_path_factory.mktemp("killed"), words(tiny_model_dir, 2))
+    killed = Killed(tmp_path_factory.mktemp("killed"), words(tiny_pages_model_dir, 2))
     return killed.at(
         lambda: (killed.run / "tasks/new.iteration_0001.jsonl.asked.jsonl").exists(),
         lambda: list(killed.run.glob("checkpoints/*.partial/webgym_training.json")),

@@ -38,7 +38,7 @@ def build_corpus() -> list[str]:
     return [*words["instructions"], *prompts, *_elements(), *_calls(), *_points()]
 
 
-def list_phrases() -> list[str]:
+def list_phrases(*, pages: bool = False) -> list[str]:
     """Return fixed texts that are one token each: the system prompts and the frames of calls and of an answer.
 
     They stand in every sample and teach nothing; as single tokens they leave a small machine its time for the rest.
@@ -57,7 +57,7 @@ def list_phrases() -> list[str]:
         "}}\n</tool_call>",
         '"}}\n</tool_call>',
     )
-    return [*phrases, *frame, *_calculator(), *_pages()]
+    return [*phrases, *frame, *_calculator(), *(_pages() if pages else ())]
 
 
 def _calculator() -> tuple[str, ...]:

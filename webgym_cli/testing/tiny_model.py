@@ -38,6 +38,8 @@ class TinyModel:
     """Tied, vLLM on a CPU would keep the old output layer after a swap in place, and would have to be restarted."""
     min_pixels: int = 32 * 32
     """Images of fewer pixels are enlarged to this many."""
+    pages: bool = False
+    """Whether the frame of WebRL's pages and actions, and the categories of the fixture sites' shop, are tokens."""
 
 
 def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | None = None) -> Path:
@@ -47,7 +49,7 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
     that model is already. Raises `UsageError` when something else is in the way.
     """
     sizes = sizes or TinyModel()
-    words = _words()
+    words = _words(sizes)
     wanted = _marker_content(sizes, words)
     if _there(directory, wanted):
         return directory
@@ -55,7 +57,7 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
     directory.parent.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
-        _build(python, {**asdict(sizes), "directory": str(half), **words})
+        _build(python, {**_sizes(sizes), "directory": str(half), **words})
         (half / MARKER).write_text(json.dumps(wanted, indent=1, sort_keys=True), encoding="utf-8")
         half.chmod(0o755)
         half.replace(directory)  # over an empty folder at most
@@ -66,17 +68,22 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
 
 def plan_tiny_model(directory: Path, sizes: TinyModel) -> dict[str, object]:
     """Return what building would do, as `--dry-run` prints it. Raises `UsageError` when something is in the way."""
-    state = "ready" if _there(directory, _marker_content(sizes, _words())) else "make"
+    state = "ready" if _there(directory, _marker_content(sizes, _words(sizes))) else "make"
     return {"event": "plan", "stage": "init-model", "model": str(directory), "state": state, **asdict(sizes)}
 
 
-def _words() -> dict[str, list[str]]:
-    return {"texts": build_corpus(), "phrases": list_phrases()}
+def _sizes(sizes: TinyModel) -> dict[str, object]:
+    """Return what the model is built of beside its words."""
+    return {name: value for name, value in asdict(sizes).items() if name != "pages"}
+
+
+def _words(sizes: TinyModel) -> dict[str, list[str]]:
+    return {"texts": build_corpus(), "phrases": list_phrases(pages=sizes.pages)}
 
 
 def _marker_content(sizes: TinyModel, words: dict[str, list[str]]) -> dict[str, object]:
     """Return what the marker of the model has to hold."""
-    return {**asdict(sizes), "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
+    return {**_sizes(sizes), "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
 
 
 def _there(directory: Path, wanted: dict[str, object]) -> bool:

@@ -25,6 +25,10 @@ def init_model(
     hidden: Annotated[int, typer.Option(min=32, help="Width of the language model.")] = 128,
     layers: Annotated[int, typer.Option(min=1, help="Layers of the language model.")] = 3,
     heads: Annotated[int, typer.Option(min=1, help="Attention heads of the language model, 32 wide each.")] = 4,
+    pages: Annotated[
+        bool,
+        typer.Option("--pages", help="A tokenizer for the pages of -c demo-webrl."),
+    ] = False,
     config: ConfigOpt = None,
     set_: SetOpt = None,
     json: JsonOpt = False,
@@ -38,6 +42,7 @@ def init_model(
     Examples:
       webgym init-model tiny models/tiny
       webgym init-model tiny models/wide --hidden 256 --heads 8
+      webgym init-model tiny models/pages --pages
 
     Exit codes: 4.
 
@@ -46,7 +51,7 @@ def init_model(
     from webgym_cli.config.load import load
     from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model, plan_tiny_model
 
-    sizes = TinyModel(seed=seed, hidden=hidden, layers=layers, heads=heads)
+    sizes = TinyModel(seed=seed, hidden=hidden, layers=layers, heads=heads, pages=pages)
     settings, output = load(config or (), set_ or ()), Output(as_json=json)
     if dry_run:
         output.show(plan_tiny_model(directory, sizes))
