@@ -10,6 +10,10 @@ import pytest
 
 from tests.extending.dial_policy import serve_policy
 from tests.loop.async_runs import AsyncRun, check_ledger, members
+from webgym_cli.config.load import load
+from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.loop.loop_plan import Phase, plan_loop
+from webgym_cli.store.run import RunDir
 
 ASYNC = "loop.mode=async"
 BATCHES, DATASETS = "train.algorithm=copying_batch", "train.algorithm=copying_dataset"
@@ -107,21 +111,22 @@ def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run
 
 
 @pytest.mark.parametrize(
-    ("assignments", "command", "said"),
+    ("assignments", "options", "said"),
     [
-        ((BATCHES,), "loop --keep-going", "--keep-going"),
-        ((BATCHES,), "loop --phase update", "--phase update"),
-        ((BATCHES, "rollout.policy=oracle"), "loop", "expert"),
-        ((BATCHES, "rollout.executor=ray"), "loop", "one node"),
-        ((BATCHES, "rollout.completion_threshold=0.9"), "loop", "completion_threshold"),
-        ((BATCHES, "rl.data.last_n_iterations=2"), "loop", "last_n_iterations"),
-        ((BATCHES, "rl.actor.recompute_old_log_probs=false"), "loop", "recompute_old_log_probs"),
-        (("train.algorithm=webrl",), "loop", "in turns"),
-        ((DATASETS, "loop.stale=drop"), "loop", "policy gradients"),
+        ((), {"keep_going": True}, "--keep-going"),
+        ((), {"phase": Phase.UPDATE}, "--phase update"),
+        (("rollout.policy=oracle",), {}, "expert"),
+        (("rollout.executor=ray",), {}, "one node"),
+        (("rollout.completion_threshold=0.9",), {}, "completion_threshold"),
+        (("rl.data.last_n_iterations=2",), {}, "last_n_iterations"),
+        (("rl.actor.recompute_old_log_probs=false",), {}, "recompute"),
+        (("train.algorithm=webrl",), {}, "in turns"),
+        (("train.algorithm=sft", "loop.stale=drop"), {}, "policy gradients"),
     ],
 )
-def test_what_an_asynchronous_loop_can_t_do_is_said_before_anything_is_written(new_run, assignments, command, said):
-    run = new_run("run")
-    code, _, error = run.finish(*assignments, ASYNC, command=command)
-    assert code == 2 and said in error
-    assert not run.root.exists()
+def test_what_an_asynchronous_loop_can_t_do_is_said_before_anything_is_written(tmp_path, assignments, options, said):
+    run, usual = RunDir(tmp_path / "run"), ("rl.actor.recompute_old_log_probs=true", ASYNC)
+    assert plan_loop(run, load(["sums"], [*usual])).mode == "async"
+    with pytest.raises((SettingsError, UsageError)) as caught:
+        plan_loop(run, load(["sums"], [*usual, *assignments]), **options)
+    assert said in f"{caught.value} {caught.value.hint}" and not run.root.exists()
