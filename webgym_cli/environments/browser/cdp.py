@@ -95,6 +95,10 @@ class CDPConnection:
         """Whether a page is still open, as far as the browser has told."""
         return target in self._pages
 
+    def has_session(self, session: str) -> bool:
+        """Whether a session with a page has not ended."""
+        return session in self._targets
+
     def open_pages(self, context: str) -> int:
         """Return how many pages a browser context has: Playwright hears of popups later than we do."""
         return Counter(self._pages.values())[context]
@@ -165,7 +169,8 @@ class CDPSession:
     @property
     def is_open(self) -> bool:
         """Whether the page is still there."""
-        return self._connection.knows(self.target)
+        # The session ends first, and what was asked in it fails then: that its page is gone is told a moment later.
+        return self._connection.has_session(self.session) and self._connection.knows(self.target)
 
     async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the command's result. Raises `CDPError`."""
