@@ -63,9 +63,10 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
     code, _, error = run.finish(*loop, **slow)
     assert code == 0, error
     facts = check_ledger(run, bound=1)
-    # The policy solves every second episode that asks it, and failed ones are not imitated.
     assert (facts["versions"], facts["stored"]) == (5, 40)
-    assert facts["trained"] == (40 if algorithm == BATCHES else 20)
+    # Failed episodes are not imitated. How many there are depends on the kills: every second question is answered well.
+    solved = sum(trajectory["outcome"]["reward"] == 1.0 for trajectory in run.read_stored())
+    assert facts["trained"] == (40 if algorithm == BATCHES else solved)
     assert sorted(event["iteration"] for event in run.read_events("batch")) == list(range(5))
 
 
