@@ -18,7 +18,7 @@ from webgym_cli.agent.web_actions import BASIC
 from webgym_cli.imports.arrays import Array
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.records.action import NOT_FEASIBLE, Action, ActionName, InteractionMode
-from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.failure import Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Split, Task
@@ -184,7 +184,7 @@ def parse_response(
 def with_stop(outcome: Outcome, steps: tuple[ImportedStep, ...], otherwise: Stop) -> Outcome:
     """Return the outcome of an episode with its stop and its answer; what broke came to no end of its own."""
     # What broke has no stop of its own; a judge that failed says nothing about how the episode ended.
-    if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
+    if not is_rolled_out(outcome.failure):
         return outcome
     last = steps[-1].action if steps else None
     if isinstance(last, Action) and last.name is ActionName.ANSWER:

@@ -11,13 +11,14 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 
 from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import first_error
 from webgym_cli.loop.admission import Admission, ChosenGroups
 from webgym_cli.loop.collector import Collector
-from webgym_cli.loop.evaluation import find_evaluation, reached
+from webgym_cli.loop.evaluation import is_due, reached, record_evaluation
 from webgym_cli.loop.loop_plan import LoopPlan
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import enter_sites, plan_current_rollout, summary_in_words
@@ -26,12 +27,12 @@ from webgym_cli.loop.window_metrics import WindowMetrics
 from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.groups import resolve_group_by
 from webgym_cli.records.batch import TrainingBatch
-from webgym_cli.records.events import Event, make_event, rename_event
+from webgym_cli.records.events import Event, make_event
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.stored_events import BatchEvent
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.engine import RolloutEngine, claim_for
+from webgym_cli.rollout.engine import RolloutEngine, make_claims
 from webgym_cli.rollout.memory_limiter import default_concurrency
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.queue import LocalQueue
@@ -39,7 +40,7 @@ from webgym_cli.rollout.resources import VLLM
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.batches import measure_ends, read_async_batches, read_batches
 from webgym_cli.store.buffer import list_iterations
-from webgym_cli.store.checkpoints import version
+from webgym_cli.store.checkpoints import policy_name, version
 from webgym_cli.store.metrics import read_records
 from webgym_cli.train.registry import current_backend
 
@@ -75,9 +76,9 @@ class AsyncLoop:
         used = frozenset(name for batch in self._pending.values() for name in batch.group_ids)
         by = "chain" if backend.data == "dataset" else resolve_group_by(settings)
         judged = bool(settings.judge.base_url)
-        self.windows = WindowMetrics(run, settings)
+        self.windows = WindowMetrics(run)
         slots = SlotPool(default_concurrency(settings.rollout))
-        self.shared = SharedRollouts(PolicyGate(), slots, claim_for(settings))
+        self.shared = SharedRollouts(PolicyGate(), slots, make_claims(settings))
         self.collector = Collector(
             EpisodeStream(run, settings, by, judged=judged, used=used, window=first),
             Admission(
@@ -117,15 +118,17 @@ class AsyncLoop:
     async def _collect(self) -> None:
         """Roll out what admission allows until the collector ends."""
         collector, pipeline = self.collector, self.pipeline
-        if not collector.stream.plans:
-            await collector.open_window()
-        for plan in collector.stream.plans.values():
+        plans = collector.stream.plans
+        for plan in plans.values():
             await self._on_opened(plan)
-        plan = collector.stream.merge_plans()
-        async with pipeline.open_collection(plan, collector, self._on_outcome) as engine:
+        if not plans:
+            await collector.open_window()
+        merged = reduce(RolloutPlan.extend, plans.values())
+        async with pipeline.open_collection(merged, collector, self._on_outcome) as engine:
             self._engine = engine
             self.windows.monitor = engine.monitor
-            await engine.run_all(self._watch_servers(), collector.stream.unjudged())
+            unjudged = (trajectory for plan in plans.values() for trajectory in pipeline.read_unjudged(plan))
+            await engine.run_all(self._watch_servers(), unjudged)
 
     async def _update(self, group: asyncio.TaskGroup) -> None:
         """Make one batch after the other and train on it."""
@@ -190,7 +193,7 @@ class AsyncLoop:
             self.shared.gate.version = pipeline.serving.version
         else:
             self.shared.gate.version = PolicyVersion(number=number, digest=UNKNOWN)
-        self.shared.gate.name = pipeline.policy_name
+        self.shared.gate.name = policy_name(pipeline.run, pipeline.settings)
         self.collector.set_served(number)
 
     @asynccontextmanager
@@ -223,14 +226,12 @@ class AsyncLoop:
     def _start_evaluation(self, group: asyncio.TaskGroup) -> None:
         """Begin the evaluation of the version that is served, where it is due, beside the training rollouts."""
         run, pipeline = self.pipeline.run, self.pipeline
-        number = version(run)
-        if number in self.plan.evaluations and find_evaluation(run, number) is None:
+        if is_due(run, self.plan.evaluations):
             plan = plan_current_rollout(run, pipeline.settings, Split.TEST, pipeline.settings.rollout.policy)
             self._evaluation = group.create_task(self._evaluate(plan))
 
     async def _evaluate(self, plan: RolloutPlan) -> None:
-        summary = await self.pipeline.execute_rollout(plan)
-        self.pipeline.record(rename_event(summary, "evaluation"))
+        record_evaluation(self.pipeline, await self.pipeline.execute_rollout(plan))
 
     async def _finish_evaluation(self) -> None:
         if self._evaluation is not None:

@@ -12,12 +12,12 @@ from typing import Any
 
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.async_loop import AsyncLoop
-from webgym_cli.loop.evaluation import find_evaluation, reached
+from webgym_cli.loop.evaluation import is_due, reached, record_evaluation
 from webgym_cli.loop.loop_plan import LoopPlan, Phase, choose_policy, is_imported
 from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import require_success
-from webgym_cli.records.events import Event, make_event, rename_event
+from webgym_cli.records.events import Event, make_event
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.resources import ORACLE
@@ -67,9 +67,9 @@ class Loop:
 
     async def _evaluate(self) -> None:
         """Run the held-out episodes with the current policy, once a policy version, where that is planned."""
-        if self._version in self.plan.evaluations and find_evaluation(self.pipeline.run, self._version) is None:
+        if is_due(self.pipeline.run, self.plan.evaluations):
             summary = await self.pipeline.rollout(Split.TEST, self.pipeline.settings.rollout.policy)
-            self.pipeline.record(rename_event(summary, "evaluation"))
+            record_evaluation(self.pipeline, summary)
 
     async def _collect(self) -> None:
         """Collect the iteration's training episodes; as many again for each training that failed on them."""

@@ -41,7 +41,7 @@ from webgym_cli.rollout.runner import EpisodeRunner, open_runner
 from webgym_cli.rollout.slots import SharedRollouts
 from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
-from webgym_cli.store.checkpoints import checkpoints, current, repair_link, version
+from webgym_cli.store.checkpoints import checkpoints, policy_name, repair_link, version
 from webgym_cli.store.index.query import refresh_index
 from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir
@@ -115,7 +115,7 @@ class Pipeline:
         async with self._open_runner(plan, acting) as runner, open_judge(self.run, self.settings) as judge:
             claims = self.shared.claims if self.shared else None
             engine = RolloutEngine(plan, self.run, self.settings, runner, self.sink, judge, claims=claims)
-            summary = await engine.execute(self._watch(acting), self._unjudged(plan) if judge else ())
+            summary = await engine.execute(self._watch(acting), self.read_unjudged(plan) if judge else ())
         message = summary_in_words(summary)
         if split is Split.TRAIN:
             self.record(summary, message)
@@ -242,18 +242,14 @@ class Pipeline:
             return PolicyEndpoint(base_urls=base_urls, name=self.shared.gate.name, logprobs=logprobs)
         base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
         served = self.serving.version if policy == VLLM else None
-        return PolicyEndpoint(base_urls=base_urls, name=self.policy_name, logprobs=logprobs, version=served)
-
-    @property
-    def policy_name(self) -> str:
-        """Name of the current policy: its checkpoint's, or the base model."""
-        newest = current(self.run)
-        return newest.name if newest else self.settings.policy_config.base_model
+        return PolicyEndpoint(
+            base_urls=base_urls, name=policy_name(self.run, self.settings), logprobs=logprobs, version=served
+        )
 
     def _watch(self, policy: str) -> Awaitable[None] | None:
         return self.serving.watch() if policy == VLLM else None
 
-    def _unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
+    def read_unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
         """Yield the stored trajectories that wait for a judge."""
         waiting = frozenset(plan.unjudged)
         if waiting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -89,9 +89,7 @@ async def prepare(
         with interruptible():
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
-            if isinstance(plan, PreparePlan):
-                refuse_empty(plan, run)
-            append_batch(run, describe_batch(plan, run, settings, index, measure_ends(run, plan.read)))
+            _enter_ledger(plan, run, settings, index, measure_ends(run, plan.read))
             if not again and (made := _find_made(plan, run, settings)):
                 return made, False
         replay = plan.replay if isinstance(plan, RlPlan) else None
@@ -106,12 +104,24 @@ def prepare_selection(
     """Write what a selection is trained on, unless just that is there; return as `prepare` does. Uses no event loop."""
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = plan_preparation(run, settings, index, selection)
-        if isinstance(plan, PreparePlan):
-            refuse_empty(plan, run)
-        append_batch(run, describe_batch(plan, run, settings, index, selection.as_of, selection))
+        _enter_ledger(plan, run, settings, index, selection.as_of, selection)
         if made := _find_made(plan, run, settings):
             return made, False
         return _write(plan, run, settings, sink), True
+
+
+def _enter_ledger(
+    plan: PreparePlan | RlPlan,
+    run: RunDir,
+    settings: Settings,
+    index: Index,
+    as_of: Mapping[str, int],
+    selection: BatchSelection | None = None,
+) -> None:
+    """Write the ledger's line of a batch before anything is made of it. Raises `WebGymError` for an empty dataset."""
+    if isinstance(plan, PreparePlan):
+        refuse_empty(plan, run)
+    append_batch(run, describe_batch(plan, run, settings, index, as_of, selection))
 
 
 def _find_made(plan: PreparePlan | RlPlan, run: RunDir, settings: Settings) -> Prepared | RlData | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
@@ -13,7 +13,6 @@ from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.prepare.rl.groups import name_groups
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.plans import read_planned_episodes
@@ -60,24 +59,6 @@ class EpisodeStream:
     def has_open(self, window: int) -> bool:
         """Whether a window has groups that have not begun."""
         return any(group.iteration == window for group in self._waiting)
-
-    def unjudged(self) -> list[Trajectory]:
-        """Return the stored trajectories of its windows that wait for the judge."""
-        waiting = {name for plan in self.plans.values() for name in plan.unjudged}
-        stored = (scan(self.run, Split.TRAIN, window) for window in self.plans)
-        return [trajectory for window in stored for trajectory in window if trajectory.id in waiting]
-
-    def merge_plans(self) -> RolloutPlan:
-        """Return one plan of all windows, under the newest one's number."""
-        plans = list(self.plans.values())
-        return replace(
-            plans[-1],
-            episodes=tuple(episode for plan in plans for episode in plan.episodes),
-            owed=tuple(owed for plan in plans for owed in plan.owed),
-            given_up=sum(plan.given_up for plan in plans),
-            blocked=sum(plan.blocked for plan in plans),
-            sites={site: how for plan in plans for site, how in plan.sites.items()},
-        )
 
     def _name_groups(self, episodes: Sequence[Episode]) -> list[str]:
         return name_groups(episodes, self.group_by, self.settings.agent.group_size)

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webgym_cli.agent.gate import PolicyGate
-from webgym_cli.config.model import Settings
 from webgym_cli.loop.collector import Collector
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.events import Event, RolloutSummary, make_event
-from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.engine import summarize
 from webgym_cli.rollout.monitoring.monitor import Monitor
@@ -27,7 +26,6 @@ class WindowMetrics:
     """The counters of the windows that are open, and the waits that were told already."""
 
     run: RunDir
-    settings: Settings
     monitor: Monitor | None = None
     """Of the engine that collects; None before it runs."""
     _windows: dict[int, Monitor] = field(default_factory=dict)
@@ -39,7 +37,7 @@ class WindowMetrics:
         slots = self.monitor.slots if self.monitor else 0
         self._windows[plan.iteration] = Monitor(plan, slots, timer=timer)
         if self.monitor is not None:
-            self.monitor.extend(plan)
+            self.monitor.plan = self.monitor.plan.extend(plan)
 
     def record(self, trajectory: Trajectory, judged: bool) -> None:
         """Count a stored trajectory, or one that has its judgement now."""
@@ -51,10 +49,12 @@ class WindowMetrics:
 
     def close(self, iteration: int) -> RolloutSummary | None:
         """Return the summary of a window whose groups are all closed, once; None where nothing was collected of it."""
-        window = self._windows.pop(iteration, None)
-        if window is None or not any(_collected(item) for item in scan(self.run, window.plan.split, iteration)):
+        if (window := self._windows.pop(iteration, None)) is None:
             return None
-        return summarize(self.run, window.plan, window.plan.policy, window)
+        stored = list(scan(self.run, window.plan.split, iteration))
+        if not any(is_rolled_out(trajectory.outcome.failure) for trajectory in stored):
+            return None
+        return summarize(self.run, window.plan, window.plan.policy, window, stored=stored)
 
     def describe_batch(
         self, batch: TrainingBatch, waited: float, gate: PolicyGate, collector: Collector
@@ -94,7 +94,3 @@ def summarize_staleness(tokens: Mapping[int, int]) -> dict[str, Any]:
     mean = sum(age * count for age, count in tokens.items()) / max(1, total)
     histogram = {str(age): count for age, count in sorted(tokens.items())}
     return {"mean": round(mean, 4), "p95": p95, "max": max(tokens, default=0), "tokens": histogram}
-
-
-def _collected(trajectory: Trajectory) -> bool:
-    return trajectory.outcome.failure in (None, FailureKind.JUDGE_FAILED)

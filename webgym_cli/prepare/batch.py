@@ -12,8 +12,8 @@ from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_groups
 from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.prepare.sft.plan import PreparePlan
-from webgym_cli.records.batch import STALE, BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
-from webgym_cli.store.checkpoints import current
+from webgym_cli.records.batch import BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
+from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, now
 
@@ -41,18 +41,19 @@ def describe_batch(
     selection: BatchSelection | None = None,
 ) -> TrainingBatch:
     """Return the line of a planned batch; the plan's index must be open. `selection`: what it was planned from."""
-    rows = list(_rl_rows(index) if isinstance(plan, RlPlan) else _step_rows(plan, run, settings, index, selection))
+    rows = list(
+        index.rows(_RL_MEMBERS) if isinstance(plan, RlPlan) else _step_rows(plan, run, settings, index, selection)
+    )
     groups = tuple(
         BatchGroup(id=name, trajectories=tuple(row["id"] for row in members))
         for name, members in groupby((row for row in rows if row["reason"] is None), key=lambda row: row["group_id"])
     )
-    newest = current(run)
     ids = [name for group in groups for name in group.trajectories]
     ages = index.rows(_STALENESS, {"parent": plan.iteration, "iterations": list(plan.read), "ids": ids})
     counted = {row["episode"] for row in rows if row["reason"] not in REPLACED}
     return TrainingBatch(
         parent=plan.iteration,
-        policy=newest.name if newest else settings.policy_config.base_model,
+        policy=policy_name(run, settings),
         mode="sync" if selection is None else "async",
         iterations=tuple(plan.read),
         groups=groups,
@@ -64,10 +65,6 @@ def describe_batch(
         config_digest=hashlib.sha256(settings.model_dump_json().encode()).hexdigest(),
         created_at=now(),
     )
-
-
-def _rl_rows(index: Index) -> Iterator[dict[str, Any]]:
-    return index.rows(_RL_MEMBERS)
 
 
 def _step_rows(
@@ -86,7 +83,7 @@ def _dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
         of_group = list(members)
         yield DroppedGroup(
             id=name,
-            reason=STALE if reason == MaskReason.STALE else reason,
+            reason=reason,
             trajectories=tuple(row["id"] for row in of_group),
             rewards=tuple(row["reward"] for row in of_group),
         )

@@ -62,3 +62,8 @@ class FailureKind(StrEnum):
         """Whether another attempt may fare better."""
         final = (FailureKind.START_PAGE_FAILED, FailureKind.AUTHENTICATION_REQUIRED)
         return self.may_recur and self not in final
+
+
+def is_rolled_out(failure: FailureKind | None) -> bool:
+    """Whether an episode with this failure, or none, came to its end: a judge that fails takes nothing of it back."""
+    return failure in (None, FailureKind.JUDGE_FAILED)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from webgym_cli.records.base import Moment, Record
-from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
 
@@ -110,7 +110,7 @@ def environment_verdict(trajectory: Trajectory) -> bool | None:
 
 def needs_judge(trajectory: Trajectory) -> bool:
     """Whether a trajectory's reward is a judge's to give: it worked, and its environment has no opinion."""
-    return trajectory.outcome.failure in (None, FailureKind.JUDGE_FAILED) and not scored_by_environment(trajectory)
+    return is_rolled_out(trajectory.outcome.failure) and not scored_by_environment(trajectory)
 
 
 def newest_judgement(said: Sequence[Judgement], source: Literal["judge", "orm"]) -> Judgement | None:
@@ -138,7 +138,7 @@ def with_verdict(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
     and the reward is 1 where that reached the threshold, else 0.
     """
     before = trajectory.outcome
-    if before.failure not in (None, FailureKind.JUDGE_FAILED):
+    if not is_rolled_out(before.failure):
         return trajectory
     changes: dict[str, Any] = {}
     if judgement.success is not None:

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any, TypedDict
 
 from webgym_cli.records.stored_events import BatchEvent, TimedEvent
-from webgym_cli.report.charts import ChartPoint, format_number
-from webgym_cli.report.figures import Figure, ReportSection, Row, Table, make_bars, make_curve
+from webgym_cli.report.charts import format_number
+from webgym_cli.report.figures import NONE, Figure, ReportSection, Row, Table, make_bars, make_curve, make_version_point
 from webgym_cli.report.timing import TimeSpan, find_spans, measure_union
 from webgym_cli.store.batches import read_batches
 from webgym_cli.store.metrics import read_records
@@ -71,7 +71,9 @@ def build_async_section(facts: AsyncFacts) -> ReportSection:
     batches, figures = facts["batches"], []
     if batches:
         lines = {name: [_staleness_row(batch, name) for batch in batches] for name in ("mean", "max")}
-        figures.append(make_curve("Staleness of the trained tokens", "trainings", lines, _make_point, share=False))
+        figures.append(
+            make_curve("Staleness of the trained tokens", "trainings", lines, make_version_point, share=False)
+        )
         waits = [(f"version {batch['iteration']}", _waits(batch)) for batch in batches]
         figures.append(make_bars("Waits before each batch", waits, list(WAITS.values()), format_duration))
     if facts["busy"]:
@@ -79,7 +81,11 @@ def build_async_section(facts: AsyncFacts) -> ReportSection:
         figures.append(make_bars("Server and trainer", lanes, ["at work", "idle"], format_duration))
     if facts["dropped"]:
         rows = tuple(
-            (row["reason"], str(row["count"]), "-" if row["mean_reward"] is None else format_number(row["mean_reward"]))
+            (
+                row["reason"],
+                str(row["count"]),
+                NONE if row["mean_reward"] is None else format_number(row["mean_reward"]),
+            )
             for row in facts["dropped"]
         )
         table = Table(("reason", "episodes", "mean reward"), rows)
@@ -93,10 +99,6 @@ def build_async_section(facts: AsyncFacts) -> ReportSection:
 
 def _staleness_row(batch: Row, name: str) -> Row:
     return {"version": batch["iteration"], "y": float(batch["staleness"][name])}
-
-
-def _make_point(row: Row) -> ChartPoint:
-    return ChartPoint(row["version"], row["y"])
 
 
 def _waits(batch: Row) -> dict[str, float]:

@@ -25,7 +25,7 @@ from webgym_cli.report.success import (
 )
 from webgym_cli.report.timing import Cost, Timing, compute_cost, measure_timing, read_timed_events
 from webgym_cli.report.training_metrics import find_warnings
-from webgym_cli.store.checkpoints import current, version
+from webgym_cli.store.checkpoints import policy_name, version
 from webgym_cli.store.index.means import read_means
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
 from webgym_cli.store.index.query import Index
@@ -121,11 +121,10 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
 
 def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
     """Return which run it is: its folder, its policy and who made it with which versions. Raises `StoreError`."""
-    newest = current(run)
     return {
         "run": str(run.root),
         "policy_version": version(run),
-        "policy": newest.name if newest else settings.policy_config.base_model,
+        "policy": policy_name(run, settings),
         "base_model": settings.policy_config.base_model,
         "provenance": _mapping(run.provenance),
     }

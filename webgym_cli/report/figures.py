@@ -112,6 +112,11 @@ def make_success_point(row: Row) -> ChartPoint:
     return ChartPoint(row["iteration"], row["success_rate"], low, high, tip)
 
 
+def make_version_point(row: Row) -> ChartPoint:
+    """Return the point of a figure of a policy version: the row has `version` and `y`."""
+    return ChartPoint(row["version"], row["y"])
+
+
 def format_interval(ends: Sequence[float | None] | None, show: NumberFormat) -> str:
     """Return an interval in words."""
     if ends is None or ends[0] is None or ends[1] is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from webgym_cli.report.charts import ChartPoint, format_percent
-from webgym_cli.report.figures import Figure, ReportSection, Row, make_curve
+from webgym_cli.report.charts import format_percent
+from webgym_cli.report.figures import Figure, ReportSection, Row, make_curve, make_version_point
 from webgym_cli.report.success import SuccessPoint
 
 # Title, axis, name among the trainer's metrics, and whether it is a share.
@@ -30,12 +30,8 @@ def build_training_section(trainings: Sequence[Row]) -> ReportSection:
     for title, axis, name, share in CURVES:
         rows = [{"version": row["version"], "y": row["metrics"][name]} for row in trainings if name in row["metrics"]]
         if rows:
-            figures.append(make_curve(title, axis, {name: rows}, _make_point, share=share))
+            figures.append(make_curve(title, axis, {name: rows}, make_version_point, share=share))
     return ReportSection("policy-gradients", "Policy gradients", tuple(figures))
-
-
-def _make_point(row: Row) -> ChartPoint:
-    return ChartPoint(row["version"], row["y"])
 
 
 def find_warnings(trainings: Sequence[Row], points: Sequence[SuccessPoint]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
@@ -14,7 +14,7 @@ from webgym_cli.environments.registry import claim_resources
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
-from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
@@ -76,7 +76,7 @@ class RolloutEngine:
             timer=runner.stages,
         )
         runner.on_slots_added = self._add_slots
-        self._queue = self.queue or LocalQueue(self.plan.owed, self.claims or claim_for(self.settings))
+        self._queue = self.queue or LocalQueue(self.plan.owed, self.claims or make_claims(self.settings))
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
         self._judge_queue = JudgeQueue(self.judge, self.run, self.monitor, self._on_judged) if self.judge else None
 
@@ -236,22 +236,32 @@ class RolloutEngine:
         return self._judge_queue.down if self._judge_queue else ""
 
 
-def claim_for(settings: Settings) -> ResourceClaims:
+def make_claims(settings: Settings) -> ResourceClaims:
     """Return the claims of episodes to their environments' exclusive resources."""
     return ResourceClaims(partial(claim_resources, settings))
 
 
-def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, judge_down: str = "") -> RolloutSummary:
-    """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected or judged."""
+def summarize(
+    run: RunDir,
+    plan: RolloutPlan,
+    policy: str,
+    monitor: Monitor,
+    judge_down: str = "",
+    *,
+    stored: Sequence[Trajectory] | None = None,
+) -> RolloutSummary:
+    """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected or judged.
+
+    `stored`: all trajectories of the iteration; None: they are read.
+    """
     if judge_down:
         raise WebGymError(
             f"the judge does not answer: {judge_down}", hint=f"webgym judge {run.root} once it does: all is stored"
         )
-    rolled_out = (None, FailureKind.JUDGE_FAILED)
-    all_stored = list(scan(run, plan.split, plan.iteration))
-    collected = [trajectory for trajectory in all_stored if trajectory.outcome.failure in rolled_out]
-    stored = [trajectory for trajectory in collected if trajectory.outcome.failure is None]
-    if collected and not stored:
+    all_stored = list(scan(run, plan.split, plan.iteration)) if stored is None else stored
+    collected = [trajectory for trajectory in all_stored if is_rolled_out(trajectory.outcome.failure)]
+    worked = [trajectory for trajectory in collected if trajectory.outcome.failure is None]
+    if collected and not worked:
         raise WebGymError(
             f"none of the {len(collected)} collected episodes could be judged: {collected[-1].outcome.failure_detail}",
             hint=f"check judge.base_url (a password in it is not saved), judge.model and the key in the variable that "
@@ -266,8 +276,8 @@ def summarize(run: RunDir, plan: RolloutPlan, policy: str, monitor: Monitor, jud
         )
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": policy}
     owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected})
-    counts = {"owed": owed, "unjudged": sum(trajectory.awaits_judgement for trajectory in stored)}
-    return cast(RolloutSummary, {**head, **tally(stored), **counts, **monitor.summary()})
+    counts = {"owed": owed, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}
+    return cast(RolloutSummary, {**head, **tally(worked), **counts, **monitor.summary()})
 
 
 def _advise(failure: FailureKind | None) -> str:

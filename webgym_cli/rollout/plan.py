@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import map_isolation
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
-from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.draw import EpisodeSampler
@@ -77,6 +77,17 @@ class RolloutPlan:
     def done(self) -> int:
         """Episodes that have their trajectory."""
         return len(self.episodes) - len(self.owed) - self.given_up - self.blocked
+
+    def extend(self, later: RolloutPlan) -> RolloutPlan:
+        """Return one plan of this and a later iteration's episodes, under the later one's number."""
+        return replace(
+            later,
+            episodes=self.episodes + later.episodes,
+            owed=self.owed + later.owed,
+            given_up=self.given_up + later.given_up,
+            blocked=self.blocked + later.blocked,
+            sites={**self.sites, **later.sites},
+        )
 
     def to_json(self) -> dict[str, object]:
         """Return what `--dry-run` prints."""
@@ -209,7 +220,7 @@ class _EpisodeAttempts:
     def unjudged(self) -> bool:
         """Whether the newest attempt worked and its reward is not known."""
         known = self.outcome
-        return known is not None and known.reward is None and known.failure in (None, FailureKind.JUDGE_FAILED)
+        return known is not None and known.reward is None and is_rolled_out(known.failure)
 
 
 def _without_stored(

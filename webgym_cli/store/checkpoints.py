@@ -107,6 +107,12 @@ def policy_path(run: RunDir, settings: Settings) -> Path:
     return folder(run, newest) if newest else Path(settings.policy_config.base_model)
 
 
+def policy_name(run: RunDir, settings: Settings) -> str:
+    """Return the current policy's name: its checkpoint's, or the base model."""
+    newest = current(run)
+    return newest.name if newest else settings.policy_config.base_model
+
+
 def publish(run: RunDir, settings: Settings, weights: Path, checkpoint: Checkpoint) -> None:
     """Make complete weights the current policy: record, rename into place, point `model.pt` at them.
 

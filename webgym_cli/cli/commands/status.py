@@ -87,17 +87,16 @@ def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iter
 def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> RunStatus:
     """Return what the run is doing now. Raises `StoreError`."""
     from webgym_cli.records.stored_events import EvaluationEvent, PhaseEvent
-    from webgym_cli.store.checkpoints import current, version
+    from webgym_cli.store.checkpoints import policy_name, version
     from webgym_cli.store.metrics import read_valid_events
     from webgym_cli.store.status import read_lock_holder, read_status
 
     ranks, at_work, command = read_status(run), read_lock_holder(run), _read_running_command(run)
-    newest = current(run)
     facts = {
         "event": "status",
         "run": str(run.root),
         "policy_version": version(run),
-        "policy": newest.name if newest else settings.policy_config.base_model,
+        "policy": policy_name(run, settings),
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
         "rollout": _rollout(ranks),

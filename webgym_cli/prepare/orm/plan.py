@@ -13,7 +13,7 @@ from webgym_cli.agent.orm_prompt import compute_prompt_digest
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed
-from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -150,7 +150,7 @@ def find_label(
     trajectory: Trajectory, said: Sequence[Judgement], sources: Sequence[str]
 ) -> LabelledTrajectory | OrmDrop:
     """Return the verdict of the first of these sources that has one, or why there is none. `said`: oldest first."""
-    if trajectory.outcome.failure not in (None, FailureKind.JUDGE_FAILED):
+    if not is_rolled_out(trajectory.outcome.failure):
         return OrmDrop.INFRASTRUCTURE
     if not trajectory.steps:
         return OrmDrop.NO_STEPS

@@ -34,7 +34,7 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read
-from webgym_cli.store.checkpoints import current, new_name, policy_path
+from webgym_cli.store.checkpoints import new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import read_json, replace_folder, write_json
@@ -56,7 +56,7 @@ def execute(
     `SettingsError` where the server did not tell all that is needed, `StoreError` when the disk refuses, and
     `WebGymError` when no trajectory's tokens can be told: what was there stays.
     """
-    model, newest = policy_path(run, settings), current(run)
+    model = policy_path(run, settings)
     folder = run.rl_data
     building = folder.with_name(f".{folder.name}.new")
     tokens = ModelTokens(str(model))
@@ -71,7 +71,7 @@ def execute(
         data = RlData(
             iteration=plan.iteration,
             model_name=new_name(run),
-            policy=newest.name if newest else settings.policy_config.base_model,
+            policy=policy_name(run, settings),
             model=str(model.resolve() if model.is_dir() else model),
             sampling=plan.sampling,
             trained=plan.counts.trained - batch.tally.masked.total() + batch.tally.sources,

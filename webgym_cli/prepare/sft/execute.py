@@ -32,7 +32,7 @@ from webgym_cli.records.dataset import (
 )
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.sample import Sample
-from webgym_cli.store.checkpoints import current, new_name, policy_path, version
+from webgym_cli.store.checkpoints import new_name, policy_name, policy_path, version
 from webgym_cli.store.run import RunDir, now, run_id
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import read_json, replace_folder, write_atomic, write_json
@@ -132,11 +132,10 @@ def write_dataset(
         content = dump_json_array(to_sharegpt(fit(sample), store.locate_beside) for sample in samples)
         digest.update(content.encode())
         write_atomic(folder / name, content)
-    newest = current(run)
     prepared = Prepared(
         iteration=version(run),
         model_name=new_name(run),
-        parent=newest.name if newest else settings.policy_config.base_model,
+        parent=policy_name(run, settings),
         data_digest=digest.hexdigest(),
         plan_digest=plan_digest,
         train_samples=len(train),

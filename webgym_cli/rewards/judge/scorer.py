@@ -7,7 +7,7 @@ from typing import Literal
 
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.events import JudgeSummary
-from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement, needs_judge
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.engine import ScoreResult, ScoringCounts
@@ -44,7 +44,7 @@ class JudgeScorer:
     ) -> ScoringSkip | None:
         """Return why a trajectory is not judged; None when it is."""
         outcome = trajectory.outcome
-        if outcome.failure not in (None, FailureKind.JUDGE_FAILED):
+        if not is_rolled_out(outcome.failure):
             return ScoringSkip.INFRASTRUCTURE
         # an episode of tool calls that has its environment's score has no screenshots for a second opinion
         is_page = trajectory.prompt.tools is None

@@ -11,7 +11,7 @@ from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.events import ScoreSummary
-from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.engine import ScoreResult, ScoringCounts
@@ -47,7 +47,7 @@ class OrmScorer:
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
     ) -> ScoringSkip | None:
         """Return why a trajectory is not scored; None when it is."""
-        if trajectory.outcome.failure not in (None, FailureKind.JUDGE_FAILED):
+        if not is_rolled_out(trajectory.outcome.failure):
             return ScoringSkip.INFRASTRUCTURE
         if not trajectory.steps:
             return ScoringSkip.NO_STEPS

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -75,18 +75,6 @@ class Monitor:
         self._acted = self.started
         self.stages = self.timer or StageTimer(self.clock)
         self._finishing = Rate(self.started, width=60.0, kept=5)
-
-    def extend(self, plan: RolloutPlan) -> None:
-        """Count a further iteration's episodes to this rollout's, under the new one's number."""
-        before = self.plan
-        self.plan = replace(
-            plan,
-            episodes=before.episodes + plan.episodes,
-            owed=before.owed + plan.owed,
-            given_up=before.given_up + plan.given_up,
-            blocked=before.blocked + plan.blocked,
-            sites={**before.sites, **plan.sites},
-        )
 
     def time_stage(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
         """Time a stage of an episode (its planned id), also when it ends in an exception.
